@@ -1,0 +1,29 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The functions of module_utils/_intent.py as filters; each is documented in a YAML file of its own name."""
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils import _intent
+
+
+def _one_sentence(function):
+    def filter_function(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except _intent.IntentError as problem:
+            raise AnsibleFilterError(str(problem)) from problem
+
+    return filter_function
+
+
+class FilterModule:
+    def filters(self):
+        return {
+            "intent_errors": _intent.errors,
+            "port_conflicts": _intent.port_conflicts,
+            "rpc_instances": _one_sentence(_intent.rpc_instances),
+            "head_instances": _one_sentence(_intent.head_instances),
+            "model_items": _one_sentence(_intent.model_items),
+        }

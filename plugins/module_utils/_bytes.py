@@ -1,0 +1,21 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Byte counts as an operator reads them: decimal units, as disks and model hubs state them."""
+
+
+def human(count):
+    """77263859712 -> '77.3 GB'; below 1000 bytes the exact count."""
+    if count < 1000:
+        return "%d bytes" % count
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000.0
+        if value < 999.95 or unit == "TB":
+            break
+    return "%.1f %s" % (value, unit)
+
+
+def exact(count):
+    """98362432 -> '98,362,432 bytes'."""
+    return "{:,} bytes".format(count)

@@ -1,0 +1,457 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ranges of bytes from where models are kept: http, https and file URLs behind one interface.
+
+A source is resolved once (redirects followed, size and validator learnt) and then read in ranges, from several threads.
+What the web does to large files decides the rules: never HEAD (signed URLs are for GET), never a whole body where ranges
+work (CDNs refuse more than 50 GB), If-Range on every request (else a replaced file is spliced silently), no Authorization
+beyond the host the operator named (a signed URL with a bearer token is refused, and the token would leak), a signed URL
+that has expired is resolved again.
+"""
+
+import errno
+import http.client
+import os
+import re
+import socket
+import ssl
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ._bytes import exact
+
+USER_AGENT = "thefermisea.llama_cluster"
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 8
+_MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
+_CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
+
+
+class FetchError(Exception):
+    """One sentence for the operator: the source, what it answered, what is needed, the next step."""
+
+
+class Transient(Exception):
+    """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
+
+    def __init__(self, text, wait=None):
+        super(Transient, self).__init__(text)
+        self.wait = wait
+
+
+def public_url(url):
+    """The URL without what may be secret: user, password, query (signatures) and fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def url_name(url):
+    """The file name a URL ends in."""
+    return unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
+
+
+def _origin(url):
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _retry_after(headers):
+    value = headers.get("Retry-After")
+    if not value:
+        return None
+    try:
+        wait = float(value)
+    except ValueError:
+        try:
+            wait = parsedate_to_datetime(value).timestamp() - time.time()
+        except (TypeError, ValueError):
+            return None
+    return min(max(wait, 0.0), _MAX_WAIT)
+
+
+def _validator(headers):
+    """What If-Range accepts: a strong ETag, else the date of the last change, else None."""
+    etag = headers.get("ETag")
+    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+
+
+class Client(object):
+    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy and no_proxy."""
+
+    _tls = None  # loading the CA bundle takes 10 ms or more: once per process
+    _tls_lock = threading.Lock()
+
+    def __init__(self, timeout=30.0):
+        self.timeout = timeout
+        self._open = {}
+        self._aborted = False
+
+    def get(self, url, headers):
+        """One GET, redirects not followed. -> http.client.HTTPResponse; raises Transient, FetchError."""
+        parts = urlsplit(url)
+        origin = _origin(url)
+        target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+        for attempt in (1, 2):
+            connection = self._open.get(origin)
+            kept_alive = connection is not None and connection.sock is not None
+            try:
+                if connection is None:
+                    connection = self._open[origin] = self._connect(origin)
+                if getattr(connection, "absolute", False):
+                    target = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path or "/", parts.query, ""))
+                connection.request("GET", target, headers=dict(headers, **{"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}))
+                return connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                self.drop(url)
+                # A server may close an idle connection at the moment it is used again; that says nothing about the server.
+                if kept_alive and attempt == 1 and not self._aborted and not isinstance(error, socket.timeout):
+                    continue
+                raise _network_failure(url, error) from None
+        raise AssertionError("unreachable")
+
+    def _connect(self, origin):
+        scheme, host, port = origin
+        proxy = getproxies().get(scheme)
+        if proxy and not proxy_bypass(host):
+            via = urlsplit(proxy if "//" in proxy else "//" + proxy)
+            if scheme == "https":
+                connection = http.client.HTTPSConnection(via.hostname, via.port or 3128, timeout=self.timeout, context=self._context())
+                connection.set_tunnel(host, port)
+            else:
+                connection = http.client.HTTPConnection(via.hostname, via.port or 3128, timeout=self.timeout)
+                connection.absolute = True
+            return connection
+        if scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=self._context())
+        return http.client.HTTPConnection(host, port, timeout=self.timeout)
+
+    @classmethod
+    def _context(cls):
+        with cls._tls_lock:
+            if cls._tls is None:
+                cls._tls = ssl.create_default_context()
+            return cls._tls
+
+    def drop(self, url):
+        """Close the connection to the origin of ``url``, as after a body that was not read to its end."""
+        connection = self._open.pop(_origin(url), None)
+        if connection is not None:
+            connection.close()
+
+    def abort(self):
+        """From another thread: wake this client out of a blocking read; it will fail with Transient."""
+        self._aborted = True
+        for connection in list(self._open.values()):
+            sock = connection.sock
+            if sock is not None:
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+
+    def close(self):
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def _network_failure(url, error):
+    """A socket or protocol error as Transient, a certificate that does not verify as FetchError."""
+    if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
+        return FetchError("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return Transient("%s: %s" % (public_url(url), reason))
+
+
+def get_following(client, url, headers, token=None):
+    """GET and follow redirects. The token goes to the origin of ``url`` and nowhere else.
+
+    -> (response, final URL). Raises Transient, FetchError; any final status is returned.
+    """
+    start, current = _origin(url), url
+    for _hop in range(_MAX_REDIRECTS):
+        sent = dict(headers)
+        if token and _origin(current) == start:
+            sent["Authorization"] = "Bearer " + token
+        response = client.get(current, sent)
+        location = response.headers.get("Location")
+        if response.status not in _REDIRECTS or not location:
+            return response, current
+        _discard(client, current, response)
+        following = urljoin(current, location)
+        if urlsplit(following).scheme not in ("http", "https"):
+            raise FetchError("%s: redirects to %s, http or https is needed" % (public_url(url), public_url(following)))
+        if urlsplit(current).scheme == "https" and urlsplit(following).scheme == "http":
+            raise FetchError("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(url), public_url(following)))
+        current = following
+    raise FetchError("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
+
+
+def _discard(client, url, response, most=65536):
+    """Read a small body so that the connection can be used again, or close it."""
+    try:
+        response.read(most)
+        if response.isclosed():
+            return
+    except (OSError, http.client.HTTPException):
+        pass
+    client.drop(url)
+
+
+def status_failure(url, response, hint=""):
+    """What a status other than the wanted one means: Transient or FetchError."""
+    text = "%s: answered %d %s" % (public_url(url), response.status, response.reason)
+    if response.status in (408, 425, 429) or response.status >= 500:
+        return Transient(text, _retry_after(response.headers))
+    return FetchError(text + (": " + hint if hint else ""))
+
+
+def attempts(operation, tries=4, first_wait=0.5, sleep=time.sleep):
+    """Call ``operation()`` until it does not raise Transient; the last one becomes a FetchError."""
+    wait = first_wait
+    for remaining in range(tries - 1, -1, -1):
+        try:
+            return operation()
+        except Transient as failure:
+            if not remaining:
+                raise FetchError("%s, %d times: check the network and run again" % (failure, tries)) from None
+            sleep(wait if failure.wait is None else failure.wait)
+            wait *= 2
+    raise AssertionError("unreachable")
+
+
+class _Body(object):
+    """``length`` bytes of a response; readinto raises Transient when the connection ends early."""
+
+    def __init__(self, client, url, response, length):
+        self.client, self.url, self.response, self.length = client, url, response, length
+
+    def readinto(self, view):
+        view = view[: self.length]
+        try:
+            count = self.response.readinto(view)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise _network_failure(self.url, error) from None
+        if not count:
+            self.close()
+            raise Transient("%s: the connection ended %s early" % (public_url(self.url), exact(self.length)))
+        self.length -= count
+        if not self.length:
+            self.close()
+        return count
+
+    def close(self):
+        # isclosed(): http.client has read the response to its end, the connection is free for the next request.
+        if self.response is not None and not self.response.isclosed():
+            self.client.drop(self.url)
+        self.response = None
+
+
+class HttpSource(object):
+    """A file at an http(s) URL.
+
+    size: bytes, known after resolve() or given by the hub; ranges: whether parts of it can be asked for; validator: strong
+    ETag or Last-Modified, or None; pinned: the URL names immutable content (a hub's commit), so that a CDN's changing
+    ETag means nothing.
+    """
+
+    def __init__(self, url, token=None, size=None, pinned=False):
+        self.url, self.token, self.size, self.pinned = url, token, size, pinned
+        self.name = url_name(url)
+        self.public = public_url(url)
+        self.ranges, self.validator = True, None
+        self._final = None
+        self._generation = 0
+        self._lock = threading.Lock()
+
+    def resolve(self, client):
+        """Follow redirects, learn size, validator and whether ranges work, by a GET of the first byte."""
+        response, final = get_following(client, self.url, {"Range": "bytes=0-0"}, self.token)
+        if response.status == 206:
+            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+            if not match:
+                _discard(client, final, response)
+                raise FetchError("%s: answers ranges with Content-Range %r: use another source" % (self.public, response.headers.get("Content-Range")))
+            size, ranges = int(match.group(3)), True
+        elif response.status == 200:
+            length = response.headers.get("Content-Length")
+            size, ranges = (int(length) if length and length.isdigit() else self.size), False
+        elif response.status == 416:
+            _discard(client, final, response)
+            raise FetchError("%s: empty, a GGUF file is needed: check the address" % self.public)
+        else:
+            _discard(client, final, response)
+            raise status_failure(self.url, response, "check the address" if response.status in (404, 410) else "a token with access is needed: see token_file")
+        _discard(client, final, response, 1)
+        if size is None:
+            raise FetchError("%s: says neither how long it is nor answers ranges: use another source" % self.public)
+        validator = _validator(response.headers)
+        if "html" in response.headers.get("Content-Type", ""):
+            raise FetchError("%s: a web page with status %d, not a model: check the address, or log in with a token" % (self.public, response.status))
+        if self._final is None:
+            if self.size not in (None, size):
+                raise FetchError("%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size)))
+        elif size != self.size or not self.pinned and validator != self.validator:
+            raise self._changed(validator)
+        self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
+
+    def _changed(self, validator):
+        return FetchError("%s: changed on the server while it was fetched (%s, was %s): run again to fetch the new file" % (self.public, validator, self.validator))
+
+    def open(self, client, offset, length):
+        """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
+
+        Without ranges only offset 0 is possible. Raises Transient, FetchError.
+        """
+        renewed = False
+        while True:
+            with self._lock:
+                final, generation = self._final, self._generation
+            headers = {}
+            if self.ranges:
+                headers["Range"] = "bytes=%d-%d" % (offset, offset + length - 1)
+                if self.validator:
+                    headers["If-Range"] = self.validator
+            if self.token and _origin(final) == _origin(self.url):
+                headers["Authorization"] = "Bearer " + self.token
+            response = client.get(final, headers)
+            if response.status in (200, 206):
+                return self._body(client, final, response, offset, length)
+            _discard(client, final, response)
+            if response.status in (412, 416):
+                raise self._changed("status %d" % response.status)
+            failure = status_failure(self.url, response)
+            moved = response.status in _REDIRECTS or (final != self.url and isinstance(failure, FetchError))
+            if not moved or renewed:
+                raise failure
+            # A signed URL has expired: whoever sees it first resolves again, for all threads.
+            renewed = True
+            with self._lock:
+                if generation == self._generation:
+                    self.resolve(client)
+                    self._generation += 1
+
+    def _body(self, client, final, response, offset, length):
+        validator = _validator(response.headers)
+        problem = None
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, response.headers["Content-Encoding"]))
+        elif self.validator and validator and validator != self.validator and not self.pinned:
+            problem = self._changed(validator)
+        elif response.status == 200:
+            if self.ranges:
+                problem = Transient("%s: answered the whole file to a range" % self.public)
+        else:
+            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+            first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (None, None, None)
+            if first != offset or last < first:
+                problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, response.headers.get("Content-Range"), offset, offset + length - 1))
+            elif total != self.size:
+                problem = self._changed(exact(total))
+            else:
+                length = min(length, last - first + 1)
+        if problem:
+            client.drop(final)
+            raise problem
+        return _Body(client, final, response, length)
+
+
+class _FileBody(object):
+    def __init__(self, source, offset, length):
+        self.source, self.length = source, length
+        self.stream = source.open_checked()
+        self.stream.seek(offset)
+
+    def readinto(self, view):
+        try:
+            count = self.stream.readinto(view[: self.length])
+        except OSError as error:
+            self.close()
+            raise FetchError("%s: cannot be read: %s" % (self.source.public, error.strerror)) from None
+        self.length -= count
+        if not count or not self.length:
+            self.close()
+        if not count:
+            raise FetchError("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
+        return count
+
+    def close(self):
+        self.stream.close()
+
+
+class FileSource(object):
+    """A file of this node (or a mounted share) with the interface of HttpSource; token and client are not used."""
+
+    ranges, pinned = True, False
+
+    def __init__(self, path, size=None):
+        self.path, self.size, self.validator = path, size, None
+        self.name = os.path.basename(path)
+        self.public = path
+
+    def resolve(self, client):
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise FetchError("%s: %s: check the path on this node" % (self.path, error.strerror)) from None
+        if not os.path.isfile(self.path):
+            raise FetchError("%s: not a regular file: check the path on this node" % self.path)
+        if self.size is not None and status.st_size != self.size:
+            raise FetchError("%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size)))
+        self.size, self.validator = status.st_size, self._validator(status)
+
+    @staticmethod
+    def _validator(status):
+        return "%d-%d-%d" % (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def open_checked(self):
+        try:
+            stream = open(self.path, "rb", buffering=0)
+        except OSError as error:
+            raise FetchError("%s: %s" % (self.path, error.strerror)) from None
+        if self._validator(os.fstat(stream.fileno())) != self.validator:
+            stream.close()
+            raise FetchError("%s: changed while it was fetched: run again to fetch the new file" % self.path)
+        return stream
+
+    def open(self, client, offset, length):
+        return _FileBody(self, offset, length)
+
+
+def make_source(url, token=None):
+    """HttpSource or FileSource for a URL; an absolute path is a file too. Raises FetchError for anything else."""
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "https") and parts.hostname:
+        return HttpSource(url, token)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return FileSource(unquote(parts.path))
+    if url.startswith("/"):
+        return FileSource(url)
+    raise FetchError("%s: an http, https or file URL is needed" % public_url(url))
+
+
+def read_range(source, client, offset, length):
+    """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small."""
+    end = min(offset + length, source.size)
+    data = bytearray()
+    position = offset if source.ranges else 0
+    while position < end:
+        body = source.open(client, position, end - position)
+        try:
+            while body.length and position < end:
+                piece = bytearray(min(end - position, 1 << 20))
+                count = body.readinto(memoryview(piece))
+                data += piece[:count]
+                position += count
+        finally:
+            body.close()
+    return bytes(data if source.ranges else data[offset:])
+
+
+def is_disk_full(error):
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)

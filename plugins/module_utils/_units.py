@@ -1,0 +1,192 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the cluster's systemd units say and what their processes really run. Private to the collection."""
+
+import fnmatch
+import hashlib
+import json
+import os
+import re
+import subprocess
+import time
+
+UNIT_DIR = "/etc/systemd/system"
+UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service$")
+DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
+DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
+EXEC_PATH = re.compile(r"\{ path=(.*?) ; argv\[\]=")
+PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "MainPID",
+    "NRestarts",
+    "Result",
+    "ActiveEnterTimestamp",
+    "FragmentPath",
+    "ExecStart",
+)
+
+
+class UnitError(Exception):
+    """One sentence: what could not be read, why, and what to do."""
+
+
+def systemctl_show(names):
+    """Text of `systemctl show` for names and globs; UnitError when systemd does not answer."""
+    command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(PROPERTIES), "--"] + list(names)
+    # systemd 239 prints times in the local zone only: ask for UTC by the environment.
+    environment = dict(os.environ, TZ="UTC", LC_ALL="C")
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
+    except OSError as error:
+        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only." % error.strerror) from None
+    output, errors = process.communicate()
+    if process.returncode:
+        reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
+        raise UnitError("systemctl show answered %r: is systemd running on this node?" % reason)
+    return output
+
+
+def parse_show(text):
+    """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once."""
+    units = {}
+    for block in text.split("\n\n"):
+        properties = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if properties.get("Id"):
+            units[properties["Id"]] = properties
+    return [units[name] for name in sorted(units)]
+
+
+def parse_since(value):
+    """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
+    found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC$", value or "")
+    return "%sT%sZ" % found.groups() if found else None
+
+
+def file_digest(text):
+    """The digest a unit file asks for, None when it has none; the last assignment wins as in systemd."""
+    found = DIGEST.findall(text)
+    return found[-1] or None if found else None
+
+
+def process_digest(pid, proc="/proc"):
+    """Digest in the environment of a process -> (alive, digest or None).
+
+    Errors: UnitError when the environment may not be read.
+    """
+    base = os.path.join(proc, str(pid))
+    try:
+        # systemd reports MainPID before the program is executed: until then the environment is systemd's own.
+        for _attempt in range(40):
+            if not os.path.basename(os.readlink(os.path.join(base, "exe"))).startswith("systemd"):
+                break
+            time.sleep(0.05)
+        with open(os.path.join(base, "environ"), "rb") as stream:
+            entries = stream.read().split(b"\0")
+    except PermissionError:
+        raise UnitError("%s/environ is not readable for user id %d: run with become." % (base, os.geteuid())) from None
+    except OSError:
+        return False, None
+    prefix = DIGEST_VARIABLE.encode() + b"="
+    digests = [entry[len(prefix) :].decode("ascii", "replace") for entry in entries if entry.startswith(prefix)]
+    return True, (digests[-1] or None) if digests else None
+
+
+def unit_kind(name):
+    """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'); (None, None) for names that are not ours."""
+    found = UNIT_NAME.match(name)
+    return found.groups() if found else (None, None)
+
+
+def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
+    """One unit's `systemctl show` properties -> what llama_unit_info returns for it."""
+    name = properties["Id"]
+    kind, service = unit_kind(name)
+    # The file, not what systemd has loaded: between writing a unit and daemon-reload only the file tells what is wanted.
+    text = None
+    for path in (os.path.join(unit_dir, name), properties.get("FragmentPath")):
+        if path and os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read()
+            break
+    wanted = file_digest(text) if text is not None else None
+    pid = int(properties.get("MainPID") or 0)
+    alive, running = process_digest(pid, proc) if pid else (False, None)
+    exec_path = EXEC_PATH.search(properties.get("ExecStart", ""))
+    return {
+        "name": name,
+        "kind": kind,
+        "service": service,
+        "installed": text is not None,
+        "enabled": properties.get("UnitFileState") == "enabled",
+        "active_state": properties.get("ActiveState"),
+        "sub_state": properties.get("SubState"),
+        "result": properties.get("Result") or None,
+        "main_pid": pid or None,
+        "since": parse_since(properties.get("ActiveEnterTimestamp")),
+        "restarts": int(properties.get("NRestarts") or 0),
+        "exec_path": exec_path.group(1) if exec_path else None,
+        "wanted_digest": wanted,
+        "running_digest": running,
+        "stale": alive and (running is None or running != wanted),
+    }
+
+
+def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
+    """Units that match patterns (names or globs), installed or only loaded, sorted by name.
+
+    A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
+    Nothing matching is an empty list. Errors: UnitError.
+    """
+    files = os.listdir(unit_dir) if os.path.isdir(unit_dir) else []
+    # An alias is a link: systemd resolves it to the unit it stands for.
+    names = [name for name in files if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    asked = sorted(set(names) | set(patterns))
+    loaded = parse_show(show(asked)) if asked else []
+    wanted = [unit for unit in loaded if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)]
+    return [describe(unit, unit_dir, proc) for unit in wanted]
+
+
+def sha256_file(path):
+    """Hex sha256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for piece in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def build_info(prefix):
+    """The build that PREFIX/current points to, and whether its files are the ones its build.json lists.
+
+    Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
+    (relative paths that are missing or differ); None where there is nothing to say. Errors: UnitError.
+    """
+    current = os.path.realpath(os.path.join(prefix, "current"))
+    info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
+    if not os.path.isdir(current):
+        return info
+    info["current_build"] = os.path.basename(current)
+    manifest = os.path.join(current, "build.json")
+    if not os.path.isfile(manifest):
+        return info
+    try:
+        with open(manifest, encoding="utf-8") as stream:
+            files = json.load(stream)["files"]
+        info["build_sha256"] = sha256_file(manifest)
+        info["build_broken"] = sorted(name for name in files if not is_intact(os.path.join(current, name), files[name]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnitError("%s is not a build manifest (%s): install the build again." % (manifest, error)) from None
+    except PermissionError as error:
+        raise UnitError("%s is not readable for user id %d: run with become." % (error.filename, os.geteuid())) from None
+    info["build_intact"] = not info["build_broken"]
+    return info
+
+
+def is_intact(path, sha256):
+    """True when the file exists and hashes to sha256 (hex)."""
+    return os.path.isfile(path) and sha256_file(path) == sha256

@@ -1,0 +1,70 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: async_progress
+short_description: Wait for an async job and show how far it is
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every half minute.
+  - Progress is the last C([done/total]) in the job's log, as ninja writes it.
+  - The task has failed when the job has; the message ends with the end of the log.
+options:
+  jid:
+    description:
+      - The job's id, C(ansible_job_id) of the task that started it.
+    type: str
+    required: true
+  log:
+    description:
+      - The file on the node that the job writes to.
+    type: path
+    required: true
+  what:
+    description:
+      - What the job does, for the lines of progress and the error.
+    type: str
+    required: true
+attributes:
+  check_mode:
+    support: none
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - There is no job to wait for in check mode.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Start the compiler
+  ansible.builtin.shell: ninja > build.log 2>&1
+  args:
+    chdir: /var/tmp/build
+  async: 7200
+  poll: 0
+  register: compiler
+
+- name: Wait for it
+  thefermisea.llama_cluster.async_progress:
+    jid: "{{ compiler.ansible_job_id }}"
+    log: /var/tmp/build/build.log
+    what: compiling
+"""
+
+RETURN = r"""
+seconds:
+  description: How long the wait was.
+  type: int
+  returned: when the job has finished
+  sample: 553
+"""

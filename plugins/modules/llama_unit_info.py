@@ -1,0 +1,200 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_unit_info
+short_description: Compare what llama units should run with what they run
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Lists the node's systemd units of the cluster with state, restarts and the digest of their configuration.
+  - The digest is E(LLAMA_CLUSTER_DIGEST) in the unit file (wanted) and in the environment of the running process
+    (running); a unit whose two digests differ is stale and needs a restart.
+  - Also tells which llama.cpp build is current and whether its files are still the ones its manifest lists.
+  - Nothing matching is an empty list, not an error.
+options:
+  units:
+    description:
+      - Unit names or globs. Installed unit files and loaded units are both searched, so a unit that systemd has not read yet
+        and a process whose unit file is gone are found too.
+      - Names with C(*), C(?) or C([) are globs; an alias is reported under the name of its unit.
+    type: list
+    elements: str
+    default:
+      - llama-rpc-*.service
+      - llama-head-*.service
+      - llama-router-*.service
+  prefix:
+    description:
+      - Where llama.cpp builds are installed; the link C(current) in it names the build in use.
+    type: path
+    default: /opt/llama.cpp
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Reads only.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+notes:
+  - Needs root to read the environment of processes of other users.
+"""
+
+EXAMPLES = r"""
+---
+- name: Look at all llama units of the node
+  thefermisea.llama_cluster.llama_unit_info:
+  register: units
+  become: true
+
+- name: Stop heads that run an old configuration
+  ansible.builtin.systemd_service:
+    name: "{{ item }}"
+    state: stopped
+  loop: "{{ units.units | selectattr('kind', 'eq', 'head') | selectattr('stale') | map(attribute='name') }}"
+  become: true
+
+- name: Refuse a build with changed files
+  ansible.builtin.assert:
+    that: units.build_intact
+    fail_msg: "{{ units.current_build }} has changed files: {{ units.build_broken | join(', ') }}"
+"""
+
+RETURN = r"""
+units:
+  description: Matching units, sorted by name.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    name:
+      description: Unit name.
+      type: str
+      returned: always
+      sample: llama-head-reasoning.service
+    kind:
+      description: V(rpc), V(head) or V(router); V(null) for a name that is none of these.
+      type: str
+      returned: always
+      sample: head
+    service:
+      description: Service the unit belongs to; V(null) when RV(units[].kind) is.
+      type: str
+      returned: always
+      sample: reasoning
+    installed:
+      description: Whether the unit has a file.
+      type: bool
+      returned: always
+      sample: true
+    enabled:
+      description: Whether the unit starts at boot.
+      type: bool
+      returned: always
+      sample: true
+    active_state:
+      description: systemd's ActiveState.
+      type: str
+      returned: always
+      sample: active
+    sub_state:
+      description: systemd's SubState.
+      type: str
+      returned: always
+      sample: running
+    result:
+      description: systemd's Result of the last run, V(success) when nothing went wrong.
+      type: str
+      returned: always
+      sample: success
+    main_pid:
+      description: Process id of the main process; V(null) when none runs.
+      type: int
+      returned: always
+      sample: 4711
+    since:
+      description: When the unit last became active, UTC; V(null) when it never did since boot.
+      type: str
+      returned: always
+      sample: "2026-10-01T08:00:00Z"
+    restarts:
+      description: Automatic restarts since the unit was last started by hand.
+      type: int
+      returned: always
+      sample: 0
+    exec_path:
+      description: Program the unit starts.
+      type: str
+      returned: always
+      sample: /opt/llama.cpp/current/bin/llama-server
+    wanted_digest:
+      description: Digest in the unit file; V(null) without one.
+      type: str
+      returned: always
+      sample: 5c1d1f0c
+    running_digest:
+      description: Digest in the environment of the running process; V(null) when it has none or nothing runs.
+      type: str
+      returned: always
+      sample: 5c1d1f0c
+    stale:
+      description:
+        - Whether a process runs with another digest than the unit file's, or with none.
+        - V(false) when nothing runs.
+      type: bool
+      returned: always
+      sample: false
+current_build:
+  description: Directory name of the release that O(prefix)C(/current) points to; V(null) without one.
+  type: str
+  returned: success
+  sample: b11434
+build_sha256:
+  description: sha256 of C(current/build.json), equal on nodes that have the identical build; V(null) without that file.
+  type: str
+  returned: success
+  sample: 0f343b0931126a20f133d67c2b018a3b5f2a2bf9e3a1e2a5a5f0f6f7a9a8d7c1
+build_intact:
+  description: Whether every file of C(build.json) has the hash it lists; V(null) without that file.
+  type: bool
+  returned: success
+  sample: true
+build_broken:
+  description: Files, relative to the release, that are missing or differ; V(null) without C(build.json).
+  type: list
+  elements: str
+  returned: success
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._units import UnitError, build_info, unit_info
+
+DEFAULT_UNITS = ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "units": {"type": "list", "elements": "str", "default": DEFAULT_UNITS},
+            "prefix": {"type": "path", "default": "/opt/llama.cpp"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = build_info(module.params["prefix"])
+        result["units"] = unit_info(module.params["units"])
+    except UnitError as error:
+        module.fail_json(msg="llama_unit_info: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whole lines of progress from long work on a node, for action plugins. Private to the collection."""
+
+import time
+
+from ansible.utils.display import Display
+
+display = Display()
+
+
+def duration(seconds):
+    """12 s, 3 min 20 s, 1 h 05 min."""
+    seconds = int(seconds)
+    if seconds < 60:
+        return "%d s" % seconds
+    if seconds < 3600:
+        return "%d min %02d s" % divmod(seconds, 60)
+    return "%d h %02d min" % (seconds // 3600, seconds % 3600 // 60)
+
+
+class Progress:
+    """Prints lines such as ``node1: compiling 57 % (131/229), 4 min 10 s left``, never the same one twice."""
+
+    def __init__(self, host, what):
+        self.host = host
+        self.what = what
+        self.started = None
+        self.first = None
+        self.last_line = None
+
+    def show(self, text):
+        if text != self.last_line:
+            display.display("%s: %s %s" % (self.host, self.what, text), color="bright gray")
+            self.last_line = text
+
+    def left(self, done, total):
+        """Seconds left at the mean rate since the first call with work done; None while unknown."""
+        now = time.monotonic()
+        if self.started is None:
+            self.started, self.first = now, done
+        gained = done - self.first
+        if gained <= 0:
+            return None
+        return (total - done) * (now - self.started) / gained
+
+
+def async_result(action, jid, task_vars):
+    """The state of an async job of this task's host: a dict with `finished`; the job's own result once it is finished."""
+    async_dir = action.get_shell_option("async_dir", default="~/.ansible_async")
+    arguments = {"jid": jid, "mode": "status", "_async_dir": action._remote_expand_user(async_dir)}
+    return action._execute_module(module_name="ansible.builtin.async_status", module_args=arguments, task_vars=task_vars, wrap_async=False)

@@ -1,0 +1,96 @@
+# Shared by the gates: their environments, a copy of the tree at the path Ansible wants, one line per gate.
+# shellcheck shell=bash
+# shellcheck source=tests/lab/common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../lab/common.sh"
+
+scratch=$(mktemp -d)
+running=
+failed=0
+# A gate runs in a process group of its own, so that Ctrl-C leaves nothing behind.
+stop() { [ -z "$running" ] || kill -- "-$running" 2>/dev/null || true; rm -rf "$scratch"; }
+trap stop EXIT
+trap 'exit 130' INT TERM
+
+# Two clones on one machine keep their logs apart.
+logs=$lab_cache/logs/gates-$(printf %s "$repository" | sha256sum | cut -c1-8)
+mkdir -p "$logs"
+
+# gate NAME COMMAND...: one line with verdict and seconds; the end of its log when it failed. The next gate runs all the same.
+gate() {
+    local name=$1 log start=$SECONDS status=0; shift
+    log=$logs/$(printf %s "$name" | tr -cs 'A-Za-z0-9.' -).log
+    set -m
+    ("$@") >"$log" 2>&1 </dev/null & running=$!
+    set +m
+    wait "$running" || status=$?
+    running=
+    if [ $status = 0 ]; then
+        verdict PASS "$name" $((SECONDS - start))
+    else
+        failed=1
+        verdict FAIL "$name" $((SECONDS - start))
+        tail -n 40 "$log"
+        echo "The whole log: $log"
+    fi
+}
+
+# verdict PASS|FAIL|SKIPPED NAME SECONDS [REASON]; all.sh collects these lines.
+verdict() {
+    local line; line=$(printf '%-7s  %-58s %4s s  %s' "$@")
+    echo "$line"
+    [ -z "${GATES_TABLE:-}" ] || echo "$line" >>"$GATES_TABLE"
+}
+
+# find_python VERSION...: the first of these CPythons on this machine: on PATH, from pyenv or uv, or EL8's own.
+find_python() {
+    local version found
+    for version in "$@"; do
+        for found in "$(type -P "python$version" || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
+            "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3 /usr/libexec/platform-python; do
+            # Running it tells: a pyenv shim is on PATH whether or not its version is selected.
+            if [ -x "$found" ] && "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+                echo "$found"
+                return
+            fi
+        done
+    done
+    return 1
+}
+
+# venv REQUIREMENTS PYTHON: a virtual environment with these requirements, kept under a name that says what it was made from.
+venv() {
+    local name=$1 python=$2 path start=$SECONDS files
+    files=("$repository/$name")
+    while read -r included; do files+=("$(dirname "$repository/$name")/$included"); done < <(sed -n 's/^-r //p' "$repository/$name")
+    path=$lab_cache/venvs/$( (echo "$python"; "$python" -VV; cat "${files[@]}") | sha256sum | cut -c1-16)
+    mkdir -p "$lab_cache/venvs"
+    exec 8>"$path.lock"
+    flock 8
+    if [ ! -f "$path/complete" ]; then
+        rm -rf "$path"
+        { "$python" -m venv "$path" && "$path/bin/python" -m pip install --quiet --no-compile -r "$repository/$name"; } >"$logs/venv.log" 2>&1 \
+            || { tail -n 15 "$logs/venv.log" >&2; die "$name cannot be installed with $python: see $logs/venv.log"; }
+        touch "$path/complete"
+        say "installed $name with $("$python" -V) in $((SECONDS - start)) s" >&2
+    fi
+    exec 8>&-
+    echo "$path"
+}
+
+# The environment of a contributor: what requirements-dev.txt names.
+dev_venv() {
+    local found
+    found=$(find_python 3.11 3.12 3.13) || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install python3 and its venv module"
+    venv requirements-dev.txt "$found"
+}
+
+# tree: the path of a copy of the checkout without what git ignores, in a directory named ansible_collections/thefermisea/llama_cluster.
+tree() {
+    local path=$scratch/tree/ansible_collections/thefermisea/llama_cluster
+    if [ ! -d "$path" ]; then
+        mkdir -p "$path"
+        git -C "$repository" ls-files -co --exclude-standard -z -- . ':!.collections' \
+            | tar -C "$repository" --null -T - --ignore-failed-read -cf - | tar -C "$path" -xf -
+    fi
+    echo "$path"
+}

@@ -1,0 +1,23 @@
+#!/bin/bash
+# What is read without running it: roles and playbooks, YAML, Python, shell, changelog fragments.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+cd "$repository"
+dev=$(dev_venv)
+shellcheck=$(venv tests/gates/requirements/sanity.txt "$(find_python 3.11 3.12 3.13)")/bin/shellcheck
+PATH=$dev/bin:$PATH
+
+# shellcheck disable=SC2329  # gate calls it
+shell_scripts() {
+    git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' | xargs "$shellcheck" --external-sources
+    # A library's variables are used by the scripts that read it.
+    "$shellcheck" --exclude=SC2034 --external-sources tests/*/common.sh
+}
+
+gate "lint: ansible-lint, profile production" ansible-lint --offline --strict
+gate "lint: yamllint" yamllint --strict .
+gate "lint: ruff check" ruff check --no-cache .
+gate "lint: ruff format" ruff format --no-cache --check .
+gate "lint: shellcheck" shell_scripts
+gate "lint: changelog fragments" antsibull-changelog lint
+exit $failed

@@ -1,0 +1,27 @@
+#!/bin/bash
+# ansible-test sanity and units, on the core the collection is developed on.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+interpreter=$(find_python 3.11 3.12 3.13) || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install it and run this gate again"
+tools=$(venv tests/gates/requirements/sanity.txt "$interpreter")
+version=$("$interpreter" -c "import sys; print('%d.%d' % sys.version_info[:2])")
+
+# ansible-test keeps its virtual environments in the home directory and would fetch pip's installer from the network: it gets a home in
+# the cache that already has one, and sees the pip configuration of the real home.
+home=$lab_cache/ansible-test
+mkdir -p "$home/.config" "$home/.ansible/test/cache"
+[ ! -d "$HOME/.config/pip" ] || ln -sfn "$HOME/.config/pip" "$home/.config/pip"
+[ ! -d "$HOME/.pip" ] || ln -sfn "$HOME/.pip" "$home/.pip"
+# 24.2 is the pip of core 2.19.
+cp "$repository/tests/gates/get_pip.py" "$home/.ansible/test/cache/get_pip_24_2.py"
+export HOME=$home
+# The real interpreters come first: ansible-test drops the variables that pyenv's shims need.
+export PATH=$tools/bin:$(dirname "$interpreter"):/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+cd "$(tree)"
+
+# One at a time: two runs would build the same virtual environments.
+exec 9>"$home/lock"
+flock 9
+gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
+gate "sanity: ansible-test units, Python $version" ansible-test units --local --python "$version" --color no
+exit $failed

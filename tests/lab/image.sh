@@ -1,0 +1,44 @@
+#!/bin/bash
+# Makes the lab's base image (Debian 12 with systemd as PID 1) and prints its name.
+# Pulled where an image registry answers, made with debootstrap where none does; both then get the same packages.
+# shellcheck source=tests/lab/common.sh
+. "$(dirname "$0")/common.sh"
+
+packages="systemd systemd-sysv dbus python3 sudo iproute2 iputils-ping procps curl ca-certificates nftables"
+# Build tools are in the image so that the lab spends its time on llama.cpp, not on apt.
+packages="$packages cmake ninja-build g++"
+key=$(printf '%s' "$packages" | cat - "$0" | sha256sum | cut -c1-12)
+image=llama-lab:$key
+
+pull_base() { timeout 120 docker pull -q debian:12 && docker tag debian:12 llama-lab-base:12; }
+
+bootstrap_base() {
+    command -v debootstrap >/dev/null || apt_install debootstrap
+    rm_root=$(mktemp -d); trap 'as_root rm -rf "$rm_root"' EXIT
+    as_root debootstrap --variant=minbase bookworm "$rm_root"
+    as_root tar -C "$rm_root" -c . | docker import - llama-lab-base:12
+}
+
+install_packages() {
+    docker rm -f "llama-lab-make-$key" 2>/dev/null || true
+    docker run --name "llama-lab-make-$key" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive llama-lab-base:12 sh -ec "
+        apt-get update -qq
+        apt-get install -y -qq --no-install-recommends $packages
+        # No login prompts, no timers that wake up in the middle of a test.
+        systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
+        rm -rf /var/cache/apt/archives/*.deb /usr/share/doc /usr/share/man /var/log/apt"
+    docker commit -c 'CMD ["/lib/systemd/systemd"]' "llama-lab-make-$key" "$image"
+    docker rm "llama-lab-make-$key"
+}
+
+exec 9>"$lab_cache/image.lock"
+flock 9
+if ! docker image inspect "$image" >/dev/null 2>&1; then
+    if ! docker image inspect llama-lab-base:12 >/dev/null 2>&1; then
+        say "pulling debian:12" >&2
+        pull_base >"$lab_cache/logs/pull.log" 2>&1 \
+            || run "no image registry answers: making the base image with debootstrap" bootstrap_base >&2
+    fi
+    run "installing the lab's packages in the base image" install_packages >&2
+fi
+echo "$image"

@@ -1,0 +1,260 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _units
+
+# Captured from systemd 252 with the module's own command, process ids and unit names aside.
+SHOWN = """\
+MainPID=%(pid)d
+Result=success
+NRestarts=2
+ExecStart={ path=/opt/llama.cpp/current/bin/ggml-rpc-server ; argv[]=/opt/llama.cpp/current/bin/ggml-rpc-server -p 50052 ; ignore_errors=no ; \
+start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=llama-rpc-a.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+FragmentPath=/etc/systemd/system/llama-rpc-a.service
+UnitFileState=enabled
+ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
+
+MainPID=0
+Result=exit-code
+NRestarts=0
+ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=llama-head-b.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+FragmentPath=/etc/systemd/system/llama-head-b.service
+UnitFileState=static
+ActiveEnterTimestamp=
+
+MainPID=0
+Result=success
+NRestarts=0
+Id=nothing.service
+LoadState=not-found
+ActiveState=inactive
+SubState=dead
+FragmentPath=
+UnitFileState=
+ActiveEnterTimestamp=
+
+MainPID=%(pid)d
+Result=success
+NRestarts=0
+Id=llama-head-gone.service
+LoadState=not-found
+ActiveState=active
+SubState=running
+FragmentPath=
+UnitFileState=
+ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
+
+MainPID=0
+Result=success
+NRestarts=0
+Id=nothing.service
+LoadState=not-found
+ActiveState=inactive
+SubState=dead
+"""
+
+
+@pytest.fixture(name="process")
+def fixture_process():
+    """A real process whose environment carries the digest 'old'."""
+    program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+    environment = {"LLAMA_CLUSTER_DIGEST": "old", "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(program, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process
+    process.stdin.close()
+    process.wait()
+
+
+def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=None):
+    (tmp_path / "llama-rpc-a.service").write_text('[Service]\nEnvironment="A=b c" "LLAMA_CLUSTER_DIGEST=%s"\n' % digest)
+    (tmp_path / "llama-head-b.service").write_text("[Service]\nExecStart=/bin/sleep 1000\n")
+    (tmp_path / "ssh.service").write_text("[Service]\n")
+
+    def show(names):
+        if asked is not None:
+            asked.extend(names)
+        return SHOWN % {"pid": pid}
+
+    return {unit["name"]: unit for unit in _units.unit_info(list(patterns), unit_dir=str(tmp_path), show=show)}
+
+
+def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
+    assert unit_info(tmp_path, process.pid)["llama-rpc-a.service"] == {
+        "name": "llama-rpc-a.service",
+        "kind": "rpc",
+        "service": "a",
+        "installed": True,
+        "enabled": True,
+        "active_state": "active",
+        "sub_state": "running",
+        "result": "success",
+        "main_pid": process.pid,
+        "since": "2026-11-21T10:44:21Z",
+        "restarts": 2,
+        "exec_path": "/opt/llama.cpp/current/bin/ggml-rpc-server",
+        "wanted_digest": "old",
+        "running_digest": "old",
+        "stale": False,
+    }
+
+
+def test_another_digest_in_the_file_makes_a_running_unit_stale(tmp_path, process):
+    unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
+    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == ("new", "old", True)
+
+
+def test_a_process_without_digest_is_stale(tmp_path):
+    unit = unit_info(tmp_path, os.getpid())["llama-rpc-a.service"]
+    assert (unit["running_digest"], unit["stale"]) == (None, True)
+
+
+def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
+    unit = unit_info(tmp_path, process.pid)["llama-head-b.service"]
+    assert (unit["main_pid"], unit["since"], unit["stale"]) == (None, None, False)
+    assert (unit["installed"], unit["enabled"], unit["active_state"], unit["result"]) == (True, False, "failed", "exit-code")
+
+
+def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, process):
+    unit = unit_info(tmp_path, process.pid)["llama-head-gone.service"]
+    assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (False, "active", None, True)
+
+
+def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):
+    assert sorted(unit_info(tmp_path, process.pid)) == ["llama-head-b.service", "llama-head-gone.service", "llama-rpc-a.service"]
+
+
+def test_systemd_is_asked_for_globs_and_for_files_it_may_not_have_loaded(tmp_path, process):
+    asked = []
+    unit_info(tmp_path, process.pid, patterns=["llama-head-*.service"], asked=asked)
+    assert asked == ["llama-head-*.service", "llama-head-b.service"]
+
+
+def test_nothing_matching_is_an_empty_list(tmp_path):
+    assert _units.unit_info(["llama-rpc-*.service"], unit_dir=str(tmp_path), show=lambda names: "") == []
+
+
+def test_no_pattern_asks_nothing(tmp_path):
+    assert _units.unit_info([], unit_dir=str(tmp_path), show=lambda names: pytest.fail("asked for the manager itself")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        ("Environment=LLAMA_CLUSTER_DIGEST=abc\n", "abc"),
+        ("[Service]\n Environment='LLAMA_CLUSTER_DIGEST=abc'\n", "abc"),
+        ('Environment=A=1 "LLAMA_CLUSTER_DIGEST=abc" B=2\n', "abc"),
+        ("Environment=LLAMA_CLUSTER_DIGEST=one\nEnvironment=LLAMA_CLUSTER_DIGEST=two\n", "two"),
+        ("#Environment=LLAMA_CLUSTER_DIGEST=abc\n", None),
+        ("Environment=LLAMA_CLUSTER_DIGEST=\n", None),
+        ("Environment=OLD_LLAMA_CLUSTER_DIGEST=abc\n", None),
+        ("", None),
+    ],
+)
+def test_file_digest(text, digest):
+    assert _units.file_digest(text) == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llama-rpc-a.service", ("rpc", "a")),
+        ("llama-router-fast-2.service", ("router", "fast-2")),
+        ("llama-rpc.service", (None, None)),
+        ("nginx.service", (None, None)),
+    ],
+)
+def test_unit_kind(name, expected):
+    assert _units.unit_kind(name) == expected
+
+
+def test_a_process_that_has_gone_is_not_alive(process):
+    process.stdin.close()
+    process.wait()
+    assert _units.process_digest(process.pid) == (False, None)
+
+
+def test_an_unreadable_environment_names_the_remedy(tmp_path):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "exe").symlink_to("/bin/sleep")
+    # Root may read everything, so the refusal itself is raised here.
+    real_open = open
+
+    def forbidden(path, *arguments, **options):
+        if str(path).endswith("/7/environ"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_open(path, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.open", forbidden)
+        with pytest.raises(_units.UnitError, match=r"^.*/7/environ is not readable for user id \d+: run with become\.$"):
+            _units.process_digest(7, str(tmp_path))
+
+
+def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(_units.UnitError, match=r"^systemctl cannot be run \(.*\): .*\.$"):
+        _units.systemctl_show(["llama-rpc-*.service"])
+
+
+def make_build(tmp_path, files):
+    release = tmp_path / "releases" / "b11434"
+    release.mkdir(parents=True)
+    for name, content in files.items():
+        (release / name).parent.mkdir(exist_ok=True)
+        (release / name).write_text(content)
+    (tmp_path / "current").symlink_to("releases/b11434")
+    hashes = {name: hashlib.sha256(content.encode()).hexdigest() for name, content in files.items()}
+    (release / "build.json").write_text(json.dumps({"files": hashes}))
+    return release
+
+
+def test_an_intact_build(tmp_path):
+    release = make_build(tmp_path, {"bin/llama-server": "server", "lib/libggml.so": "library"})
+    assert _units.build_info(str(tmp_path)) == {
+        "current_build": "b11434",
+        "build_sha256": hashlib.sha256((release / "build.json").read_bytes()).hexdigest(),
+        "build_intact": True,
+        "build_broken": [],
+    }
+
+
+def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
+    release = make_build(tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"})
+    (release / "bin" / "llama-server").write_text("Server")
+    (release / "lib" / "libggml.so").unlink()
+    info = _units.build_info(str(tmp_path))
+    assert (info["build_intact"], info["build_broken"]) == (False, ["bin/llama-server", "lib/libggml.so"])
+
+
+def test_no_prefix_is_null(tmp_path):
+    assert set(_units.build_info(str(tmp_path / "absent")).values()) == {None}
+
+
+def test_a_build_without_manifest_has_a_name_only(tmp_path):
+    release = make_build(tmp_path, {})
+    (release / "build.json").unlink()
+    assert _units.build_info(str(tmp_path)) == {"current_build": "b11434", "build_sha256": None, "build_intact": None, "build_broken": None}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}'])
+def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+    (make_build(tmp_path, {}) / "build.json").write_text(text)
+    with pytest.raises(_units.UnitError, match="build.json is not a build manifest .*: install the build again"):
+        _units.build_info(str(tmp_path))
