@@ -10,7 +10,7 @@ beyond the host the operator named (a signed URL with a bearer token is refused,
 that has expired is resolved again.
 """
 
-import errno
+import contextlib
 import http.client
 import os
 import re
@@ -148,10 +148,8 @@ class Client(object):
         for connection in list(self._open.values()):
             sock = connection.sock
             if sock is not None:
-                try:
+                with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
     def close(self):
         for connection in self._open.values():
@@ -301,7 +299,8 @@ class HttpSource(object):
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
     def _changed(self, validator):
-        return FetchError("%s: changed on the server while it was fetched (%s, was %s): run again to fetch the new file" % (self.public, validator, self.validator))
+        seen = "%s, was %s" % (validator, self.validator)
+        return FetchError("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
 
     def open(self, client, offset, length):
         """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
@@ -339,8 +338,9 @@ class HttpSource(object):
     def _body(self, client, final, response, offset, length):
         validator = _validator(response.headers)
         problem = None
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, response.headers["Content-Encoding"]))
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, encoding))
         elif self.validator and validator and validator != self.validator and not self.pinned:
             problem = self._changed(validator)
         elif response.status == 200:
@@ -411,7 +411,7 @@ class FileSource(object):
 
     def open_checked(self):
         try:
-            stream = open(self.path, "rb", buffering=0)
+            stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - the body closes it
         except OSError as error:
             raise FetchError("%s: %s" % (self.path, error.strerror)) from None
         if self._validator(os.fstat(stream.fileno())) != self.validator:
@@ -451,7 +451,3 @@ def read_range(source, client, offset, length):
         finally:
             body.close()
     return bytes(data if source.ranges else data[offset:])
-
-
-def is_disk_full(error):
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -67,7 +67,7 @@ def order_files(names, known=None):
 
 
 def _order_pieces(pieces):
-    pieces.sort()
+    pieces.sort(key=lambda entry: entry[0][:2])
     stem, first, count = pieces[0][0]
     count = count or len(pieces)
     first = first if first in (0, 1) else 1

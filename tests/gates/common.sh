@@ -34,6 +34,8 @@ gate() {
     fi
 }
 
+finish() { exit $failed; }
+
 # verdict PASS|FAIL|SKIPPED NAME SECONDS [REASON]; all.sh collects these lines.
 verdict() {
     local line; line=$(printf '%-7s  %-58s %4s s  %s' "$@")

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # ansible-test sanity and units, on the core the collection is developed on.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
@@ -14,9 +14,8 @@ mkdir -p "$home/.config" "$home/.ansible/test/cache"
 [ ! -d "$HOME/.pip" ] || ln -sfn "$HOME/.pip" "$home/.pip"
 # 24.2 is the pip of core 2.19.
 cp "$repository/tests/gates/get_pip.py" "$home/.ansible/test/cache/get_pip_24_2.py"
-export HOME=$home
-# The real interpreters come first: ansible-test drops the variables that pyenv's shims need.
-export PATH=$tools/bin:$(dirname "$interpreter"):/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin
+# The real interpreter comes first: ansible-test drops the variables that pyenv's shims need.
+export HOME=$home PATH=$tools/bin:${interpreter%/*}:$PATH
 cd "$(tree)"
 
 # One at a time: two runs would build the same virtual environments.
@@ -24,4 +23,4 @@ exec 9>"$home/lock"
 flock 9
 gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
 gate "sanity: ansible-test units, Python $version" ansible-test units --local --python "$version" --color no
-exit $failed
+finish

@@ -21,7 +21,7 @@ fetch_source() (
     # Repacked in the layout of the project's own release archives: one top folder with CMakeLists.txt in it.
     tar -C "$scratch" -xzf "$scratch"/*.tar.gz
     mv "$scratch"/*/llama.cpp "$scratch/llama.cpp-b11434"
-    tar -C "$scratch" -czf "$source_archive.partial" --exclude=models --exclude=docs --exclude=media llama.cpp-b11434
+    tar -C "$scratch" -czf "$source_archive.partial" --anchored --exclude=llama.cpp-b11434/models --exclude=llama.cpp-b11434/docs --exclude=llama.cpp-b11434/media llama.cpp-b11434
     mv "$source_archive.partial" "$source_archive"
 )
 

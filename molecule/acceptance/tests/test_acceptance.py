@@ -1,0 +1,38 @@
+"""What verify accepts and, above all, what it refuses."""
+
+
+def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
+    status, output = lab.playbook("verify")
+    assert status == 0, output
+    assert "endpoint: http://%s:8000/v1" % lab.ethernet("node1") in output
+    assert lab.changed(output) == 0
+    seen = lab.report("chat")
+    assert seen["tokens_per_second"] > 0
+    assert "Paris" in seen["answer"]
+    assert [worker["layers"] for worker in seen["workers"]] == [15, 15]
+    for worker in seen["workers"]:
+        assert worker["model_mib"] > 10
+        assert worker["kv_mib"] > 10
+        assert worker["bytes_sent"] > 1000 and worker["bytes_received"] > 1000
+
+
+def test_it_refuses_a_service_whose_head_is_down(lab):
+    lab.node1.check_output("systemctl stop llama-head-chat")
+    status, output = lab.playbook("verify", "-e", "acceptance_wait=3")
+    lab.node1.check_output("systemctl start llama-head-chat")
+    assert status != 0
+    assert "llama-head-chat" in output
+
+
+def test_it_refuses_a_head_without_its_worker(lab):
+    lab.eventually(lambda: lab.playbook("verify")[0] == 0, 60, "the service is up again")
+    lab.node3.check_output("systemctl stop llama-rpc-chat")
+    status, output = lab.playbook("verify", "-e", "acceptance_wait=3")
+    assert status != 0
+    assert "%s:50052" % lab.fabric("node3") in output
+
+
+def test_apply_repairs_it(lab):
+    status, output = lab.playbook("site", "--tags", "rpc,head,verify")
+    assert status == 0, output
+    assert "tokens/s:" in output

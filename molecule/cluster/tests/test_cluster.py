@@ -1,0 +1,97 @@
+"""The whole way: site.yml on three nodes, then everything an operator does next."""
+
+import re
+
+import requests
+
+
+def ask(lab, timeout=60):
+    reply = requests.post(
+        "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
+        json={"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+        timeout=timeout,
+    )
+    reply.raise_for_status()
+    return reply.json()
+
+
+def answers(lab):
+    try:
+        return ask(lab)["usage"]["completion_tokens"] > 0
+    except (requests.RequestException, KeyError):
+        return False
+
+
+def bytes_over(lab, worker):
+    """Bytes (out, back) of the head's connection to a worker since it was made, as its kernel counted them."""
+    text = lab.node1.check_output("ss -Htin state established dst %s dport = :50052", lab.fabric(worker))
+    return tuple(int(re.search(r"bytes_%s:(\d+)" % word, text).group(1)) for word in ("sent", "received"))
+
+
+def test_all_took_part(lab):
+    journal = lab.node1.check_output("journalctl -u llama-head-chat -o cat")
+    for worker in ("node2", "node3"):
+        sizes = re.findall(r"RPC\d+\[%s:50052\] model buffer size = +([0-9.]+) MiB" % re.escape(lab.fabric(worker)), journal)
+        assert sizes and float(sizes[-1]) > 10, worker
+    before = {worker: bytes_over(lab, worker) for worker in ("node2", "node3")}
+    tokens = ask(lab)["usage"]["completion_tokens"]
+    assert tokens == 8
+    for worker in ("node2", "node3"):
+        out, back = bytes_over(lab, worker)
+        assert out > before[worker][0] and back > before[worker][1], worker
+
+
+def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
+    status, output = lab.playbook("site", "--check", "--diff")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+
+
+def test_each_tag_works_alone(lab):
+    for tag in ("node", "build", "model", "rpc", "head", "verify"):
+        status, output = lab.playbook("site", "--tags", tag)
+        assert status == 0, (tag, output)
+        assert lab.changed(output) == 0, (tag, output)
+
+
+def test_status_names_every_unit(lab):
+    status, output = lab.playbook("status")
+    assert status == 0, output
+    assert "chat: ready at http://%s:8000/v1" % lab.ethernet("node1") in output
+    for name in ("node1", "node2", "node3"):
+        assert re.search(r"%s +llama-(head|rpc)-chat.service +active" % name, output), name
+
+
+def test_killed_workers_and_heads_come_back(lab):
+    for node, unit in ((lab.node2, "llama-rpc-chat"), (lab.node1, "llama-head-chat"), (lab.node3, "llama-rpc-chat")):
+        node.check_output("systemctl kill --signal=KILL %s", unit)
+        lab.eventually(lambda: answers(lab), 120, "an answer after kill -9 of %s" % unit)
+
+
+def test_a_run_that_died_half_way_is_finished_by_the_next(lab):
+    # As if the run had stopped the head for a restart of the workers and then lost its controller.
+    lab.node1.check_output("systemctl stop llama-head-chat")
+    lab.node2.check_output("systemctl stop llama-rpc-chat")
+    status, output = lab.playbook("site")
+    assert status == 0, output
+    assert answers(lab)
+
+
+def test_a_node_that_goes_down_hard_comes_back(lab):
+    lab.restart("node3")
+    lab.eventually(lambda: answers(lab), 120, "an answer after the restart of a worker's node")
+
+
+def test_teardown_leaves_nothing(lab):
+    status, output = lab.playbook("teardown", "-e", "teardown_models=true")
+    assert status == 0, output
+    for name in ("node1", "node2", "node3"):
+        node = getattr(lab, name)
+        assert node.run("ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
+        assert node.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
+        assert node.run("pgrep -f llama").stdout == ""
+        assert "llama" not in node.check_output("nft list ruleset")
+        assert not node.user("llama").exists
+    status, output = lab.playbook("teardown", "-e", "teardown_models=true")
+    assert status == 0, output
+    assert lab.changed(output) == 0

@@ -1,0 +1,88 @@
+"""What the scenarios' tests share: the nodes of the running scenario, and ansible-playbook against them."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+import pytest
+import testinfra
+import yaml
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+LAB = yaml.safe_load((REPOSITORY / "inventories/lab/containers.yml").read_text())["all"]["vars"]
+SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0) + LAB["lab_scenarios"].index(os.environ["MOLECULE_SCENARIO_NAME"])
+ADDRESSES = {"node1": 11, "node2": 12, "node3": 13}
+
+
+class Lab:
+    """The scenario's nodes: `lab.node1.run(...)`, addresses, and playbooks."""
+
+    def __init__(self):
+        for name in ADDRESSES:
+            setattr(self, name, testinfra.get_host("docker://llama-lab%d-%s" % (SLOT, name)))
+
+    @staticmethod
+    def ethernet(name):
+        return "10.213.%d.%d" % (SLOT, ADDRESSES[name])
+
+    @staticmethod
+    def fabric(name):
+        return "10.214.%d.%d" % (SLOT, ADDRESSES[name])
+
+    @staticmethod
+    def playbook(name, *arguments):
+        """Runs playbooks/NAME.yml on the scenario's inventory -> (exit status, output without line folding)."""
+        environment = dict(os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000")
+        for variable in ("ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_STDOUT_CALLBACK"):
+            environment.pop(variable, None)
+        done = subprocess.run(
+            ["ansible-playbook", "playbooks/%s.yml" % name, "-i", "inventories/lab", *arguments],
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, " ".join(done.stdout.split())
+
+    @staticmethod
+    def report(service):
+        """The last acceptance report of a service."""
+        cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "llama-cluster")
+        return json.loads(pathlib.Path(cache, "reports/llama-lab%d/%s.json" % (SLOT, service)).read_text())
+
+    @staticmethod
+    def restart(name):
+        """The node loses power and boots again."""
+        container = "llama-lab%d-%s" % (SLOT, name)
+        subprocess.check_call(["docker", "kill", container], stdout=subprocess.DEVNULL)
+        subprocess.check_call(["docker", "start", container], stdout=subprocess.DEVNULL)
+
+    @staticmethod
+    def changed(output):
+        """Sum of changed= over the hosts of a play recap."""
+        counts = re.findall(r"changed=(\d+)", output)
+        assert counts, output
+        return sum(int(count) for count in counts)
+
+    @staticmethod
+    def connects(node, address, port):
+        """Whether a TCP connection from a node succeeds (a refusal or three seconds of silence is a no)."""
+        return node.run("timeout 3 bash -c 'exec 3<>/dev/tcp/%s/%d'", address, port).rc == 0
+
+    @staticmethod
+    def eventually(condition, seconds, what):
+        """Waits until condition() is true; fails with what was waited for."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "%s: not so after %d s" % (what, seconds)
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="session")
+def lab():
+    return Lab()

@@ -1,0 +1,102 @@
+import json
+
+import requests
+
+UNIT = "llama-head-chat.service"
+
+
+def ask(lab, timeout=60):
+    """One real answer over HTTP from outside the containers -> its text."""
+    reply = requests.post(
+        "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
+        json={"model": "smollm2", "max_tokens": 16, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+        timeout=timeout,
+    )
+    reply.raise_for_status()
+    return reply.json()["choices"][0]["message"]["content"]
+
+
+def answers(lab):
+    try:
+        return bool(ask(lab))
+    except requests.RequestException:
+        return False
+
+
+def main_pid(lab):
+    return int(lab.node1.check_output("systemctl show --property=MainPID --value %s", UNIT))
+
+
+def test_it_answers(lab):
+    lab.eventually(lambda: answers(lab), 90, "the head answers")
+    assert "Paris" in ask(lab)
+
+
+def test_it_answers_to_the_models_names(lab):
+    model = requests.get("http://%s:8000/v1/models" % lab.ethernet("node1"), timeout=10).json()["data"][0]
+    assert {model["id"], *model["aliases"]} >= {"smollm2-135m-instruct", "smollm2"}
+
+
+def test_it_listens_on_ethernet_alone(lab):
+    listeners = [line.split()[3] for line in lab.node1.check_output("ss -Hltn sport = :8000").splitlines()]
+    assert listeners == ["%s:8000" % lab.ethernet("node1")]
+
+
+def test_it_holds_a_connection_to_each_worker_over_the_fabric(lab):
+    peers = {line.split()[3] for line in lab.node1.check_output("ss -Htn state established dport = :50052").splitlines()}
+    assert peers == {"%s:50052" % lab.fabric(name) for name in ("node2", "node3")}
+
+
+def test_it_is_back_after_kill_9(lab):
+    before = main_pid(lab)
+    lab.node1.check_output("kill -9 %d", before)
+    lab.eventually(lambda: main_pid(lab) not in (0, before), 20, "a new head process")
+    lab.eventually(lambda: answers(lab), 90, "the head answers again")
+
+
+def test_it_is_back_after_a_worker_was_killed(lab):
+    lab.node2.check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
+    lab.eventually(lambda: answers(lab), 120, "the head answers again")
+
+
+def test_it_waits_for_its_workers(lab):
+    lab.node1.check_output("systemctl stop %s", UNIT)
+    lab.node3.check_output("systemctl stop llama-rpc-chat.service")
+    lab.node1.check_output("systemctl start --no-block %s", UNIT)
+    waiting = "waiting for RPC worker %s:50052" % lab.fabric("node3")
+    lab.eventually(lambda: waiting in lab.node1.check_output("journalctl -u %s -o cat -n 5", UNIT), 20, "the journal names the missing worker")
+    assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", UNIT) == "activating"
+    lab.node3.check_output("systemctl start llama-rpc-chat.service")
+    lab.eventually(lambda: answers(lab), 90, "the head answers once its worker is there")
+
+
+def test_its_process_carries_no_secret_and_its_unit_no_prompt(lab):
+    assert "key" not in lab.node1.check_output("systemctl cat %s", UNIT).lower()
+    assert "capital of France" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
+
+
+def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
+    assert lab.node1.check_output("systemctl is-enabled %s", UNIT) == "enabled"
+    assert lab.node1.check_output("systemctl show --property=Id --value llama-head.service") == UNIT
+
+
+def test_another_setting_is_applied(lab):
+    settings = {
+        "kind": "distributed",
+        "primary": True,
+        "model": "smollm2-135m-instruct",
+        "quant": "Q4_1",
+        "head": "llama_head",
+        "workers": "llama_rpc",
+        "port": 8000,
+        "rpc_port": 50052,
+        "ctx_size": 2048,
+        "parallel": 2,
+        "threads": 2,
+        "tensor_split": {"node2": 20, "node3": 10},
+    }
+    status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": {"chat": settings}}))
+    assert status == 0, output
+    lab.eventually(lambda: answers(lab), 90, "the head answers")
+    slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), timeout=10).json()
+    assert [slot["n_ctx"] for slot in slots] == [1024, 1024]

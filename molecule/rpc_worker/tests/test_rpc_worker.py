@@ -1,0 +1,93 @@
+UNIT = "llama-rpc-chat.service"
+
+
+def main_pid(node):
+    return int(node.check_output("systemctl show --property=MainPID --value %s", UNIT))
+
+
+def test_the_worker_listens_on_the_fabric_alone(lab):
+    for name in ("node2", "node3"):
+        listeners = [line.split()[3] for line in getattr(lab, name).check_output("ss -Hltn sport = :50052").splitlines()]
+        assert listeners == ["%s:50052" % lab.fabric(name)]
+
+
+def test_its_head_reaches_it(lab):
+    assert lab.connects(lab.node1, lab.fabric("node2"), 50052)
+
+
+def test_another_node_does_not_reach_it(lab):
+    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
+    assert not lab.connects(lab.node1, lab.ethernet("node2"), 50052)
+
+
+def test_another_user_of_its_node_does_not_reach_it(lab):
+    done = lab.node2.run("setpriv --reuid=nobody --regid=nogroup --clear-groups timeout 3 bash -c 'exec 3<>/dev/tcp/%s/50052'", lab.fabric("node2"))
+    assert done.rc != 0
+
+
+def test_it_runs_as_its_own_user(lab):
+    assert lab.node2.check_output("ps -o user= -p %d", main_pid(lab.node2)) == "llama"
+
+
+def test_it_is_back_after_kill_9(lab):
+    before = main_pid(lab.node2)
+    lab.node2.check_output("kill -9 %d", before)
+    lab.eventually(lambda: main_pid(lab.node2) not in (0, before), 10, "a new worker process")
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052), 10, "the worker listens again")
+
+
+def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
+    assert lab.node2.check_output("systemctl is-enabled %s", UNIT) == "enabled"
+    assert lab.node2.check_output("systemctl show --property=Id --value llama-rpc.service") == UNIT
+
+
+def test_it_comes_back_with_its_node(lab):
+    lab.node3.check_output("systemctl stop %s llama-firewall && systemctl start multi-user.target", UNIT)
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052), 10, "the worker listens")
+    assert not lab.connects(lab.node2, lab.fabric("node3"), 50052)
+
+
+def test_rules_that_were_flushed_come_back_without_a_restart(lab):
+    before = main_pid(lab.node2)
+    lab.node2.check_output("nft flush ruleset")
+    assert lab.connects(lab.node3, lab.fabric("node2"), 50052)
+    status, output = lab.playbook("site", "--tags", "rpc")
+    assert status == 0, output
+    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
+    assert main_pid(lab.node2) == before
+
+
+def test_no_worker_without_rules(lab):
+    lab.node3.check_output("mv /etc/llama-cluster/rpc-firewall.nft /etc/llama-cluster/away && nft flush ruleset")
+    lab.node3.run("systemctl restart llama-firewall")
+    lab.node3.run("systemctl restart %s", UNIT)
+    assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
+    lab.node3.check_output("mv /etc/llama-cluster/away /etc/llama-cluster/rpc-firewall.nft && systemctl restart llama-firewall")
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052), 10, "the worker comes back with its rules")
+
+
+def test_a_changed_argument_restarts_only_that_worker(lab):
+    before = {name: main_pid(getattr(lab, name)) for name in ("node2", "node3")}
+    status, output = lab.playbook("site", "--tags", "rpc", "--limit", "node1,node2", "-e", "rpc_worker_environment={'LAB_PROBE': 'yes'}")
+    assert status == 0, output
+    assert main_pid(lab.node2) != before["node2"]
+    assert main_pid(lab.node3) == before["node3"]
+    status, output = lab.playbook("site", "--tags", "rpc")
+    assert status == 0, output
+
+
+def test_a_worker_that_is_no_longer_wanted_leaves(lab):
+    status, output = lab.playbook("site", "--tags", "rpc", "-e", '{"llama_services": {"chat": %s}}' % WITHOUT_NODE3)
+    assert status == 0, output
+    assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
+    for path in ("/etc/systemd/system/" + UNIT, "/etc/systemd/system/llama-rpc.service", "/etc/systemd/system/llama-firewall.service"):
+        assert not lab.node3.file(path).exists, path
+    status, output = lab.playbook("site", "--tags", "rpc")
+    assert status == 0, output
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052), 10, "the worker is back")
+
+
+WITHOUT_NODE3 = (
+    '{"kind": "distributed", "model": "smollm2-135m-instruct", "quant": "Q4_1", "head": "llama_head", "workers": "node2", '
+    '"port": 8000, "rpc_port": 50052, "threads": 2, "primary": true}'
+)

@@ -1,0 +1,413 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Getting one model onto this node: resolve, check the header, reserve, transfer, verify, publish.
+
+Nothing stands under the model's name before it is whole: a complete size and header do not prove that (a preallocated
+file passes both), a digest does. Whatever interrupts a run, the next one goes on from its journal.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import time
+
+from ._adopt import adopt, extra_disk, match_pieces
+from ._bytes import exact, human
+from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
+from ._http import Client, FetchError, attempts, make_source, public_url, read_range
+from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, select
+from ._manifest import SUFFIX, file_entry, find_manifest, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
+from ._transfer import Piece, Span, Target, Transfer, check_disk, disk_failure
+
+_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+
+
+class Request(object):
+    """What is wanted. Either urls (in order; http, https, file), or repo with files or quant.
+
+    dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
+    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching.
+    """
+
+    def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
+                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False):  # fmt: skip
+        self.dest, self.urls, self.repo, self.files, self.quant = dest, urls or [], repo, files or [], quant
+        self.revision, self.endpoint, self.token = revision, endpoint, token
+        self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
+        self.adopt, self.connections, self.full = adopt or [], connections, full
+        for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
+            if not _SHA256.match(digest):
+                raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+
+    def identity(self):
+        """What decides the content: two requests with the same identity want the same bytes. No secret is in it."""
+        if self.repo:
+            asked = {"repo": self.repo, "revision": self.revision, "files": self.files, "quant": self.quant}
+        else:
+            asked = {"urls": [public_url(url) for url in self.urls]}
+        return dict(asked, sha256=self.sha256, pieces=self.pieces)
+
+    def folder(self):
+        """The directory the model goes to; FetchError when it is not there."""
+        folder = self.dest if os.path.isdir(self.dest) else os.path.dirname(self.dest)
+        if not os.path.isdir(folder):
+            raise FetchError("dest: %s is not a directory: create it first" % folder)
+        return folder
+
+
+class Plan(object):
+    """A resolved request. targets and headers: in the order of the model's files; facts: what they say (describe())."""
+
+    def __init__(self, targets, headers, commit):
+        self.targets, self.headers, self.commit = targets, headers, commit
+        self.facts = describe(headers)
+        self.path = targets[0].path
+        self.size = sum(target.size for target in targets)
+        self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
+
+
+# Resolving
+
+
+def resolve(request, client):
+    """Find out what to fetch and prove by header and size that it belongs together, before any large transfer.
+
+    -> Plan; raises FetchError, GGUFError.
+    """
+    if request.repo:
+        sources, digests, names, commit = _resolve_repo(request, client)
+    else:
+        sources, digests, names, commit = _resolve_urls(request, client)
+    for source in sources:
+        attempts(lambda source=source: source.resolve(client))
+    targets = _targets(request, sources, digests, names)
+    headers = [_source_header(target, client) for target in targets]
+    check_shards(headers, [target.pieces[0].source.name for target in targets])
+    return Plan(targets, headers, commit)
+
+
+def _resolve_repo(request, client):
+    hub = Hub(client, request.repo, request.endpoint, request.token)
+    commit = hub.commit(request.revision)
+    chosen = select(hub.files(commit), request.repo, request.files, request.quant)
+    digests = [entry.sha256 for entry in chosen]
+    if request.sha256:
+        if len(request.sha256) != len(chosen):
+            raise FetchError("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), request.repo, len(chosen)))
+        for entry, wanted in zip(chosen, request.sha256):
+            if entry.sha256 not in (None, wanted):
+                raise FetchError("%s: the hub says sha256 %s, %s needed: check revision and sha256" % (entry.path, entry.sha256, wanted))
+        digests = request.sha256
+    return [hub.source(commit, entry) for entry in chosen], digests, [entry.path for entry in chosen], commit
+
+
+def _resolve_urls(request, client):
+    sources = [make_source(url, request.token) for url in request.urls]
+    names = [source.name for source in sources]
+    if all(shard_name(name) for name in names) and order_files(names) != names:
+        raise FetchError("urls: %s are not in order: give the shards by number" % ", ".join(names))
+    digests = request.sha256 if len(request.sha256) == len(sources) else [None] * len(sources)
+    if request.sha256 and len(request.sha256) not in (1, len(sources)):
+        raise FetchError("sha256: %d digests given for %d urls: give one per URL, or one of the joined file" % (len(request.sha256), len(sources)))
+    return sources, digests, names, None
+
+
+def _targets(request, sources, digests, names):
+    base = model_name(names)
+    if shard_name(base):
+        if request.pieces or len(digests) > 1 and len(request.sha256) == 1:
+            raise FetchError("%s: shards stay separate files: give one sha256 per shard" % base)
+        folder = request.folder()
+        groups = [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
+    else:
+        path = os.path.join(request.dest, base) if os.path.isdir(request.dest) else request.dest
+        groups = [(path, sources, digests)]
+    if not all(path.endswith(".gguf") for path, _sources, _digests in groups):
+        raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % groups[0][0])
+    return [_target(request, *group) for group in groups]
+
+
+def _target(request, path, sources, digests):
+    pieces, offset = [], 0
+    for source in sources:
+        pieces.append(Piece(source, offset, source.size))
+        offset += source.size
+    spans = [Span(piece.offset, piece.offset + piece.size, digest, piece.source.name) for piece, digest in zip(pieces, digests)]
+    if request.pieces:
+        spans, start = [], 0
+        for number, piece in enumerate(request.pieces):
+            spans.append(Span(start, start + piece["size"], piece["sha256"].lower(), "%s, piece %d" % (os.path.basename(path), number + 1)))
+            start += piece["size"]
+        if start != offset:
+            raise FetchError("pieces: they have %s, %s has %s: another file is there" % (exact(start), os.path.basename(path), exact(offset)))
+    elif len(request.sha256) == 1 and len(sources) > 1:
+        spans = [Span(0, offset, request.sha256[0], os.path.basename(path))]
+    # With a digest the content is certain wherever it comes from; without one only the same URL with the same validator may go on.
+    if all(span.sha256 for span in spans):
+        identity = [[span.end - span.start, span.sha256] for span in spans]
+    else:
+        identity = [[source.size, source.public, source.validator or "unknown at %f" % time.time()] for source in sources]
+    return Target(path, pieces, spans, identity)
+
+
+def _source_header(target, client):
+    """The header of a target, read from its first source, checked against the sizes of all pieces."""
+    first = target.pieces[0].source
+    header = attempts(lambda: read_header(lambda offset, length: read_range(first, client, offset, length), first.public))
+    problem = size_problem(header, target.size, first.public)
+    if problem and len(target.pieces) > 1:
+        problem = "%s: %d pieces have %s together, %s needed by its header: a piece is missing or belongs to another model" % (
+            os.path.basename(target.path), len(target.pieces), exact(target.size), exact(header.expected_size))  # fmt: skip
+    if problem:
+        raise FetchError(problem)
+    return header
+
+
+# What is there already
+
+
+def unchanged(request, check=False, advance=lambda count: None):
+    """The result for a model that was published for this request and is untouched since; None when there is none.
+
+    A file with another time or inode is hashed, and the record renewed unless ``check``. Raises FetchError when it is no
+    longer what was published.
+    """
+    found = find_manifest(request.folder(), request.identity())
+    if found is None:
+        return None
+    record, manifest = found
+    folder = os.path.dirname(record)
+    path = record[: -len(SUFFIX)]
+    if not os.path.isdir(request.dest) and path != request.dest and not shard_name(os.path.basename(path)):
+        return None
+    entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
+    try:
+        touched = [pair for pair in entries if request.full or not untouched(*pair)]
+    except FileNotFoundError:
+        return None
+    for entry, at in touched:
+        size = os.path.getsize(at)
+        if size != entry["size"]:
+            raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(size), exact(entry["size"])))
+        _compare(at, entry["pieces"], advance)
+        entry.update(file_entry(entry["name"], os.stat(at), entry["pieces"]))
+    if touched and not check:
+        write_manifest(record, manifest)
+    return result(manifest, folder, False, "%s is there, %s" % (entries[0][1], "hashed again" if touched else "untouched since it was published"))
+
+
+def _compare(path, pieces, advance=lambda count: None):
+    """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
+    for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance)):
+        if piece["sha256"] not in (None, digest):
+            raise FetchError("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
+        piece["sha256"] = digest
+
+
+def existing_entry(target, header):
+    """The manifest entry of a file that already stands under the target's name, or None when there is no such file.
+
+    It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
+    one family and quant have the same size). Raises FetchError.
+    """
+    if not os.path.exists(target.path):
+        return None
+    size = os.path.getsize(target.path)
+    source = target.pieces[0].source.name
+    if size != target.size:
+        raise FetchError("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
+    wanted = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
+    name = os.path.basename(target.path)
+    manifest = read_manifest(manifest_path(target.path))
+    for entry in manifest["files"] if manifest else []:
+        if entry["name"] == name and untouched(entry, target.path) and entry["pieces"] == wanted:
+            return entry
+    if any(piece["sha256"] for piece in wanted):
+        try:
+            _compare(target.path, wanted)
+        except FetchError:
+            raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
+    elif read_path(target.path) != header:
+        raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
+    return file_entry(name, os.stat(target.path), wanted)
+
+
+@contextlib.contextmanager
+def lock(path):
+    """One run at a time per model. Raises FetchError when another one is at it."""
+    name = path + ".lock"
+    while True:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise FetchError("%s: another run is fetching it: wait for that one" % path) from None
+        try:
+            same = os.stat(name).st_ino == os.fstat(fd).st_ino
+        except FileNotFoundError:
+            same = False
+        if same:
+            break
+        os.close(fd)  # its last holder removed it between our open and flock
+    try:
+        yield
+    finally:
+        os.unlink(name)
+        os.close(fd)
+
+
+# The run
+
+
+def acquire(request, check=False, progress=None, stopping=None):
+    """Have the model at its place. check: find out everything, change nothing.
+
+    -> the dictionary of result(); raises FetchError, GGUFError, Stopped.
+    """
+    started = time.monotonic()
+    done = unchanged(request, check)
+    if done:
+        return done
+    client = Client()
+    try:
+        plan = resolve(request, client)
+    finally:
+        client.close()
+    if check:
+        return _foretell(request, plan)
+    with lock(plan.path):
+        return unchanged(request) or _perform(request, plan, started, progress, stopping)
+
+
+def _missing(plan):
+    """-> ({target path: manifest entry} of files that are there and good, [targets to fetch])"""
+    entries, missing = {}, []
+    for target, header in zip(plan.targets, plan.headers):
+        entry = existing_entry(target, header)
+        if entry:
+            entries[target.path] = entry
+        else:
+            target.load()
+            missing.append(target)
+    return entries, missing
+
+
+def _reserve(request, missing):
+    """Match what is to be adopted and see that the disk suffices. -> matches of match_pieces()"""
+    matches = match_pieces(request.adopt, missing)
+    if missing:
+        needed = sum(target.missing_disk() for target in missing)
+        needed -= sum(piece.size for _path, _target, piece in matches)
+        size = sum(target.size for target in missing)
+        first = missing[0].path
+        check_disk(os.path.dirname(first), os.path.basename(first), size, max(0, needed) + extra_disk(matches))
+    return matches
+
+
+def _foretell(request, plan):
+    """What a run would do, for check mode."""
+    entries, missing = _missing(plan)
+    _reserve(request, missing)
+    for target in missing:
+        pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
+        entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": pieces}
+    outcome = "would be fetched" if missing else "is there and would get a manifest"
+    return result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
+
+
+def _perform(request, plan, started, progress, stopping):
+    entries, missing = _missing(plan)
+    matches = _reserve(request, missing)
+    resumed = sum(target.ranges.total() for target in missing)
+    adopted = sum(piece.size for _path, _target, piece in matches)
+    moved = 0
+    try:
+        adopt(matches)
+        for target in missing:
+            if target.fd is None:
+                target.open()
+            target.allocate()
+        if missing:
+            transfer = Transfer(missing, request.connections, progress, stopping)
+            transfer.run()
+            moved = transfer.moved
+            _verify(missing)
+        _publish(request, plan, entries, missing)
+    except OSError as error:
+        raise disk_failure(error.filename or plan.path, error) from None
+    finally:
+        for target in missing:
+            target.close()
+    seconds = time.monotonic() - started
+    if missing:
+        message = "%s: %s fetched, %s resumed, %s adopted in %.0f s" % (plan.path, human(moved), human(resumed), human(adopted), seconds)
+    else:
+        message = "%s was there and got its manifest" % plan.path
+    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, message)
+    return dict(done, transferred=moved, resumed=resumed, adopted=adopted, seconds=round(seconds, 1))
+
+
+def _verify(targets):
+    """Header and exact size of what is on disk now, as llama.cpp will read it."""
+    for target in targets:
+        problem = size_problem(read_path(target.partial), os.fstat(target.fd).st_size, target.partial)
+        if problem:
+            target.discard()
+            raise FetchError(problem)
+
+
+def _publish(request, plan, entries, targets):
+    """Give the files their names. The manifest comes first: a model without one would have to be hashed again."""
+    for target in targets:
+        os.fsync(target.fd)
+        pieces = [{"size": span.end - span.start, "sha256": digest} for span, digest in zip(target.spans, target.digests)]
+        entries[target.path] = file_entry(os.path.basename(target.path), os.fstat(target.fd), pieces)
+    write_manifest(manifest_path(plan.path), _manifest(request, plan, entries))
+    # The first shard last: it is the one that gets loaded.
+    for target in reversed(targets):
+        os.rename(target.partial, target.path)
+    _sync_folder(os.path.dirname(plan.path))
+    for target in targets:
+        target.journal.delete()
+
+
+def _sync_folder(folder):
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _manifest(request, plan, entries):
+    return {
+        "request": request.identity(),
+        "commit": plan.commit,
+        "verified": plan.verified,
+        "gguf": plan.facts,
+        "files": [entries[target.path] for target in plan.targets],
+    }
+
+
+def result(manifest, folder, changed, message):
+    """What the module returns, from the record of a model."""
+    files = [{"path": os.path.join(folder, entry["name"]), "size": entry["size"], "pieces": entry["pieces"]} for entry in manifest["files"]]
+    pieces = [piece for entry in files for piece in entry["pieces"]]
+    return {
+        "changed": changed,
+        "msg": message,
+        "dest": files[0]["path"],
+        "files": files,
+        "size": sum(entry["size"] for entry in files),
+        "sha256": pieces[0]["sha256"] if len(pieces) == 1 else None,
+        "verified": manifest["verified"],
+        "commit": manifest["commit"],
+        "gguf": manifest["gguf"],
+        "transferred": 0,
+        "resumed": 0,
+        "adopted": 0,
+        "seconds": 0.0,
+    }

@@ -1,0 +1,120 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""llama-server's HTTP API, as far as health needs it. Private to the collection."""
+
+import http.client
+import json
+import os
+import re
+import socket
+from urllib.parse import quote, urlsplit
+
+METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9.eE+-]+)$", re.MULTILINE)
+
+
+class ApiError(Exception):
+    """One sentence: what the API refused or what cannot be asked, and the next step."""
+
+
+class NoAnswer(ApiError):
+    """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off)."""
+
+    def __init__(self, kind, message):
+        super().__init__(message)
+        self.kind = kind
+
+
+def read_api_key(path):
+    """First key of a key file in llama-server's format (one a line, # comments)."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            lines = [line.strip() for line in stream]
+    except OSError as error:
+        raise ApiError("api_key_file %s cannot be read (%s): give a file that user id %d may read." % (path, error.strerror, os.geteuid())) from None
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        raise ApiError("api_key_file %s holds no key: one line with the key is needed." % path)
+    return keys[0]
+
+
+def parse_metrics(text):
+    """Prometheus text of /metrics -> {name without 'llamacpp:': float}."""
+    return {name: float(value) for name, value in METRIC.findall(text)}
+
+
+def error_text(body):
+    """The message in an API error, parsed or not."""
+    if isinstance(body, dict) and isinstance(body.get("error"), dict):
+        return str(body["error"].get("message", body["error"]))
+    return " ".join(str(body).split())[:200] or "an empty answer"
+
+
+class LlamaApi:
+    """One llama-server. model: its name in a router, which is never loaded by a look at it."""
+
+    def __init__(self, url, api_key=None, model=None):
+        parts = urlsplit(url)
+        try:
+            valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ApiError("url %r is not an address: http://HOST:PORT is needed." % url)
+        self.url = url.rstrip("/")
+        self.model = model
+        self._parts = parts
+        self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
+
+    def _connect(self, timeout):
+        connection_class = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = connection_class(self._parts.hostname, self._parts.port, timeout=timeout)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            reason = "no connection in %g s" % timeout if isinstance(error, socket.timeout) else error.strerror or str(error)
+            raise NoAnswer("refused" if isinstance(error, ConnectionRefusedError) else "unreachable", reason) from None
+        return connection
+
+    def _request(self, method, path, timeout, body=None):
+        connection = self._connect(timeout)
+        headers = dict(self._headers, **{"Content-Type": "application/json"})
+        try:
+            connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
+            response = connection.getresponse()
+            text = response.read().decode("utf-8", "replace")
+        except socket.timeout:
+            raise NoAnswer("timeout", "no answer in %g s" % timeout) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer("cut", "the connection was cut (%s)" % (error or type(error).__name__)) from None
+        finally:
+            connection.close()
+        if response.status == 401:
+            raise ApiError("%s refused the API key (401): set api_key_file to a file with a key of this server." % self.url)
+        try:
+            return response.status, json.loads(text)
+        except ValueError:
+            return response.status, text
+
+    def get(self, path, timeout, of_model=False):
+        """GET -> (status, JSON or text). of_model: in a router, ask for self.model without loading it.
+
+        Errors: NoAnswer, ApiError when the key is refused.
+        """
+        if of_model and self.model:
+            path += "?model=%s&autoload=false" % quote(self.model, safe="")
+        return self._request("GET", path, timeout)
+
+    def chat(self, prompt, max_tokens, timeout):
+        """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the whole answer."""
+        request = {
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": max_tokens,
+            "temperature": 0,
+            # A cached prompt would not pass through the workers.
+            "cache_prompt": False,
+        }
+        if self.model:
+            request["model"] = self.model
+        return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))

@@ -1,0 +1,157 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Established TCP connections of a process and what went over them, from the kernel. Never opens a connection. Private to the collection."""
+
+import os
+import re
+import socket
+import struct
+import subprocess
+
+ESTABLISHED = "01"
+ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})$")
+COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
+
+
+class SocketError(Exception):
+    """One sentence: what could not be read or resolved, and what to do."""
+
+
+def parse_proc_net_tcp(text):
+    """/proc/net/tcp -> {inode: (local, remote)} of established connections, each end as (address, port)."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == ESTABLISHED:
+            found[int(fields[9])] = (_end(fields[1]), _end(fields[2]))
+    return found
+
+
+def _end(text):
+    address, port = text.split(":")
+    # The kernel prints the address as a host-order integer.
+    return socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)
+
+
+def parse_ss(text):
+    """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two in ms, IPv4 only."""
+    found = {}
+    ends = None
+    for line in text.splitlines():
+        if not line[:1].isspace():
+            fields = line.split()
+            ends = tuple(_ss_end(field) for field in fields[-2:]) if len(fields) >= 4 else None
+        if ends and None not in ends:
+            counters = {name: int(value) for name, value in COUNTER.findall(line)}
+            # A counter that is still zero is not printed.
+            found.setdefault(ends, {"bytes_acked": 0, "bytes_received": 0, "lastsnd": 0, "lastrcv": 0}).update(counters)
+    return found
+
+
+def _ss_end(text):
+    match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)$", text)
+    return (match.group(1), int(match.group(2))) if match else None
+
+
+def process_tree(pid, proc="/proc"):
+    """pid and all its descendants."""
+    children = {}
+    for name in os.listdir(proc):
+        if name.isdigit():
+            try:
+                with open(os.path.join(proc, name, "stat"), encoding="utf-8", errors="replace") as stream:
+                    # The command name may hold spaces and parentheses: the parent is the second field after the last one.
+                    parent = int(stream.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(name))
+    tree, todo = set(), [pid]
+    while todo:
+        current = todo.pop()
+        tree.add(current)
+        todo.extend(children.get(current, []))
+    return tree
+
+
+def socket_inodes(pids, proc="/proc"):
+    """Inodes of the sockets that these processes hold open. Errors: SocketError when they may not be looked at."""
+    inodes = set()
+    for pid in pids:
+        folder = os.path.join(proc, str(pid), "fd")
+        try:
+            for name in os.listdir(folder):
+                match = re.match(r"^socket:\[(\d+)\]$", os.readlink(os.path.join(folder, name)))
+                if match:
+                    inodes.add(int(match.group(1)))
+        except PermissionError:
+            raise SocketError("%s is not readable for user id %d: run with become." % (folder, os.geteuid())) from None
+        except OSError:
+            continue  # the process or the descriptor has gone meanwhile
+    return inodes
+
+
+def resolve(endpoint):
+    """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: SocketError."""
+    match = ENDPOINT.match(endpoint)
+    if not match:
+        raise SocketError("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed." % endpoint)
+    try:
+        return {(address, int(match.group(2))) for address in socket.gethostbyname_ex(match.group(1))[2]}
+    except OSError as error:
+        raise SocketError("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows." % (endpoint, error.strerror)) from None
+
+
+def read_counters():
+    """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too old."""
+    try:
+        output = subprocess.check_output(["ss", "-tinH", "state", "established"], stderr=subprocess.DEVNULL, timeout=10, universal_newlines=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse_ss(output)
+
+
+def connections(endpoints, pid=None, proc="/proc"):
+    """Established connections to each endpoint, and their counters so far.
+
+    endpoints: list of 'host:port'. pid: count only connections of this process and its descendants.
+    Returns a list in the order of endpoints: {endpoint, connected, counters: {(local, remote): counters} or None}.
+    Errors: SocketError.
+    """
+    remotes = [resolve(endpoint) for endpoint in endpoints]
+    # A process in a network namespace of its own sees its connections under its own /proc/PID/net.
+    try:
+        with open(os.path.join(proc, str(pid) if pid else "self", "net", "tcp"), encoding="ascii") as stream:
+            established = parse_proc_net_tcp(stream.read())
+    except OSError:
+        established = {}  # the process has gone
+    if pid:
+        own = socket_inodes(process_tree(pid, proc), proc)
+        established = {inode: ends for inode, ends in established.items() if inode in own}
+    counters = read_counters()
+    result = []
+    for endpoint, remote in zip(endpoints, remotes):
+        ends = [pair for pair in established.values() if pair[1] in remote]
+        known = {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
+        result.append({"endpoint": endpoint, "connected": bool(ends), "counters": known})
+    return result
+
+
+def traffic(before, after):
+    """Bytes between two connections() results -> list of {endpoint, connected, bytes_sent, bytes_received}; None when unknown.
+
+    A connection that is new in `after` counts in full.
+    """
+    result = []
+    for first, last in zip(before, after):
+        entry = {"endpoint": last["endpoint"], "connected": last["connected"], "bytes_sent": None, "bytes_received": None}
+        if first["counters"] is not None and last["counters"] is not None:
+            for name, counter in (("bytes_sent", "bytes_acked"), ("bytes_received", "bytes_received")):
+                entry[name] = sum(now[counter] - first["counters"].get(ends, {}).get(counter, 0) for ends, now in last["counters"].items())
+        result.append(entry)
+    return result
+
+
+def awaited(workers):
+    """Endpoints that were sent something after they last answered: where a head that makes no progress waits."""
+    return [worker["endpoint"] for worker in workers if any(seen["lastsnd"] < seen["lastrcv"] for seen in (worker["counters"] or {}).values())]

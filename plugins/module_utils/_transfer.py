@@ -1,0 +1,457 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Moving very large files: several connections, every byte written once at its final place, hashed on the way, resumable.
+
+A target grows as NAME.partial, allocated in full before the first byte, so that the disk cannot run out half-way; beside
+it a journal says which bytes are there. Workers fetch ranges, one hasher per span follows the unbroken run of bytes from
+the span's start (reading back what is still in the page cache), a flusher sends data to disk every few seconds, so that
+little is left to flush at the end. run() returns when every byte is there and every known digest agrees; nothing has
+been published by then: that is the caller's last step.
+"""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import os
+import threading
+import time
+from collections import namedtuple
+
+from ._bytes import human
+from ._http import Client, FetchError, Transient
+from ._journal import Journal, Ranges
+
+BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
+_LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an expired URL costs little
+_SMALLEST_CHUNK = 4 << 20
+_FLUSH_EVERY = 5.0  # seconds
+_MARGIN = 64 << 20  # bytes of disk left to others
+_MAX_FAILURES = 10  # in a row without a byte gained: about four minutes
+_MAX_BACKOFF = 60.0
+_RATE_OVER = 10.0  # seconds
+
+Piece = namedtuple("Piece", "source offset size")
+"""``size`` bytes of a resolved source (an object of _http) that belong at ``offset`` of the target."""
+
+Span = namedtuple("Span", "start end sha256 name")
+"""Bytes [start, end) of the target that are hashed together; sha256 is the needed hex digest or None; name is for errors."""
+
+
+class Target(object):
+    """One file to make. identity: JSON-able; a half-fetched file is resumed only under the same identity."""
+
+    def __init__(self, path, pieces, spans, identity):
+        self.path, self.pieces, self.spans, self.identity = path, pieces, spans, identity
+        self.size = pieces[-1].offset + pieces[-1].size
+        self.partial = path + ".partial"
+        self.journal = Journal(self.partial + ".journal")
+        self.ranges = Ranges()
+        self.digests = [None] * len(spans)  # hex, once hashed
+        self.fd = None
+
+    def load(self):
+        """Learn from an earlier run's journal which bytes are there."""
+        self.ranges = self.journal.load(self.identity) if os.path.exists(self.partial) else Ranges()
+
+    def open(self):
+        """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""
+        if not self.ranges.total():
+            self.discard()
+        self.fd = os.open(self.partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        os.fdatasync(self.fd)
+        self.journal.start(self.identity, self.ranges)
+
+    def allocate(self):
+        """Reserve the disk for all of it, before the first byte comes."""
+        try:
+            _allocate(self.fd, self.size)
+        except OSError as error:
+            raise disk_failure(self.partial, error) from None
+
+    def close(self):
+        self.journal.close()
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def discard(self):
+        """Remove what an earlier run left."""
+        self.close()
+        self.journal.delete()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.partial)
+
+    def missing_disk(self):
+        """Bytes of disk that this target still has to take."""
+        try:
+            there = os.stat(self.partial).st_blocks * 512 if self.ranges.total() else 0
+        except FileNotFoundError:
+            there = 0
+        return max(0, self.size - there)
+
+
+def _allocate(fd, size):
+    """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length.
+
+    Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
+    """
+    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if fallocate is not None:
+        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
+        if fallocate(fd, 0, 0, size) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise OSError(code, os.strerror(code))
+    os.ftruncate(fd, size)
+
+
+def free_disk(folder):
+    """Bytes an ordinary process may still take in the file system of ``folder``."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def check_disk(folder, name, size, missing):
+    """Raise FetchError when ``missing`` bytes of a model of ``size`` bytes do not fit."""
+    free = free_disk(folder)
+    if missing + _MARGIN > free:
+        needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
+        raise FetchError("%s has %s free, %s: free space or set dest elsewhere" % (folder, human(free), needs))
+
+
+def disk_failure(path, error):
+    """An OSError from writing to ``path`` as the sentence for the operator."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = human(free_disk(os.path.dirname(path)))
+        return FetchError("%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free))
+    return FetchError("%s: cannot be written: %s" % (path, error.strerror))
+
+
+class Stopped(Exception):
+    """The run was asked to stop; it can be resumed."""
+
+
+class _Segment(object):
+    """The part of a piece that lies in one span, with its bytes still to be asked for."""
+
+    def __init__(self, target, piece, start, end):
+        self.target, self.piece = target, piece
+        self.gaps = target.ranges.gaps(start, end)
+
+    def take(self, size):
+        """(start, end) of the next at most ``size`` bytes, or None."""
+        if not self.gaps:
+            return None
+        start, end = self.gaps[0]
+        cut = min(end, start + size) if self.piece.source.ranges else end
+        self.gaps[0:1] = [(cut, end)] if cut < end else []
+        return start, cut
+
+
+class _Lane(object):
+    """One span of one target: its segments in order, and its digest in the making."""
+
+    def __init__(self, target, number):
+        self.target, self.number, self.span = target, number, target.spans[number]
+        self.segments = []
+        for piece in target.pieces:
+            start, end = max(self.span.start, piece.offset), min(self.span.end, piece.offset + piece.size)
+            if not piece.source.ranges and self.span.start <= piece.offset < self.span.end:
+                # A source without ranges comes in one go from its first byte: what an earlier run has of it is of no use.
+                end = piece.offset + piece.size
+                if target.ranges.gaps(start, end):
+                    target.ranges.remove(start, end)
+            elif not piece.source.ranges:
+                continue
+            if start < end:
+                self.segments.append(_Segment(target, piece, start, end))
+
+    def waiting(self):
+        return sum(end - start for segment in self.segments for start, end in segment.gaps)
+
+    def take(self, size):
+        for segment in self.segments:
+            chunk = segment.take(size)
+            if chunk:
+                return segment, chunk
+        return None
+
+
+class Transfer(object):
+    """Fetch and hash targets that have been loaded, opened and allocated.
+
+    connections: 1 to 16. progress(state): called about every second with {done, total, moved: bytes; rate: bytes/s;
+    phase: fetch or verify}. stopping(): called as often; a true value (the reason) stops the run with Stopped.
+    """
+
+    def __init__(self, targets, connections=8, progress=None, stopping=None, timeout=30.0, backoff=0.5):
+        self.targets, self.connections = targets, connections
+        self.progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+        self.timeout, self.backoff = timeout, backoff
+        self.lanes = [_Lane(target, number) for target in targets for number in range(len(target.spans))]
+        # Spans that are fetched side by side are hashed side by side, one core each.
+        self.abreast = min(4, max(2, os.cpu_count() or 2), len(self.lanes))
+        self.total = sum(target.size for target in targets)
+        self.resumed = sum(target.ranges.total() for target in targets)
+        self.moved = 0  # bytes received and written by this run
+        self._unfinished = 0  # of those, bytes of a piece without ranges, which count only once it is whole
+        self._turn = 0
+        # An adopted piece has been hashed already.
+        self._hash_queue = [lane for lane in self.lanes if lane.target.digests[lane.number] is None]
+        self._not_before = 0.0  # a server has asked everybody to wait
+        self._clients = []
+        self._failure = None
+        self._state = threading.Condition()
+        self._samples = []
+
+    def run(self):
+        """Raises FetchError (the first failure of any thread) or Stopped; the partial files keep what came."""
+        workers = [threading.Thread(target=self._guard, args=(self._work,)) for _number in range(self.connections)]
+        hashers = [threading.Thread(target=self._guard, args=(self._hash,)) for _number in range(self.abreast)]
+        flusher = threading.Thread(target=self._guard, args=(self._flush,))
+        threads = workers + hashers
+        for thread in threads + [flusher]:
+            thread.daemon = True
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                self._report("fetch" if any(thread.is_alive() for thread in workers) else "verify")
+                reason = self.stopping()
+                if reason:
+                    self._fail(Stopped(reason))
+                deadline = time.monotonic() + 1.0
+                for thread in threads:
+                    thread.join(max(0.0, deadline - time.monotonic()))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._finish(threads, flusher)
+        if self._failure is not None:
+            self._keep()
+            raise self._failure
+        self._report("verify")
+
+    def _finish(self, threads, flusher):
+        for thread in threads:
+            thread.join()
+        with self._state:
+            self._hash_queue = None  # tells the flusher that nothing more will come
+            self._state.notify_all()
+        flusher.join()
+
+    def _keep(self):
+        """After a failure: leave records that a next run can trust."""
+        for target in self.targets:
+            try:
+                os.fdatasync(target.fd)
+                target.journal.start(target.identity, target.ranges)
+            except OSError:
+                pass  # a full disk: the journal so far stays as it is
+
+    def _guard(self, body):
+        try:
+            body()
+        except Stopped:
+            pass
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error):
+        with self._state:
+            if self._failure is None:
+                self._failure = error
+            self._state.notify_all()
+            clients = list(self._clients)
+        for client in clients:
+            client.abort()
+
+    def _check(self):
+        if self._failure is not None:
+            raise Stopped()
+
+    def _report(self, phase):
+        now = time.monotonic()
+        with self._state:
+            moved = self.moved
+            done = sum(target.ranges.total() for target in self.targets) + self._unfinished
+        self._samples = [sample for sample in self._samples if now - sample[0] <= _RATE_OVER] + [(now, moved)]
+        since, before = self._samples[0]
+        rate = (moved - before) / (now - since) if now > since else 0.0
+        self.progress({"phase": phase, "done": done, "total": self.total, "moved": moved, "rate": rate})
+
+    # Workers
+
+    def _work(self):
+        client = Client(self.timeout)
+        with self._state:
+            self._clients.append(client)
+        buffer = memoryview(bytearray(BLOCK))
+        try:
+            while True:
+                task = self._take()
+                if task is None:
+                    return
+                self._fetch(client, buffer, *task)
+        finally:
+            client.close()
+
+    def _take(self):
+        """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish together."""
+        with self._state:
+            self._check()
+            waiting = [lane for lane in self.lanes if any(segment.gaps for segment in lane.segments)]
+            if not waiting:
+                return None
+            left = sum(lane.waiting() for lane in waiting)
+            size = min(max(left // (2 * self.connections), _SMALLEST_CHUNK), _LARGEST_CHUNK)
+            self._turn += 1
+            return waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
+
+    def _fetch(self, client, buffer, segment, chunk):
+        target, piece = segment.target, segment.piece
+        position, end = chunk
+        whole = not piece.source.ranges
+        failures = 0
+        while position < end:
+            self._pause()
+            before = position
+            try:
+                body = piece.source.open(client, position - piece.offset, end - position)
+                try:
+                    while body.length:
+                        self._check()
+                        position = self._block(target, body, buffer, position, whole)
+                finally:
+                    body.close()
+            except Transient as failure:
+                failures = 1 if position > before and not whole else failures + 1
+                if failures >= _MAX_FAILURES:
+                    raise FetchError("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures)) from None
+                if whole:
+                    self._forget(position - chunk[0])
+                    position = chunk[0]
+                self._back_off(failures, failure.wait)
+        if whole:
+            self._forget(end - chunk[0])
+            self._mark(target, chunk[0], end)
+
+    def _block(self, target, body, buffer, position, whole):
+        """Receive up to one buffer and write it; what came before a broken connection is written too."""
+        filled = 0
+        try:
+            while filled < len(buffer) and body.length:
+                filled += body.readinto(buffer[filled:])
+        except Transient:
+            if filled and not whole:
+                self._write(target, buffer[:filled], position)
+            raise
+        self._write(target, buffer[:filled], position, whole)
+        return position + filled
+
+    def _write(self, target, view, position, whole=False):
+        end = position + len(view)
+        try:
+            start = position
+            while start < end:
+                start += os.pwrite(target.fd, view[start - position :], start)
+        except OSError as error:
+            raise disk_failure(target.partial, error) from None
+        with self._state:
+            self.moved += len(view)
+            if whole:
+                self._unfinished += len(view)
+        if not whole:
+            self._mark(target, position, end)
+
+    def _mark(self, target, start, end):
+        with self._state:
+            target.ranges.add(start, end)
+            try:
+                target.journal.add(start, end)
+            except OSError as error:
+                raise disk_failure(target.journal.path, error) from None
+            self._state.notify_all()
+
+    def _forget(self, count):
+        with self._state:
+            self._unfinished -= count
+
+    def _back_off(self, failures, wait):
+        """Wait before the next attempt. A wait the server asked for holds for every connection."""
+        if wait is None:
+            wait = min(self.backoff * 2 ** (failures - 1), _MAX_BACKOFF)
+            deadline = time.monotonic() + wait
+        else:
+            with self._state:
+                deadline = self._not_before = max(self._not_before, time.monotonic() + wait)
+        self._sleep_until(deadline)
+
+    def _pause(self):
+        self._sleep_until(self._not_before)
+        self._check()
+
+    def _sleep_until(self, deadline):
+        with self._state:
+            while self._failure is None and time.monotonic() < deadline:
+                self._state.wait(deadline - time.monotonic())
+
+    # Hashers and flusher
+
+    def _hash(self):
+        buffer = memoryview(bytearray(BLOCK))
+        while True:
+            with self._state:
+                self._check()
+                if not self._hash_queue:
+                    return
+                lane = self._hash_queue.pop(0)
+            self._hash_lane(lane, buffer)
+
+    def _hash_lane(self, lane, buffer):
+        target, span = lane.target, lane.span
+        digest = hashlib.sha256()
+        position = span.start
+        with open(target.partial, "rb", buffering=0) as stream:
+            while position < span.end:
+                with self._state:
+                    while self._failure is None and target.ranges.frontier(position) == position:
+                        self._state.wait()
+                    self._check()
+                    frontier = min(target.ranges.frontier(position), span.end)
+                stream.seek(position)
+                while position < frontier:
+                    self._check()
+                    count = stream.readinto(buffer[: frontier - position])
+                    if not count:
+                        raise FetchError("%s: became shorter while it was written: run again" % target.partial)
+                    digest.update(buffer[:count])
+                    position += count
+        found = digest.hexdigest()
+        if span.sha256 and found != span.sha256:
+            with self._state:
+                target.ranges.remove(span.start, span.end)  # nobody knows which bytes are wrong
+            raise FetchError("%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (span.name, found, span.sha256))
+        target.digests[lane.number] = found
+
+    def _flush(self):
+        while True:
+            deadline = time.monotonic() + _FLUSH_EVERY
+            with self._state:
+                while self._failure is None and self._hash_queue is not None and time.monotonic() < deadline:
+                    self._state.wait(deadline - time.monotonic())
+                if self._failure is not None or self._hash_queue is None:
+                    return
+                marks = [(target, target.journal.count) for target in self.targets]
+            for target, count in marks:
+                try:
+                    os.fdatasync(target.fd)
+                    with self._state:
+                        target.journal.durable(count)
+                except OSError as error:
+                    raise disk_failure(target.partial, error) from None
+
+

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The oldest and the newest ansible-core: every module called on a node's Python, every playbook and inventory read.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+
+# The collections that playbooks name besides our own come with the `ansible` package, whose core is another one.
+others=$("$(dev_venv)/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+mkdir "$scratch/others" "$scratch/others/ansible_collections"
+ln -s "$others/ansible_collections/ansible" "$others/ansible_collections/community" "$scratch/others/ansible_collections/"
+export ANSIBLE_COLLECTIONS_PATH=$scratch/tree:$scratch/others ANSIBLE_HOME=$scratch/home ANSIBLE_REMOTE_TMP=$scratch/remote ANSIBLE_ASYNC_DIR=$scratch/async
+export ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_INVENTORY_UNPARSED_WARNING=false
+export SMOKE_DIR SMOKE_PYTHON
+cd "$(tree)"
+
+# shellcheck disable=SC2329  # gate calls it
+smoke() {
+    SMOKE_DIR=$(mktemp -d "$scratch/smoke.XXXX")
+    "$core/bin/ansible-playbook" -i localhost, -e "ansible_python_interpreter=$target" tests/gates/smoke.yml
+}
+
+# shellcheck disable=SC2329  # gate calls it
+inventories() {
+    for inventory in inventories/*/; do
+        "$core/bin/ansible-inventory" -i "$inventory" --graph
+        "$core/bin/ansible-playbook" -i "$inventory" tests/gates/intent.yml
+        "$core/bin/ansible-playbook" -i "$inventory" --syntax-check playbooks/[!_]*.yml
+    done
+}
+
+# lane CORE CONTROLLERS TARGETS: the first Python found of each list.
+lane() {
+    local controller
+    if ! controller=$(find_python $2); then
+        verdict SKIPPED "lanes: core $1" 0 "no CPython ${2// /, } found for the controller: install one, on PATH or with pyenv or uv"
+        return
+    fi
+    core=$(venv "tests/gates/requirements/core-$1.txt" "$controller")
+    if target=$(find_python $3); then
+        SMOKE_PYTHON=$("$target" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+        gate "lanes: core $1 calls every module on CPython $SMOKE_PYTHON" smoke
+    else
+        verdict SKIPPED "lanes: core $1 calls every module" 0 "no CPython ${3// /, } found for the node: install one, on PATH or with pyenv"
+    fi
+    gate "lanes: core $1 reads every inventory and playbook" inventories
+}
+
+lane 2.16 "3.11 3.12 3.10" "3.6"
+lane 2.21 "3.13 3.12 3.14" "3.13 3.12 3.14"
+finish

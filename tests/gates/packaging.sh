@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The artifact as Galaxy and an operator see it: built, checked by Galaxy's importer, installed into an empty path, documented, callable.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+dev=$(dev_venv)
+importer=$(venv tests/gates/requirements/packaging.txt "$(find_python 3.11 3.12 3.13)")
+source=$(tree)
+PATH=$dev/bin:$PATH
+export ANSIBLE_HOME=$scratch/home ANSIBLE_LOCALHOST_WARNING=false
+
+# shellcheck disable=SC2329  # gate calls it
+build() {
+    "$importer/bin/ansible-galaxy" collection build "$source" --output-path "$scratch/artifact"
+    tar -tzf "$scratch"/artifact/*.tar.gz
+}
+
+# shellcheck disable=SC2329  # gate calls it
+import() {
+    mkdir "$scratch/import"
+    cd "$scratch/import"
+    PATH=$importer/bin:$PATH python -m galaxy_importer.main "$scratch"/artifact/*.tar.gz 2>&1 | tee log
+    ! grep -E '^(WARNING|ERROR)' log
+}
+
+# Nothing but the artifact, and the collections of the `ansible` package that it depends on; not run from the checkout.
+# shellcheck disable=SC2329  # gate calls it
+install() {
+    cd "$scratch"
+    ansible-galaxy collection install "$scratch"/artifact/*.tar.gz --offline --collections-path "$scratch/installed"
+    export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
+    for playbook in "$source"/playbooks/[!_]*.yml; do
+        ansible-playbook -i "$source/inventories/lab" --syntax-check "thefermisea.llama_cluster.$(basename "$playbook" .yml)"
+    done
+}
+
+# shellcheck disable=SC2329  # gate calls it
+document() {
+    cd "$scratch"
+    export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
+    for type in module filter role; do
+        mapfile -t names < <(ansible-doc -t $type --list --json thefermisea.llama_cluster | python -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")')
+        echo "$type: ${names[*]}"
+        ansible-doc -t $type "${names[@]}"
+    done
+}
+
+gate "packaging: ansible-galaxy collection build" build
+[ $failed = 0 ] || finish
+gate "packaging: galaxy-importer" import
+gate "packaging: install into an empty path" install
+gate "packaging: ansible-doc of every plugin and role" document
+finish

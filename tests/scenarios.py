@@ -1,0 +1,114 @@
+"""Runs molecule scenarios, two side by side, and says how long each took.
+
+    python tests/scenarios.py [SCENARIO ...]
+
+Every run takes a range of lab slots of its own (names and subnets), so two runs on one machine do not meet, and removes its containers
+when it ends, however it ends. A scenario's whole output is kept in the cache's logs; the end of it is shown when it fails.
+"""
+
+import concurrent.futures
+import fcntl
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+CACHE = pathlib.Path(
+    os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
+)
+
+# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
+BUDGETS = {
+    "llama_cpp": 420,
+    "cluster": 420,
+    "rpc_worker": 300,
+    "head_server": 300,
+    "acceptance": 240,
+    "model": 240,
+    "preflight": 240,
+    "node_setup": 150,
+}
+SLOTS_OF_A_RUN = 20
+SIDE_BY_SIDE = 2
+
+
+def take_slots():
+    """Locks a free range of lab slots for as long as this process lives -> (first slot, the open lock)."""
+    (CACHE / "locks").mkdir(parents=True, exist_ok=True)
+    for base in range(SLOTS_OF_A_RUN, 240, SLOTS_OF_A_RUN):
+        lock = open(CACHE / "locks" / ("slots-%d" % base), "w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        return base, lock
+    sys.exit("scenarios: no free range of lab slots under %s/locks, another test run must end first" % CACHE)
+
+
+def run_scenario(name, environment):
+    """-> (name, passed, seconds); the output goes to a log."""
+    log = CACHE / "logs" / ("scenario-%s-%s.log" % (environment["LLAMA_LAB_BASE"], name))
+    started = time.monotonic()
+    print("%s scenario %s started, log %s" % (time.strftime("[%H:%M:%S]"), name, log), flush=True)
+    with open(log, "w") as output:
+        status = subprocess.call(
+            ["molecule", "test", "-s", name],
+            cwd=REPOSITORY,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    seconds = time.monotonic() - started
+    print("%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds), flush=True)
+    if status:
+        print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
+    return name, status == 0, seconds
+
+
+def table(results):
+    """The time table; the last line is read by machines too."""
+    print("\n%-14s %8s %8s" % ("scenario", "seconds", "budget"))
+    for name, passed, seconds in results:
+        notes = ("" if passed else "  FAILED") + ("  over budget" if seconds > BUDGETS[name] else "")
+        print("%-14s %8d %8d%s" % (name, seconds, BUDGETS[name], notes))
+    failed = sum(1 for _name, passed, seconds in results if not passed)
+    print("scenarios: %d passed, %d failed" % (len(results) - failed, failed))
+    return failed
+
+
+def main():
+    wanted = sys.argv[1:] or list(BUDGETS)
+    for name in wanted:
+        if name not in BUDGETS:
+            sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
+    for script in ("engine.sh", "artifacts.sh", "image.sh"):
+        subprocess.check_call([REPOSITORY / "tests/lab" / script])
+    base, lock = take_slots()
+    label = "llama-cluster.run=run-%d" % base
+    environment = dict(
+        os.environ,
+        PATH=str(REPOSITORY / ".venv/bin") + os.pathsep + os.environ["PATH"],
+        LLAMA_LAB_BASE=str(base),
+        LLAMA_LAB_RUN="run-%d" % base,
+        MOLECULE_GLOB="molecule/*/molecule.yml",
+        ANSIBLE_FORCE_COLOR="0",
+    )
+    # Ctrl-C and kill end the run through the same door as success.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results = []
+    try:
+        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            results = list(pool.map(lambda name: run_scenario(name, environment), wanted))
+    finally:
+        subprocess.call([REPOSITORY / "tests/lab/down.sh", label])
+        lock.close()
+    return table(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

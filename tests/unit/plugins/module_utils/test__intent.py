@@ -1,0 +1,220 @@
+import copy
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent
+
+GROUPS = {
+    "all": ["node1", "node2", "node3", "ctl"],
+    "llama_nodes": ["node1", "node2", "node3"],
+    "llama_head": ["node1"],
+    "llama_rpc": ["node2", "node3"],
+}
+HOSTVARS = {
+    "node1": {"ansible_host": "10.0.0.31", "llama_fabric_address": "10.100.0.31"},
+    "node2": {"ansible_host": "10.0.0.32", "llama_fabric_address": "10.100.0.32"},
+    "node3": {"ansible_host": "10.0.0.33", "llama_fabric_address": "10.100.0.33"},
+    "ctl": {},
+}
+MODELS = {
+    "big": {
+        "repo": "someone/Big-GGUF",
+        "aliases": ["Big"],
+        "quants": {
+            "Q8_0": {"files": ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]},
+            "Q4_K_M": {"urls": ["https://files.example/Big.Q4_K_M.gguf?x=1"]},
+        },
+    }
+}
+SERVICES = {
+    "reasoning": {
+        "kind": "distributed",
+        "primary": True,
+        "model": "big",
+        "quant": "Q8_0",
+        "head": "llama_head",
+        "workers": "llama_rpc",
+        "port": 8000,
+        "rpc_port": 50052,
+        "ctx_size": 4096,
+        "parallel": 1,
+        "threads": 40,
+        "tensor_split": {"node1": 26, "node2": 27, "node3": 27},
+        "launcher": "systemd",
+    }
+}
+
+
+def mistakes(services=None, models=None, groups=None, hostvars=None):
+    return _intent.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
+
+
+def changed(**settings):
+    services = copy.deepcopy(SERVICES)
+    for key, value in settings.items():
+        if value is None:
+            del services["reasoning"][key]
+        else:
+            services["reasoning"][key] = value
+    return services
+
+
+def test_a_sound_inventory_has_no_mistake():
+    assert mistakes() == []
+
+
+@pytest.mark.parametrize(
+    "settings, sentence",
+    [
+        ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
+        ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
+        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, one of distributed is needed"),
+        ({"port": None}, "llama_services.reasoning.port: missing, a whole number is needed"),
+        ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
+        ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
+        ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, at least 1 is needed"),
+        ({"parallel": True}, "llama_services.reasoning.parallel: True seen, a whole number is needed"),
+        ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd is needed"),
+        ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
+        ({"quant": "Q2_K"}, "llama_services.reasoning.quant: big has no Q2_K, one of Q4_K_M, Q8_0 is needed"),
+        ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
+        ({"head": "llama_rpc", "workers": "node1"}, "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed"),
+        ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
+        ({"workers": "llama_nodes"}, "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: exclude it, as in llama_nodes:!node1"),
+        ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
+        ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
+        ({"rpc_port": 8000, "workers": "node2", "tensor_split": "auto", "head": "node1"}, None),
+        ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
+        ({"tensor_split": {"node4": 1, "node2": 1, "node3": 1}}, "llama_services.reasoning.tensor_split: node4 is no node of this service (node2, node3, node1)"),
+        ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
+        ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
+        ({"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"}, "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed"),
+    ],
+)
+def test_each_mistake_is_one_sentence(settings, sentence):
+    found = mistakes(changed(**settings))
+    if sentence is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert found[0].startswith(sentence)
+        assert "\n" not in found[0]
+
+
+def test_two_services_cannot_share_a_port():
+    services = dict(SERVICES, second=dict(SERVICES["reasoning"], primary=False, port=8001))
+    assert mistakes(services) == [
+        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
+        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
+    ]
+
+
+def test_one_primary_at_most():
+    services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
+    assert mistakes(services) == ["llama_services: primary is true for reasoning and second, at most one service is needed to answer to llama-rpc and llama-head"]
+
+
+def test_a_service_name_becomes_a_unit_name():
+    (sentence,) = mistakes({"Deep Thought": SERVICES["reasoning"]})
+    assert sentence.startswith("llama_services.Deep Thought: the name becomes part of unit names")
+
+
+def test_a_worker_needs_a_fabric_address():
+    (sentence,) = mistakes(hostvars=dict(HOSTVARS, node3={"ansible_host": "10.0.0.33"}))
+    assert sentence.startswith("llama_services.reasoning.workers: node3 has no llama_fabric_address")
+
+
+@pytest.mark.parametrize(
+    "spec, sentence",
+    [
+        ({}, "llama_models.big.quants.Q8_0: either files (of repo) or urls is needed, neither seen"),
+        ({"files": ["a"], "urls": ["b"]}, "llama_models.big.quants.Q8_0: either files (of repo) or urls is needed, both seen"),
+        ({"urls": ["a", "b"], "sha256": ["0"]}, "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed"),
+        ({"urls": ["a"], "sah256": ["0"]}, "llama_models.big.quants.Q8_0.sah256: unknown key, did you mean sha256?"),
+    ],
+)
+def test_models_are_checked_too(spec, sentence):
+    found = mistakes(models={"big": dict(MODELS["big"], quants={"Q8_0": spec})})
+    assert found == [sentence]
+
+
+def test_no_nodes_and_no_services():
+    assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
+    assert _intent.errors({}, {}, GROUPS, HOSTVARS) == ["llama_services: {} seen, a map of at least one service is needed"]
+
+
+@pytest.mark.parametrize(
+    "pattern, hosts",
+    [
+        ("node2", ["node2"]),
+        ("llama_rpc", ["node2", "node3"]),
+        ("node3:llama_head", ["node3", "node1"]),
+        ("llama_nodes:!llama_head", ["node2", "node3"]),
+        ("llama_nodes,&llama_rpc", ["node2", "node3"]),
+        ("", []),
+    ],
+)
+def test_patterns(pattern, hosts):
+    assert _intent.expand(pattern, GROUPS) == hosts
+
+
+def test_a_head_is_last_in_the_split_and_the_output_layer_is_the_last_devices():
+    (head,) = _intent.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert head["rpc_endpoints"] == ["10.100.0.32:50052", "10.100.0.33:50052"]
+    assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
+    assert head["tensor_split"] == [27, 27, 27]
+    assert head["endpoint"] == "http://10.0.0.31:8000/v1"
+    assert head["model_path"] == "/opt/models/Big.Q8_0.gguf"
+    assert head["aliases"] == ["big", "Big"]
+    arguments = " ".join(head["args"])
+    assert "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off --tensor-split 27,27,27" in arguments
+    assert arguments.count("--n-gpu-layers") == 1
+    assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
+
+
+def test_a_head_without_a_card_holds_no_layers():
+    services = changed(tensor_split={"node2": 40, "node3": 40})
+    (head,) = _intent.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert head["tensor_split"] == [40, 41]
+    assert _intent.head_instances(services, MODELS, "node2", GROUPS, HOSTVARS, "/opt/models") == []
+
+
+def test_a_worker_lets_its_head_in_over_the_fabric():
+    (worker,) = _intent.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
+    assert worker["address"] == "10.100.0.33"
+    assert worker["heads"] == ["10.100.0.31"]
+    assert worker["args"] == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
+    assert _intent.rpc_instances(SERVICES, "node1", GROUPS, HOSTVARS) == []
+
+
+def test_a_model_lives_where_its_head_runs():
+    (item,) = _intent.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
+    assert item["dest"] == "/opt/models/Big.Q8_0.gguf"
+    assert item["repo"] == "someone/Big-GGUF"
+    assert item["files"] == ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]
+    assert _intent.model_items(SERVICES, MODELS, "node2", GROUPS, "/opt/models") == []
+
+
+def test_published_names():
+    assert _intent.model_file(MODELS["big"], "Q4_K_M") == "Big.Q4_K_M.gguf"
+    assert _intent.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf.part00"]}}}, "Q") == "y.gguf"
+    assert _intent.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf"], "file": "z.gguf"}}}, "Q") == "z.gguf"
+
+
+LISTENERS = """\
+LISTEN 0 512 10.0.0.31:8000 0.0.0.0:* users:(("llama-server",pid=812,fd=3))
+LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("python3",pid=99,fd=4))
+LISTEN 0 128 [::]:22 [::]:* users:(("sshd",pid=1,fd=4))
+LISTEN 0 128 127.0.0.1:8001 0.0.0.0:* users:(("nginx",pid=5,fd=4))
+"""
+
+
+def test_foreign_listeners_are_conflicts():
+    wanted = [
+        ("llama_services.reasoning.port", "10.0.0.31", 8000),
+        ("llama_services.reasoning.rpc_port", "10.100.0.31", 50052),
+        ("llama_services.second.port", "10.0.0.31", 8001),
+    ]
+    assert _intent.port_conflicts(wanted, LISTENERS, [812]) == [
+        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: stop that process or choose another port"
+    ]
+    assert len(_intent.port_conflicts(wanted, LISTENERS, [])) == 2

@@ -1,0 +1,189 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is written in two places says the same in both: defaults and argument specs, variables and their readers, plugins and their callers."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLES = sorted(path.parent for path in ROOT.glob("roles/*/meta") if path.is_dir())
+PLAYBOOKS = sorted(ROOT.glob("playbooks/[!_]*.yml"))
+INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
+MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
+# What runs on nodes, some of which have nothing newer than CPython 3.6.
+ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/*.py"))
+WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+def name(path):
+    return path.name
+
+
+class Loader(yaml.SafeLoader):
+    """YAML of playbooks and inventories, whatever tags it has."""
+
+
+Loader.add_multi_constructor("!", lambda loader, suffix, node: loader.construct_scalar(node))
+
+
+def load(path):
+    return yaml.load(path.read_text(), Loader) if path.exists() else None
+
+
+def scalars(node):
+    """Every string that is a value, at any depth."""
+    if isinstance(node, dict):
+        node = list(node.values())
+    if isinstance(node, list):
+        for item in node:
+            yield from scalars(item)
+    elif isinstance(node, str):
+        yield node
+
+
+def words_of(paths):
+    """The words that YAML values and templates use; keys and comments are definitions and prose."""
+    found = set()
+    for path in paths:
+        if path.suffix == ".j2":
+            found.update(WORD.findall(re.sub(r"{#.*?#}", "", path.read_text(), flags=re.DOTALL)))
+        else:
+            for text in scalars(load(path)):
+                found.update(WORD.findall(text))
+    return found
+
+
+def plugin_constants():
+    """Every string constant of the plugins: a variable is read by its whole name."""
+    found = set()
+    for path in ROOT.glob("plugins/**/*.py"):
+        found.update(node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return found
+
+
+def plain(value):
+    """Folded and quoted forms of one expression are the same default."""
+    return " ".join(value.split()) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_defaults_equal_argument_specs(role):
+    specs = load(role / "meta/argument_specs.yml")["argument_specs"]
+    options = {option: spec for entry_point in specs.values() for option, spec in entry_point.get("options", {}).items()}
+    defaults = load(role / "defaults/main.yml") or {}
+    optional = {option: spec for option, spec in options.items() if not spec.get("required")}
+    assert sorted(defaults) == sorted(optional)
+    assert {option: plain(value) for option, value in defaults.items()} == {option: plain(spec.get("default")) for option, spec in optional.items()}
+    assert not [option for option in options if not option.startswith(role.name + "_")]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_options_are_read(role):
+    readers = [path for folder in ("defaults", "vars", "tasks", "handlers", "templates") for path in role.glob(folder + "/**/*") if path.is_file()]
+    assert set(load(role / "defaults/main.yml") or {}) - words_of(readers) == set()
+
+
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_readme_names_every_option(role):
+    specs = load(role / "meta/argument_specs.yml")["argument_specs"]
+    readme = role / "README.md"
+    written = set(WORD.findall(readme.read_text())) if readme.exists() else set()
+    assert {option for entry_point in specs.values() for option in entry_point.get("options", {})} - written == set()
+
+
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_role_has_a_scenario(role):
+    assert (ROOT / "molecule" / role.name / "molecule.yml").is_file()
+
+
+def inventory_variables(inventory):
+    """The variables that an inventory sets: of groups, of hosts, and in group_vars and host_vars."""
+
+    def of_group(group):
+        group = group or {}
+        yield from group.get("vars") or {}
+        for variables in (group.get("hosts") or {}).values():
+            yield from variables or {}
+        for child in (group.get("children") or {}).values():
+            yield from of_group(child)
+
+    found = set()
+    for path in inventory.rglob("*.yml"):
+        content = load(path) or {}
+        if path.parent == inventory:
+            found.update(variable for group in content.values() for variable in of_group(group))
+        else:
+            found.update(content)
+    return found
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=name)
+def test_inventory_variables_are_read(inventory):
+    readers = [path for folder in ("tasks", "defaults", "vars", "handlers", "templates") for path in ROOT.glob("roles/*/%s/**/*" % folder) if path.is_file()]
+    readers += list(ROOT.glob("playbooks/*.yml")) + list(ROOT.glob("molecule/**/*.yml")) + list(inventory.rglob("*.yml"))
+    read = words_of(readers) | plugin_constants()
+    assert {variable for variable in inventory_variables(inventory) if not variable.startswith("ansible_")} - read == set()
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=name)
+def test_playbook_is_documented(playbook):
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md")]
+    text = "\n".join(page.read_text() for page in pages if page.exists())
+    assert "playbooks/%s" % playbook.name in text or "thefermisea.llama_cluster.%s" % playbook.stem in text
+
+
+def test_smoke_play_calls_every_module():
+    called = set()
+    for play in load(ROOT / "tests/gates/smoke.yml"):
+        called.update(key for task in play["tasks"] for key in task)
+    prefix = "thefermisea.llama_cluster."
+    assert sorted(key[len(prefix) :] for key in called if key.startswith(prefix)) == [path.stem for path in MODULES]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name)
+def test_module_documents_itself(module):
+    strings = {}
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
+            strings[node.targets[0].id] = node.value.value
+    documentation = yaml.safe_load(strings["DOCUMENTATION"])
+    assert documentation["module"] == module.stem
+    assert documentation["version_added"]
+    assert {"check_mode", "diff_mode"} <= set(documentation["attributes"])
+    examples = yaml.safe_load(strings["EXAMPLES"])
+    assert "thefermisea.llama_cluster." + module.stem in {key for task in examples for key in task}
+    assert yaml.safe_load(strings["RETURN"])
+
+
+@pytest.mark.parametrize("path", ON_NODES, ids=name)
+def test_source_is_python_3_6(path):
+    tree = ast.parse(path.read_text(), feature_version=(3, 6))
+    futures = {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "__future__" for name in node.names}
+    assert "annotations" not in futures
+
+
+def test_node_programs_import_on_python_3_6(tmp_path):
+    """The utilities as nodes have them: a package of their own, without Ansible."""
+    find = subprocess.run(
+        ["bash", "-c", '. "$1"; find_python 3.6', "bash", str(ROOT / "tests/gates/common.sh")], stdout=subprocess.PIPE, universal_newlines=True, check=False
+    )
+    if find.returncode:
+        pytest.skip("no CPython 3.6 on this machine")
+    (tmp_path / "llama_cluster").symlink_to(ROOT / "plugins/module_utils")
+    modules = ["llama_cluster." + path.stem for path in ROOT.glob("plugins/module_utils/*.py")]
+    program = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    done = subprocess.run([find.stdout.strip(), "-B", "-c", program, *modules], cwd=str(tmp_path), stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_gates_skip_nothing():
+    lint = load(ROOT / ".ansible-lint")
+    assert lint["profile"] == "production"
+    assert not {"skip_list", "warn_list"} & set(lint)
+    assert not list(ROOT.glob("tests/sanity/ignore*")) + list(ROOT.glob(".ansible-lint-ignore"))
