@@ -33,13 +33,13 @@ class Lab:
         return "10.214.%d.%d" % (SLOT, ADDRESSES[name])
 
     @staticmethod
-    def playbook(name, *arguments):
-        """Runs playbooks/NAME.yml on the scenario's inventory -> (exit status, output without line folding)."""
+    def playbook(name, *arguments, inventory="inventories/lab"):
+        """Runs playbooks/NAME.yml -> (exit status, output without line folding)."""
         environment = dict(os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000")
         for variable in ("ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_STDOUT_CALLBACK"):
             environment.pop(variable, None)
         done = subprocess.run(
-            ["ansible-playbook", "playbooks/%s.yml" % name, "-i", "inventories/lab", *arguments],
+            ["ansible-playbook", "playbooks/%s.yml" % name, "-i", inventory, *arguments],
             cwd=REPOSITORY,
             env=environment,
             stdout=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Lab:
     @staticmethod
     def connects(node, address, port):
         """Whether a TCP connection from a node succeeds (a refusal or three seconds of silence is a no)."""
-        return node.run("timeout 3 bash -c 'exec 3<>/dev/tcp/%s/%d'", address, port).rc == 0
+        return node.run("timeout 3 bash -c 'exec 3<>/dev/tcp/%s/%s'", address, str(port)).rc == 0
 
     @staticmethod
     def eventually(condition, seconds, what):

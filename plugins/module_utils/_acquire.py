@@ -33,13 +33,17 @@ class Request(object):
 
     def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
                  token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False):  # fmt: skip
-        self.dest, self.urls, self.repo, self.files, self.quant = dest, urls or [], repo, files or [], quant
+        self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
         self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
         self.adopt, self.connections, self.full = adopt or [], connections, full
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
                 raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+        if repo and not self.files and not quant:
+            raise FetchError("repo: %s holds several models: name the quant, or the files of one" % repo)
+        self.into_folder = dest.endswith("/") or os.path.isdir(dest)
+        self.dest = os.path.abspath(dest)
 
     def identity(self):
         """What decides the content: two requests with the same identity want the same bytes. No secret is in it."""
@@ -50,11 +54,8 @@ class Request(object):
         return dict(asked, sha256=self.sha256, pieces=self.pieces)
 
     def folder(self):
-        """The directory the model goes to; FetchError when it is not there."""
-        folder = self.dest if os.path.isdir(self.dest) else os.path.dirname(self.dest)
-        if not os.path.isdir(folder):
-            raise FetchError("dest: %s is not a directory: create it first" % folder)
-        return folder
+        """The directory the model goes to, there or not."""
+        return self.dest if self.into_folder else os.path.dirname(self.dest)
 
 
 class Plan(object):
@@ -122,7 +123,7 @@ def _targets(request, sources, digests, names):
         folder = request.folder()
         groups = [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
     else:
-        path = os.path.join(request.dest, base) if os.path.isdir(request.dest) else request.dest
+        path = os.path.join(request.dest, base) if request.into_folder else request.dest
         groups = [(path, sources, digests)]
     if not all(path.endswith(".gguf") for path, _sources, _digests in groups):
         raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % groups[0][0])
@@ -180,7 +181,7 @@ def unchanged(request, check=False, advance=lambda count: None):
     record, manifest = found
     folder = os.path.dirname(record)
     path = record[: -len(SUFFIX)]
-    if not os.path.isdir(request.dest) and path != request.dest and not shard_name(os.path.basename(path)):
+    if not request.into_folder and path != request.dest and not shard_name(os.path.basename(path)):
         return None
     entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
     try:
@@ -278,6 +279,8 @@ def acquire(request, check=False, progress=None, stopping=None):
         client.close()
     if check:
         return _foretell(request, plan)
+    if not os.path.isdir(request.folder()):
+        raise FetchError("dest: %s is not a directory: create it first" % request.folder())
     with lock(plan.path):
         return unchanged(request) or _perform(request, plan, started, progress, stopping)
 

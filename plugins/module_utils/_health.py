@@ -185,13 +185,14 @@ class Head:
         except NoAnswer as error:
             result.update(self._unanswered(error, timeout))
             return
-        result["seconds_to_answer"] = round(time.monotonic() - start, 3)
+        seconds = round(time.monotonic() - start, 3)
         if self.endpoints:
             result["workers"] = traffic(before, connections(self.endpoints, self.pid))
         if status != 200 or not isinstance(body, dict):
             result.update(state="loading" if status == 503 else "degraded", reason="a completion is answered %d (%s)" % (status, error_text(body)))
             return
         _read_answer(result, body)
+        result["seconds_to_answer"] = seconds
         unused = [worker["endpoint"] for worker in result["workers"] if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])]
         if not result["tokens"]:
             result.update(state="degraded", reason="a completion is answered without a token")
@@ -210,7 +211,7 @@ class Head:
             reason = "no answer to a completion in %g s%s" % (timeout, "" if progress else ", no progress since" + _waits_for(sample))
             return {"state": "degraded", "reason": reason, "progress": progress}
         again, _hopeless = self._look()
-        again["reason"] = "the head broke off while it answered a completion (%s); now: %s" % (error, again["reason"])
+        again["reason"] = "it broke off while it answered a completion (%s); now: %s" % (error, again["reason"])
         if again["state"] in SERVING:
             again["state"] = "degraded"
         return again

@@ -27,6 +27,8 @@ from ._bytes import exact
 USER_AGENT = "thefermisea.llama_cluster"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 8
+_MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
+FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
 _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
 _CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
 
@@ -208,16 +210,16 @@ def status_failure(url, response, hint=""):
     return FetchError(text + (": " + hint if hint else ""))
 
 
-def attempts(operation, tries=4, first_wait=0.5, sleep=time.sleep):
+def attempts(operation, tries=4):
     """Call ``operation()`` until it does not raise Transient; the last one becomes a FetchError."""
-    wait = first_wait
+    wait = FIRST_WAIT
     for remaining in range(tries - 1, -1, -1):
         try:
             return operation()
         except Transient as failure:
             if not remaining:
                 raise FetchError("%s, %d times: check the network and run again" % (failure, tries)) from None
-            sleep(wait if failure.wait is None else failure.wait)
+            time.sleep(wait if failure.wait is None else failure.wait)
             wait *= 2
     raise AssertionError("unreachable")
 
@@ -307,7 +309,7 @@ class HttpSource(object):
 
         Without ranges only offset 0 is possible. Raises Transient, FetchError.
         """
-        renewed = False
+        renewals = 0
         while True:
             with self._lock:
                 final, generation = self._final, self._generation
@@ -326,10 +328,12 @@ class HttpSource(object):
                 raise self._changed("status %d" % response.status)
             failure = status_failure(self.url, response)
             moved = response.status in _REDIRECTS or (final != self.url and isinstance(failure, FetchError))
-            if not moved or renewed:
+            if not moved:
                 raise failure
+            if renewals == _MAX_RENEWALS:
+                raise Transient(str(failure))
             # A signed URL has expired: whoever sees it first resolves again, for all threads.
-            renewed = True
+            renewals += 1
             with self._lock:
                 if generation == self._generation:
                     self.resolve(client)

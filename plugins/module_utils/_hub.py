@@ -186,7 +186,7 @@ class Hub(object):
         if not names:
             return "the hub lists no models of %s: check the name" % owner
         close = difflib.get_close_matches(self.repo, names, 5, 0.5) or sorted(names)[:10]
-        return "%s has %s" % (owner, ", ".join(close))
+        return "%s has %s: check the name" % (owner, ", ".join(close))
 
 
 def select(hub_files, repo, files=None, quant=None):
@@ -225,3 +225,17 @@ def _is_model(path):
 
 def _quants(paths):
     return sorted({match.group(1) for path in paths for match in [_QUANT.search(path.rpartition("/")[2]) or _QUANT.search(path)] if match})
+
+
+def read_token(path):
+    """The access token in a file of this node, or None without a path. Raises FetchError."""
+    if not path:
+        return None
+    try:
+        with open(path) as stream:
+            token = stream.read().strip()
+    except (OSError, ValueError) as error:
+        raise FetchError("token_file: %s cannot be read (%s): put the token there, one line" % (path, getattr(error, "strerror", "not text"))) from None
+    if not token.isprintable() or not token or " " in token:
+        raise FetchError("token_file: %s does not hold one token on one line: correct it" % path)
+    return token

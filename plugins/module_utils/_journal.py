@@ -11,6 +11,7 @@ last line without its newline is dropped, as is everything after a line that can
 
 import bisect
 import contextlib
+import errno
 import json
 import os
 
@@ -19,6 +20,21 @@ def boot_id():
     """A text that changes with every boot."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         return stream.read().strip()
+
+
+def write_atomically(path, text):
+    """Have ``text`` in the file ``path``, on disk, or what was there before."""
+    temporary = path + ".new"
+    try:
+        with open(temporary, "w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
 
 
 class Ranges(object):
@@ -114,22 +130,22 @@ class Journal(object):
         lines = [json.dumps({"identity": identity, "boot_id": boot_id()}, sort_keys=True)]
         records = ["w %d %d" % (first, last - first) for first, last in ranges]
         lines += records + (["d %d" % len(records)] if records else [])
-        temporary = self.path + ".new"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        os.write(fd, ("\n".join(lines) + "\n").encode("utf-8"))
-        os.fsync(fd)
-        os.rename(temporary, self.path)
+        write_atomically(self.path, "\n".join(lines) + "\n")
         self.count = len(records)
-        self._fd = fd
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
     def add(self, start, end):
-        os.write(self._fd, b"w %d %d\n" % (start, end - start))
+        self._append(b"w %d %d\n" % (start, end - start))
         self.count += 1
 
     def durable(self, count):
         """Record that the data of the first ``count`` records is on disk."""
-        os.write(self._fd, b"d %d\n" % count)
+        self._append(b"d %d\n" % count)
         os.fdatasync(self._fd)
+
+    def _append(self, line):
+        if os.write(self._fd, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
     def close(self):
         if self._fd is not None:

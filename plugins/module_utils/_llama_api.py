@@ -87,7 +87,7 @@ class LlamaApi:
         except socket.timeout:
             raise NoAnswer("timeout", "no answer in %g s" % timeout) from None
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer("cut", "the connection was cut (%s)" % (error or type(error).__name__)) from None
+            raise NoAnswer("cut", str(error) or type(error).__name__) from None
         finally:
             connection.close()
         if response.status == 401:

@@ -13,6 +13,8 @@ import hashlib
 import json
 import os
 
+from ._journal import write_atomically
+
 VERSION = 1
 SUFFIX = ".manifest.json"
 
@@ -44,14 +46,8 @@ def find_manifest(folder, request):
 
 
 def write_manifest(path, manifest):
-    """Write atomically and durably."""
-    temporary = path + ".new"
-    with open(temporary, "w") as stream:
-        json.dump(dict(manifest, version=VERSION), stream, indent=1, sort_keys=True)
-        stream.write("\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.rename(temporary, path)
+    """Have ``manifest`` at ``path``, atomically and on disk."""
+    write_atomically(path, json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n")
 
 
 def file_entry(name, status, pieces):

@@ -29,8 +29,10 @@ _SMALLEST_CHUNK = 4 << 20
 _FLUSH_EVERY = 5.0  # seconds
 _MARGIN = 64 << 20  # bytes of disk left to others
 _MAX_FAILURES = 10  # in a row without a byte gained: about four minutes
+_FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
 _RATE_OVER = 10.0  # seconds
+_TICK = 1.0  # seconds between reports
 
 Piece = namedtuple("Piece", "source offset size")
 """``size`` bytes of a resolved source (an object of _http) that belong at ``offset`` of the target."""
@@ -84,11 +86,8 @@ class Target(object):
             os.unlink(self.partial)
 
     def missing_disk(self):
-        """Bytes of disk that this target still has to take."""
-        try:
-            there = os.stat(self.partial).st_blocks * 512 if self.ranges.total() else 0
-        except FileNotFoundError:
-            there = 0
+        """Bytes of disk that this target still has to take; what a partial file holds is used or given back."""
+        there = os.stat(self.partial).st_blocks * 512 if os.path.exists(self.partial) else 0
         return max(0, self.size - there)
 
 
@@ -115,7 +114,9 @@ def free_disk(folder):
 
 
 def check_disk(folder, name, size, missing):
-    """Raise FetchError when ``missing`` bytes of a model of ``size`` bytes do not fit."""
+    """Raise FetchError when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
     free = free_disk(folder)
     if missing + _MARGIN > free:
         needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
@@ -180,6 +181,17 @@ class _Lane(object):
         return None
 
 
+def _fill(body, buffer):
+    """Receive up to a bufferful. -> (bytes received, the Transient that ended it or None)"""
+    filled = 0
+    try:
+        while filled < len(buffer) and body.length:
+            filled += body.readinto(buffer[filled:])
+    except Transient as failure:
+        return filled, failure
+    return filled, None
+
+
 class Transfer(object):
     """Fetch and hash targets that have been loaded, opened and allocated.
 
@@ -187,10 +199,10 @@ class Transfer(object):
     phase: fetch or verify}. stopping(): called as often; a true value (the reason) stops the run with Stopped.
     """
 
-    def __init__(self, targets, connections=8, progress=None, stopping=None, timeout=30.0, backoff=0.5):
+    def __init__(self, targets, connections=8, progress=None, stopping=None, timeout=30.0):
         self.targets, self.connections = targets, connections
         self.progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
-        self.timeout, self.backoff = timeout, backoff
+        self.timeout = timeout
         self.lanes = [_Lane(target, number) for target in targets for number in range(len(target.spans))]
         # Spans that are fetched side by side are hashed side by side, one core each.
         self.abreast = min(4, max(2, os.cpu_count() or 2), len(self.lanes))
@@ -222,7 +234,7 @@ class Transfer(object):
                 reason = self.stopping()
                 if reason:
                     self._fail(Stopped(reason))
-                deadline = time.monotonic() + 1.0
+                deadline = time.monotonic() + _TICK
                 for thread in threads:
                     thread.join(max(0.0, deadline - time.monotonic()))
         except BaseException as error:
@@ -246,11 +258,13 @@ class Transfer(object):
     def _keep(self):
         """After a failure: leave records that a next run can trust."""
         for target in self.targets:
-            try:
+            if not target.ranges.total():
+                target.discard()
+                continue
+            # On a full disk the journal written so far stays as it is.
+            with contextlib.suppress(OSError):
                 os.fdatasync(target.fd)
                 target.journal.start(target.identity, target.ranges)
-            except OSError:
-                pass  # a full disk: the journal so far stays as it is
 
     def _guard(self, body):
         try:
@@ -318,19 +332,24 @@ class Transfer(object):
         failures = 0
         while position < end:
             self._pause()
-            before = position
+            before, failure = position, None
             try:
                 body = piece.source.open(client, position - piece.offset, end - position)
+            except Transient as error:
+                failure = error
+            else:
                 try:
-                    while body.length:
+                    while body.length and failure is None:
                         self._check()
-                        position = self._block(target, body, buffer, position, whole)
+                        filled, failure = _fill(body, buffer)
+                        self._write(target, buffer[:filled], position, whole)
+                        position += filled
                 finally:
                     body.close()
-            except Transient as failure:
+            if failure is not None:
                 failures = 1 if position > before and not whole else failures + 1
                 if failures >= _MAX_FAILURES:
-                    raise FetchError("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures)) from None
+                    raise FetchError("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures))
                 if whole:
                     self._forget(position - chunk[0])
                     position = chunk[0]
@@ -339,20 +358,7 @@ class Transfer(object):
             self._forget(end - chunk[0])
             self._mark(target, chunk[0], end)
 
-    def _block(self, target, body, buffer, position, whole):
-        """Receive up to one buffer and write it; what came before a broken connection is written too."""
-        filled = 0
-        try:
-            while filled < len(buffer) and body.length:
-                filled += body.readinto(buffer[filled:])
-        except Transient:
-            if filled and not whole:
-                self._write(target, buffer[:filled], position)
-            raise
-        self._write(target, buffer[:filled], position, whole)
-        return position + filled
-
-    def _write(self, target, view, position, whole=False):
+    def _write(self, target, view, position, whole):
         end = position + len(view)
         try:
             start = position
@@ -383,7 +389,7 @@ class Transfer(object):
     def _back_off(self, failures, wait):
         """Wait before the next attempt. A wait the server asked for holds for every connection."""
         if wait is None:
-            wait = min(self.backoff * 2 ** (failures - 1), _MAX_BACKOFF)
+            wait = min(_FIRST_BACKOFF * 2 ** (failures - 1), _MAX_BACKOFF)
             deadline = time.monotonic() + wait
         else:
             with self._state:

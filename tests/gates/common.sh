@@ -3,6 +3,8 @@
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../lab/common.sh"
 
+# Logs are read in editors.
+export NO_COLOR=1 ANSIBLE_NOCOLOR=1
 scratch=$(mktemp -d)
 running=
 failed=0
@@ -45,15 +47,13 @@ verdict() {
 
 # find_python VERSION...: the first of these CPythons on this machine: on PATH, from pyenv or uv, or EL8's own.
 find_python() {
-    local version found
+    local version found tell
+    # A pyenv shim is on PATH whether or not its version is selected: only running it tells, and where it really is.
+    tell="import os, sys; sys.argv[1] == '%d.%d' % sys.version_info[:2] or sys.exit(1); print(os.path.realpath(sys.executable))"
     for version in "$@"; do
         for found in "$(type -P "python$version" || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
             "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3 /usr/libexec/platform-python; do
-            # Running it tells: a pyenv shim is on PATH whether or not its version is selected.
-            if [ -x "$found" ] && "$found" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
-                echo "$found"
-                return
-            fi
+            [ -x "$found" ] && "$found" -c "$tell" "$version" 2>/dev/null && return
         done
     done
     return 1

@@ -15,6 +15,7 @@ cd "$(tree)"
 # shellcheck disable=SC2329  # gate calls it
 smoke() {
     SMOKE_DIR=$(mktemp -d "$scratch/smoke.XXXX")
+    PYTHONPATH=tests/unit "$core/bin/python" -c 'import gguf_files, sys; sys.stdout.buffer.write(gguf_files.model())' >"$SMOKE_DIR/source.gguf"
     "$core/bin/ansible-playbook" -i localhost, -e "ansible_python_interpreter=$target" tests/gates/smoke.yml
 }
 
@@ -27,15 +28,17 @@ inventories() {
     done
 }
 
-# lane CORE CONTROLLERS TARGETS: the first Python found of each list.
+# lane CORE CONTROLLERS TARGETS: with the first Python found of each list.
 lane() {
-    local controller
-    if ! controller=$(find_python $2); then
+    local controller controllers targets
+    read -ra controllers <<<"$2"
+    read -ra targets <<<"$3"
+    if ! controller=$(find_python "${controllers[@]}"); then
         verdict SKIPPED "lanes: core $1" 0 "no CPython ${2// /, } found for the controller: install one, on PATH or with pyenv or uv"
         return
     fi
     core=$(venv "tests/gates/requirements/core-$1.txt" "$controller")
-    if target=$(find_python $3); then
+    if target=$(find_python "${targets[@]}"); then
         SMOKE_PYTHON=$("$target" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         gate "lanes: core $1 calls every module on CPython $SMOKE_PYTHON" smoke
     else

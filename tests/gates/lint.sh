@@ -12,7 +12,7 @@ shell_scripts() {
     git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' | xargs "$shellcheck" --external-sources
 }
 
-gate "lint: ansible-lint, profile production" ansible-lint --offline --strict
+gate "lint: ansible-lint, profile production" ansible-lint --offline --strict --format pep8
 gate "lint: yamllint" yamllint --strict .
 gate "lint: ruff check" ruff check --no-cache .
 gate "lint: ruff format" ruff format --no-cache --check .

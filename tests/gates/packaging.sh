@@ -35,12 +35,19 @@ install() {
 
 # shellcheck disable=SC2329  # gate calls it
 document() {
-    cd "$scratch"
     export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
-    for type in module filter role; do
-        mapfile -t names < <(ansible-doc -t $type --list --json thefermisea.llama_cluster | python -c 'import json, sys; print(*json.load(sys.stdin), sep="\n")')
-        echo "$type: ${names[*]}"
-        ansible-doc -t $type "${names[@]}"
+    cd "$scratch/installed/ansible_collections/thefermisea/llama_cluster"
+    documentation module plugins/modules/[!_]*.py
+    documentation filter plugins/filter/*.yml
+    documentation role roles/*
+}
+
+# documentation TYPE FILE...: what ansible-doc says of the plugins or roles with these files' names; nothing to say is a failure.
+documentation() {
+    local type=$1 path; shift
+    for path; do
+        path=${path##*/}
+        ansible-doc -t "$type" "thefermisea.llama_cluster.${path%.*}" | grep .
     done
 }
 

@@ -4,6 +4,7 @@
 """What is written in two places says the same in both: defaults and argument specs, variables and their readers, plugins and their callers."""
 
 import ast
+import importlib
 import re
 import subprocess
 from pathlib import Path
@@ -159,6 +160,13 @@ def test_module_documents_itself(module):
     examples = yaml.safe_load(strings["EXAMPLES"])
     assert "thefermisea.llama_cluster." + module.stem in {key for task in examples for key in task}
     assert yaml.safe_load(strings["RETURN"])
+
+
+def test_filters_are_documented():
+    filters = set()
+    for path in ROOT.glob("plugins/filter/*.py"):
+        filters.update(importlib.import_module("ansible_collections.thefermisea.llama_cluster.plugins.filter." + path.stem).FilterModule().filters())
+    assert filters == {path.stem for path in ROOT.glob("plugins/filter/*.yml")}
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=name)

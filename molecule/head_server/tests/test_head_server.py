@@ -49,7 +49,7 @@ def test_it_holds_a_connection_to_each_worker_over_the_fabric(lab):
 
 def test_it_is_back_after_kill_9(lab):
     before = main_pid(lab)
-    lab.node1.check_output("kill -9 %d", before)
+    lab.node1.check_output("kill -9 %s", str(before))
     lab.eventually(lambda: main_pid(lab) not in (0, before), 20, "a new head process")
     lab.eventually(lambda: answers(lab), 90, "the head answers again")
 

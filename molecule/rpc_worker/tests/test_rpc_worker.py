@@ -26,12 +26,12 @@ def test_another_user_of_its_node_does_not_reach_it(lab):
 
 
 def test_it_runs_as_its_own_user(lab):
-    assert lab.node2.check_output("ps -o user= -p %d", main_pid(lab.node2)) == "llama"
+    assert lab.node2.check_output("ps -o user= -p %s", str(main_pid(lab.node2))) == "llama"
 
 
 def test_it_is_back_after_kill_9(lab):
     before = main_pid(lab.node2)
-    lab.node2.check_output("kill -9 %d", before)
+    lab.node2.check_output("kill -9 %s", str(before))
     lab.eventually(lambda: main_pid(lab.node2) not in (0, before), 10, "a new worker process")
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052), 10, "the worker listens again")
 
@@ -68,7 +68,7 @@ def test_no_worker_without_rules(lab):
 
 def test_a_changed_argument_restarts_only_that_worker(lab):
     before = {name: main_pid(getattr(lab, name)) for name in ("node2", "node3")}
-    status, output = lab.playbook("site", "--tags", "rpc", "--limit", "node1,node2", "-e", "rpc_worker_environment={'LAB_PROBE': 'yes'}")
+    status, output = lab.playbook("site", "--tags", "rpc", "--limit", "node1,node2", "-e", "'{"rpc_worker_environment": {"LAB_PROBE": "yes"}}')
     assert status == 0, output
     assert main_pid(lab.node2) != before["node2"]
     assert main_pid(lab.node3) == before["node3"]

@@ -1,0 +1,118 @@
+"""Each mistake stops site.yml with one sentence before anything changes, and nothing half-installed is left."""
+
+import copy
+import json
+
+import pytest
+
+CHAT = {
+    "kind": "distributed",
+    "primary": True,
+    "model": "smollm2-135m-instruct",
+    "quant": "Q4_1",
+    "head": "llama_head",
+    "workers": "llama_rpc",
+    "port": 8000,
+    "rpc_port": 50052,
+    "threads": 2,
+}
+
+
+def site(lab, models=None, **settings):
+    """Runs site.yml with a changed service -> (exit status, output)."""
+    services = {"chat": {key: value for key, value in copy.deepcopy(dict(CHAT, **settings)).items() if value is not None}}
+    intent = {"llama_services": services}
+    if models:
+        intent["llama_models"] = models
+    return lab.playbook("site", "-e", json.dumps(intent))
+
+
+def untouched(lab):
+    for name in ("node1", "node2", "node3"):
+        node = getattr(lab, name)
+        assert node.run("ls -d /opt/llama.cpp /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
+        assert node.check_output("find /etc/systemd/system -name 'llama*'") == ""
+        assert not node.user("llama").exists
+
+
+@pytest.mark.parametrize(
+    "settings, sentence",
+    [
+        ({"prot": 8000}, "llama_services.chat.prot: unknown key, did you mean port?"),
+        ({"head": "node9"}, "llama_services.chat.head: node9 is neither a host nor a group of this inventory, did you mean node"),
+        ({"model": "smollm3"}, "llama_services.chat.model: smollm3 is not in llama_models; known models: smollm2-135m-instruct"),
+        ({"quant": "Q8_0"}, "llama_services.chat.quant: smollm2-135m-instruct has no Q8_0, one of Q4_1 is needed"),
+    ],
+)
+def test_intent(lab, settings, sentence):
+    status, output = site(lab, **settings)
+    assert status != 0
+    assert sentence in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def model(url):
+    return {"smollm2-135m-instruct": {"quants": {"Q4_1": {"urls": [url], "file": "probe.gguf"}}}}
+
+
+def test_a_model_that_is_not_there(lab):
+    status, output = site(lab, model("file:///srv/llama-lab/absent.gguf"))
+    assert status != 0
+    assert "/srv/llama-lab/absent.gguf" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_a_truncated_model(lab):
+    lab.node1.check_output("head -c 50000000 /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf > /var/tmp/truncated.gguf")
+    status, output = site(lab, model("file:///var/tmp/truncated.gguf"))
+    assert status != 0
+    assert "50,000,000" in output and "98,362,432" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_too_little_disk(lab):
+    lab.node1.check_output("mkdir -p /mnt/small && mount -t tmpfs -o size=64m tmpfs /mnt/small")
+    status, output = lab.playbook("site", "-e", "llama_models_dir=/mnt/small")
+    assert status != 0
+    assert "/mnt/small" in output and "free" in output and "98.4 MB" in output
+    assert lab.changed(output) == 0
+    assert lab.node1.check_output("ls -A /mnt/small") == ""
+    lab.node1.check_output("umount /mnt/small")
+    untouched(lab)
+
+
+def test_a_port_in_use(lab):
+    lab.node2.check_output("systemd-run --unit=squatter python3 -m http.server --bind 0.0.0.0 50052")
+    lab.eventually(lambda: lab.connects(lab.node2, "127.0.0.1", 50052), 10, "the squatter listens")
+    status, output = site(lab)
+    lab.node2.check_output("systemctl stop squatter")
+    assert status != 0
+    assert "llama_services.chat.rpc_port: port 50052 of %s is in use by python3 (pid " % lab.fabric("node2") in output
+    assert "a free port is needed: stop that process or choose another port" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_a_fabric_address_that_is_nowhere(lab):
+    status, output = lab.playbook("site", "-e", "llama_fabric_address=10.99.0.1")
+    assert status != 0
+    assert "llama_fabric_address 10.99.0.1 is on none of its interfaces" in output
+    untouched(lab)
+
+
+def test_an_inventory_without_nodes(lab, tmp_path):
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text("all: {hosts: {somewhere: {}}}\n")
+    status, output = lab.playbook("site", inventory=str(inventory))
+    assert status != 0
+    assert "group llama_nodes: no host in" in output
+
+
+def test_a_sound_inventory_passes_and_changes_nothing(lab):
+    status, output = lab.playbook("site", "--tags", "preflight")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    untouched(lab)

@@ -1,0 +1,279 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: gguf_fetch
+short_description: Fetch a GGUF model, prove it and publish it
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Has a model at its place, whole. Nothing stands under the model's name before size, header and, where one is known, sha256 are right.
+  - Sources are a repository of a Hugging Face hub or a mirror, or plain URLs. One file, the raw pieces of one file (V(m.gguf.part1of2)), and
+    shards written by C(llama-gguf-split) are told apart by their names. Pieces are joined without a second copy; shards stay shards.
+  - The header is read first, so that a missing or foreign piece, a web page instead of a model, or too small a disk is refused before the large
+    transfer.
+  - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on the server in between is
+    not spliced.
+  - A manifest beside the model records what was published. While size, time and inode of the model are those of the manifest, a run costs one
+    C(stat) call and contacts nobody.
+  - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is refused, never overwritten.
+options:
+  dest:
+    description:
+      - Where the model goes, a name that ends in C(.gguf), or a directory (one that exists or ends in a slash), which keeps the source's name. Shards
+        always keep their names and go to the directory of O(dest). The directory must exist.
+    type: path
+    required: true
+  urls:
+    description:
+      - The file, or its pieces or shards in order, as http, https or file URLs. A file URL is a path on the node.
+    type: list
+    elements: str
+  repo:
+    description:
+      - A repository of the hub. Its sizes and sha256 are used, and the transfer is pinned to one commit.
+    type: str
+  files:
+    description:
+      - Files of O(repo) that make one model. The first shard stands for all of them.
+    type: list
+    elements: str
+  quant:
+    description:
+      - Instead of O(files), the quantization whose files are wanted, as it stands in their names.
+    type: str
+  revision:
+    description:
+      - Branch, tag or commit of O(repo).
+    type: str
+    default: main
+  endpoint:
+    description:
+      - The hub, or a mirror of it.
+    type: str
+    default: https://huggingface.co
+  token_file:
+    description:
+      - A file on the node that holds the hub's access token. The token is sent to the host of O(endpoint) or of O(urls), and to no host they
+        redirect to.
+    type: path
+  token:
+    description:
+      - The token itself. Prefer O(token_file), which keeps it out of Ansible.
+    type: str
+  sha256:
+    description:
+      - What the files must have, in hexadecimal. One for each of O(urls) or O(files), or a single one of the joined file.
+    type: list
+    elements: str
+  pieces:
+    description:
+      - The sha256 of consecutive stretches of the file, as in RV(files[].pieces) of the node that fetched it first. For copies of a model whose
+        sha256 is known only piece by piece.
+    type: list
+    elements: dict
+    suboptions:
+      size:
+        description: Bytes.
+        type: int
+        required: true
+      sha256:
+        description: Digest of these bytes, in hexadecimal.
+        type: str
+        required: true
+  adopt:
+    description:
+      - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are B(consumed), removed as soon as their
+        bytes are safe in the new place, so that at most one piece of extra disk is needed. Paths that do not exist are passed over.
+    type: list
+    elements: path
+    default: []
+  connections:
+    description:
+      - Parallel connections, 1 to 16.
+    type: int
+    default: 8
+  reverify:
+    description:
+      - How a model that has a manifest is checked, by V(stat) or by hashing it in V(full).
+    type: str
+    choices: [stat, full]
+    default: stat
+extends_documentation_fragment:
+  - ansible.builtin.files
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Sources are resolved, header and disk are checked, a file that is there is hashed; nothing is transferred.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+"""
+
+EXAMPLES = r"""
+---
+- name: One file from a web server, proved by its sha256
+  thefermisea.llama_cluster.gguf_fetch:
+    urls: [https://models.example.org/SmolLM2-135M-Instruct.Q4_1.gguf]
+    sha256: [b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53]
+    dest: /opt/models/
+    owner: root
+    mode: "0644"
+
+- name: The Q8_0 of a repository, published there in two raw pieces
+  thefermisea.llama_cluster.gguf_fetch:
+    repo: mradermacher/OR1-Behemoth-GGUF
+    quant: Q8_0
+    dest: /opt/models/OR1-Behemoth.Q8_0.gguf
+    token_file: /etc/llama-cluster/hub-token
+  register: first
+
+- name: The same model from the node that has it
+  thefermisea.llama_cluster.gguf_fetch:
+    urls: [http://10.100.0.31:8099/OR1-Behemoth.Q8_0.gguf]
+    pieces: "{{ first.files[0].pieces }}"
+    dest: /opt/models/OR1-Behemoth.Q8_0.gguf
+
+- name: Pieces that were downloaded by hand become the model
+  thefermisea.llama_cluster.gguf_fetch:
+    repo: mradermacher/OR1-Behemoth-GGUF
+    files: [OR1-Behemoth.Q8_0.gguf.part1of2, OR1-Behemoth.Q8_0.gguf.part2of2]
+    adopt: [/opt/models/OR1-Behemoth.Q8_0.gguf.part1of2, /opt/models/OR1-Behemoth.Q8_0.gguf.part2of2]
+    dest: /opt/models/OR1-Behemoth.Q8_0.gguf
+"""
+
+RETURN = r"""
+msg:
+  description: What was done, or why it failed, in one sentence.
+  type: str
+  returned: always
+  sample: "/opt/models/OR1-Behemoth.Q8_0.gguf: 77.3 GB fetched, 0 bytes resumed, 0 bytes adopted in 812 s"
+dest:
+  description: The model as llama.cpp opens it, for shards the first one.
+  type: str
+  returned: success
+  sample: /opt/models/OR1-Behemoth.Q8_0.gguf
+files:
+  description: The published files, in order.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    path:
+      description: The file.
+      type: str
+      sample: /opt/models/OR1-Behemoth.Q8_0.gguf
+    size:
+      description: Its bytes.
+      type: int
+      sample: 77263859712
+    pieces:
+      description: Size and sha256 of its consecutive stretches as they were proved; the sha256 is null where it is not known.
+      type: list
+      elements: dict
+      sample: [{size: 98362432, sha256: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53}]
+size:
+  description: Bytes of all files.
+  type: int
+  returned: success
+  sample: 77263859712
+sha256:
+  description: The digest of the model where it is one file hashed in one piece, else null.
+  type: str
+  returned: success
+  sample: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+verified:
+  description: What the model was proved by, V(sha256) or V(size and header).
+  type: str
+  returned: success
+  sample: sha256
+commit:
+  description: The commit of the repository, null for O(urls).
+  type: str
+  returned: success
+  sample: 4b1d2a7ce2c84c0f4b6b4d3b4f7f2cbf0d1f3f2e
+gguf:
+  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns.
+  type: dict
+  returned: success
+  sample: {architecture: llama, quantization: Q4_1, parameters: 134515008, block_count: 30, context_length: 8192, expected_size: 98362432}
+transferred:
+  description: Bytes fetched by this run.
+  type: int
+  returned: success
+  sample: 77263859712
+resumed:
+  description: Bytes that an earlier run had fetched.
+  type: int
+  returned: success
+  sample: 0
+adopted:
+  description: Bytes taken from O(adopt).
+  type: int
+  returned: success
+  sample: 0
+seconds:
+  description: How long it took.
+  type: float
+  returned: success
+  sample: 812.4
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._acquire import Request, acquire
+from ..module_utils._gguf import GGUFError
+from ..module_utils._http import FetchError
+from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
+
+OPTIONS = {
+    "dest": {"type": "path", "required": True},
+    "urls": {"type": "list", "elements": "str"},
+    "repo": {"type": "str"},
+    "files": {"type": "list", "elements": "str"},
+    "quant": {"type": "str"},
+    "revision": {"type": "str", "default": "main"},
+    "endpoint": {"type": "str", "default": DEFAULT_ENDPOINT},
+    "token_file": {"type": "path", "no_log": False},
+    "token": {"type": "str", "no_log": True},
+    "sha256": {"type": "list", "elements": "str"},
+    "pieces": {
+        "type": "list",
+        "elements": "dict",
+        "options": {"size": {"type": "int", "required": True}, "sha256": {"type": "str", "required": True}},
+    },
+    "adopt": {"type": "list", "elements": "path", "default": []},
+    "connections": {"type": "int", "default": 8},
+    "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
+}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=OPTIONS,
+        required_one_of=[("urls", "repo")],
+        mutually_exclusive=[("urls", "repo"), ("urls", "files"), ("files", "quant"), ("token", "token_file"), ("sha256", "pieces")],
+        add_file_common_args=True,
+        supports_check_mode=True,
+    )
+    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt")}
+    try:
+        token = module.params["token"] or read_token(module.params["token_file"])
+        request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
+        done = acquire(request, module.check_mode)
+    except (FetchError, GGUFError) as error:
+        module.fail_json(msg="gguf_fetch: %s" % error)
+    for entry in done["files"]:
+        arguments = module.load_file_common_arguments(module.params, path=entry["path"])
+        done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+    module.exit_json(**done)
+
+
+if __name__ == "__main__":
+    main()

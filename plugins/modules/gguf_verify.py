@@ -1,0 +1,182 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: gguf_verify
+short_description: Prove that GGUF model files are whole, and say what they are
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Reads the header of each model and compares the size it implies, to the byte, with the size that is there. GGUF versions 2 and 3 and every
+    tensor type of llama.cpp are known.
+  - Fails when any model is incomplete, is followed by foreign bytes, is not GGUF, or does not have the sha256 it should have.
+  - A right size proves a broken transfer, never a good one; O(sha256) does. A preallocated file has the right size and nothing in it.
+options:
+  paths:
+    description:
+      - Model files on the node. Any shard that C(llama-gguf-split) wrote stands for all of them, which must lie in one directory.
+    type: list
+    elements: path
+    aliases: [path]
+  urls:
+    description:
+      - Model files on servers (http or https). Their headers are read by range requests, at most 16 MiB of each.
+    type: list
+    elements: str
+    aliases: [url]
+  sha256:
+    description:
+      - The sha256 each of O(paths) must have, in the same order, as hexadecimal text. Not for models of several shards.
+    type: list
+    elements: str
+  checksum:
+    description:
+      - Compute RV(models[].sha256) of O(paths) although nothing is given to compare it with. This reads the whole file.
+    type: bool
+    default: false
+  token_file:
+    description:
+      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect to.
+    type: path
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    details:
+      - It changes nothing.
+"""
+
+EXAMPLES = r"""
+---
+- name: The model is whole
+  thefermisea.llama_cluster.gguf_verify:
+    path: /opt/models/OR1-Behemoth.Q8_0.gguf
+
+- name: Two models are what was published
+  thefermisea.llama_cluster.gguf_verify:
+    paths:
+      - /opt/models/OR1-Behemoth.Q4_K_M.gguf
+      - /opt/models/SmolLM2-135M-Instruct.Q4_1.gguf
+    sha256:
+      - 0b5f0c7cf1a6a4b30fd80d1b2ba2f0dc1f4c4a1f0a6f2f7e6a1c0f6d8f0a9c3e
+      - b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+- name: What a model is, before it is fetched
+  thefermisea.llama_cluster.gguf_verify:
+    url: https://models.example.org/SmolLM2-135M-Instruct.Q4_1.gguf
+  register: remote
+"""
+
+RETURN = r"""
+models:
+  description: One entry for each of O(paths) or O(urls), in order; also returned when the module fails.
+  type: list
+  elements: dict
+  returned: always
+  contains:
+    path:
+      description: The file (the first shard), or the URL.
+      type: str
+      sample: /opt/models/SmolLM2-135M-Instruct.Q4_1.gguf
+    complete:
+      description: Whether all of it is there and agrees with the digest given.
+      type: bool
+      sample: true
+    problem:
+      description: Why it is not complete, in one sentence; null when it is.
+      type: str
+      sample: "/opt/models/m.gguf: 1,000 bytes present, 98,362,432 bytes needed by its header: fetch it again"
+    size:
+      description: Bytes that are there, of all shards together; null when they cannot be read.
+      type: int
+      sample: 98362432
+    expected_size:
+      description: Bytes needed by the header or headers.
+      type: int
+      sample: 98362432
+    sha256:
+      description: The digest, where it was computed, else null.
+      type: str
+      sample: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+    architecture:
+      description: The model's C(general.architecture).
+      type: str
+      sample: llama
+    name:
+      description: The model's C(general.name).
+      type: str
+      sample: SmolLM2 135M Instruct
+    license:
+      description: The model's C(general.license).
+      type: str
+      sample: apache-2.0
+    quantization:
+      description: llama.cpp's name of the file type; the most common tensor type where the file does not say.
+      type: str
+      sample: Q4_1
+    parameters:
+      description: Weights of all tensors.
+      type: int
+      sample: 134515008
+    block_count:
+      description: Layers.
+      type: int
+      sample: 30
+    context_length:
+      description: Tokens of context that the model was made for.
+      type: int
+      sample: 8192
+    tensors:
+      description: Number of tensors.
+      type: int
+      sample: 272
+    shards:
+      description: Number of files.
+      type: int
+      sample: 1
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._http import FetchError
+from ..module_utils._hub import read_token
+from ..module_utils._verify import verify_path, verify_url
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "paths": {"type": "list", "elements": "path", "aliases": ["path"]},
+            "urls": {"type": "list", "elements": "str", "aliases": ["url"]},
+            "sha256": {"type": "list", "elements": "str"},
+            "checksum": {"type": "bool", "default": False},
+            "token_file": {"type": "path"},
+        },
+        mutually_exclusive=[("paths", "urls"), ("urls", "sha256")],
+        required_one_of=[("paths", "urls")],
+        supports_check_mode=True,
+    )
+    paths, digests = module.params["paths"] or [], module.params["sha256"] or []
+    if digests and len(digests) != len(paths):
+        module.fail_json(msg="gguf_verify: sha256: %d digests given, paths has %d files: give one for each" % (len(digests), len(paths)), models=[])
+    try:
+        token = read_token(module.params["token_file"])
+    except FetchError as error:
+        module.fail_json(msg="gguf_verify: %s" % error, models=[])
+    models = [verify_path(path, digest, module.params["checksum"]) for path, digest in zip(paths, digests or [None] * len(paths))]
+    models += [verify_url(url, token) for url in module.params["urls"] or []]
+    problems = [model["problem"] for model in models if model["problem"]]
+    if problems:
+        module.fail_json(msg="gguf_verify: " + "; ".join(problems), models=models)
+    module.exit_json(changed=False, models=models)
+
+
+if __name__ == "__main__":
+    main()

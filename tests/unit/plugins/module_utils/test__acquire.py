@@ -1,0 +1,703 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Acquisition against real servers that misbehave: whatever happens, either the right file is there or none, and the next run goes on."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _http, _journal, _transfer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf import GGUFError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._transfer import Stopped
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub
+
+MODEL = gguf_files.model(12)
+OTHER = gguf_files.model(12, seed=2)
+REPO = "owner/m-GGUF"
+CUT = 7 << 20
+PIECES = {"m.Q8_0.gguf.part1of2": MODEL[:CUT], "m.Q8_0.gguf.part2of2": MODEL[CUT:]}
+HERE = os.path.dirname(os.path.abspath(_acquire.__file__))
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        fake.add_repo(REPO, PIECES)
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Small chunks, so that small files have many, and short waits between attempts."""
+    monkeypatch.setattr(_transfer, "_SMALLEST_CHUNK", 1 << 20)
+    monkeypatch.setattr(_transfer, "_LARGEST_CHUNK", 2 << 20)
+    monkeypatch.setattr(_transfer, "_FIRST_BACKOFF", 0.001)
+    monkeypatch.setattr(_transfer, "_TICK", 0.02)
+    monkeypatch.setattr(_http, "FIRST_WAIT", 0.01)
+
+
+def request(dest, fake=None, **options):
+    if fake is not None and "repo" in options:
+        options["endpoint"] = fake.url
+    return Request(str(dest), **options)
+
+
+def fetch(dest, fake=None, check=False, stopping=None, **options):
+    return acquire(request(dest, fake, **options), check, stopping=stopping)
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def whole(path, data=MODEL):
+    return path.read_bytes() == data and left(path.parent) == [path.name, path.name + ".manifest.json"]
+
+
+def refused(dest, fake=None, **options):
+    with pytest.raises((FetchError, GGUFError)) as caught:
+        fetch(dest, fake, **options)
+    assert "\n" not in str(caught.value)
+    assert not dest.exists()
+    return str(caught.value)
+
+
+# The straight way
+
+
+def test_raw_pieces_of_a_hub_become_one_file(fake, tmp_path):
+    dest = tmp_path / "m.Q8_0.gguf"
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert whole(dest)
+    assert (done["changed"], done["transferred"], done["resumed"], done["verified"], done["commit"]) == (True, len(MODEL), 0, "sha256", COMMIT)
+    assert done["files"][0]["pieces"] == [{"size": len(data), "sha256": sha(data)} for data in PIECES.values()]
+    assert (done["gguf"]["architecture"], done["gguf"]["expected_size"]) == ("llama", len(MODEL))
+
+
+def test_the_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatch):
+    dest = tmp_path / "m.Q8_0.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    fake.log.clear()
+    monkeypatch.setattr(_acquire, "hash_pieces", None)
+    monkeypatch.setattr(_acquire, "read_path", None)
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["files"][0]["path"], fake.log) == (False, 0, str(dest), [])
+
+
+def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", connections=4)
+    asked = [rng for _path, rng in fake.bytes_requests() if rng and int(rng.split("-")[1]) - int(rng.split("=")[1].split("-")[0]) >= 1]
+    header = 1 << 20  # the first window, read to check the header
+    assert fake.sent <= len(MODEL) + header + 10
+    assert len(asked) >= 7
+    assert fake.servers["cdn"].connections <= 4 + 1  # keep-alive: one each, and the one that read the header
+
+
+def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
+    fake.token = "hf_secret"
+    fake.add_repo(REPO, PIECES, gated=True)
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "hub"} == {"Bearer hf_secret"}
+    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "cdn"} == {None}
+    for path in tmp_path.iterdir():
+        assert b"hf_secret" not in path.read_bytes()
+
+
+def test_one_plain_url(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    done = fetch(str(tmp_path) + "/", urls=[url + "?X-Amz-Signature=secret"])
+    assert whole(tmp_path / "m.gguf")
+    assert (done["verified"], done["sha256"], done["commit"]) == ("size and header", sha(MODEL), None)
+    assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_files_of_the_node(tmp_path, as_path):
+    sources = []
+    for name, data in PIECES.items():
+        (tmp_path / "from").mkdir(exist_ok=True)
+        (tmp_path / "from" / name).write_bytes(data)
+        sources.append(str(tmp_path / "from" / name) if as_path else (tmp_path / "from" / name).as_uri())
+    (tmp_path / "to").mkdir()
+    fetch(tmp_path / "to" / "m.gguf", urls=sources, sha256=[sha(data) for data in PIECES.values()])
+    assert whole(tmp_path / "to" / "m.gguf")
+    assert len(list((tmp_path / "from").iterdir())) == 2
+
+
+def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
+    parts = dict(zip(["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"], gguf_files.shards(3)))
+    fake.add_repo("owner/split", {"Q8_0/" + name: data for name, data in parts.items()})
+    done = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
+    assert done["dest"] == str(tmp_path / "m-00001-of-00003.gguf")
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.gguf")} == parts
+    assert left(tmp_path) == [*parts][:1] + ["m-00001-of-00003.gguf.manifest.json"] + [*parts][1:]
+    assert fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])["changed"] is False
+    (tmp_path / "m-00002-of-00003.gguf").unlink()
+    again = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
+    assert (again["changed"], again["transferred"]) == (True, len(parts["m-00002-of-00003.gguf"]))
+    assert (tmp_path / "m-00002-of-00003.gguf").read_bytes() == parts["m-00002-of-00003.gguf"]
+
+
+def test_one_sha256_of_the_joined_file(fake, tmp_path):
+    urls = [fake.add_plain(name, data) for name, data in PIECES.items()]
+    done = fetch(tmp_path / "m.gguf", urls=urls, sha256=[sha(MODEL).upper()])
+    assert (whole(tmp_path / "m.gguf"), done["sha256"], done["verified"]) == (True, sha(MODEL), "sha256")
+
+
+def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    (tmp_path / "second").mkdir()
+    done = fetch(tmp_path / "second" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], pieces=first["files"][0]["pieces"])
+    assert (done["verified"], done["files"][0]["pieces"]) == ("sha256", first["files"][0]["pieces"])
+    damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    (tmp_path / "third").mkdir()
+    text = refused(tmp_path / "third" / "m.gguf", urls=[fake.add_plain("m.gguf", damaged)], pieces=first["files"][0]["pieces"])
+    assert text.startswith("m.gguf, piece 2: sha256 is ")
+
+
+def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
+    done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (True, 0, len(MODEL), "F16")
+    assert left(tmp_path) == []
+    assert fake.sent < 2 << 20
+    done = fetch(tmp_path / "not" / "yet" / "there" / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert (done["changed"], left(tmp_path)) == (True, [])
+
+
+# Refused before the large transfer
+
+
+def test_a_missing_piece_is_refused_by_the_header(fake, tmp_path):
+    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL[:CUT])])
+    assert text.endswith("/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)))
+    assert left(tmp_path) == []
+
+
+def test_a_foreign_piece_is_refused_by_the_header(fake, tmp_path):
+    urls = [fake.add_plain("a.part1of2", MODEL[:CUT]), fake.add_plain("b.part2of2", OTHER[CUT:-1])]
+    text = refused(tmp_path / "m.gguf", urls=urls)
+    assert text == "m.gguf: 2 pieces have {:,} bytes together, {:,} bytes needed by its header: a piece is missing or belongs to another model".format(
+        len(MODEL) - 1, len(MODEL)
+    )
+    assert fake.sent <= (1 << 20) + 2
+
+
+def test_pieces_in_the_wrong_order_are_refused(fake, tmp_path):
+    urls = [fake.add_plain("b", MODEL[CUT:]), fake.add_plain("a", MODEL[:CUT])]
+    assert "not a model, or a later piece of one" in refused(tmp_path / "m.gguf", urls=urls)
+
+
+def test_a_login_page_with_status_200_is_refused(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fake.html = b"<html>log in</html>"
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("a web page with status 200, not a model: check the address, or log in with a token")
+    assert left(tmp_path) == []
+
+
+def test_shards_of_two_models_are_refused(fake, tmp_path):
+    first, second = gguf_files.shards(2), gguf_files.shards(3)
+    fake.add_repo("owner/split", {"m-00001-of-00002.gguf": first[0], "m-00002-of-00002.gguf": second[1]})
+    assert "its header names 3 shards, 2 given" in refused(tmp_path / "x.gguf", fake, repo="owner/split", files=["m-00001-of-00002.gguf"])
+
+
+def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(_transfer, "free_disk", lambda folder: 12300000)
+    text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB: free space or set dest elsewhere" % tmp_path
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed: see token_file")],
+)
+def test_a_missing_source_is_one_sentence_with_url_and_status(fake, tmp_path, status, words):
+    url = fake.add_plain("m.gguf", MODEL)
+    fake.answers = [(status, {}, b"")]
+    assert refused(tmp_path / "m.gguf", urls=[url + "?key=secret"]) == "%s: %s" % (url, words)
+
+
+def test_a_server_that_is_down_is_one_sentence(tmp_path):
+    text = refused(tmp_path / "m.gguf", urls=["http://127.0.0.1:9/m.gguf"])
+    assert text == "http://127.0.0.1:9/m.gguf: Connection refused, 4 times: check the network and run again"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"urls": ["ftp://host/m.gguf"]}, "an http, https or file URL is needed"),
+        ({"urls": ["file:///no/such.gguf"]}, "/no/such.gguf: No such file or directory: check the path on this node"),
+        ({"urls": ["file:///proc/self"]}, "not a regular file"),
+        ({"urls": ["file:///a.gguf"], "sha256": ["abc"]}, "no sha256 digest"),
+        ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
+        ({"repo": "a/b"}, "holds several models"),
+    ],
+)
+def test_requests_that_cannot_be_met(tmp_path, options, words):
+    assert words in refused(tmp_path / "m.gguf", **options)
+
+
+def test_dest_must_be_a_gguf_name_in_a_directory_that_exists(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    assert "does not end in .gguf" in refused(tmp_path / "model", urls=[url])
+    assert "is not a directory: create it first" in refused(tmp_path / "none" / "m.gguf", urls=[url])
+
+
+# Faults in the middle
+
+
+def test_broken_connections_are_continued(fake, tmp_path):
+    fake.cuts = [300000, 0, 1500000, 10] * 3
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (whole(tmp_path / "m.gguf"), done["transferred"]) == (True, len(MODEL))
+
+
+def test_expired_signed_urls_are_resolved_again(fake, tmp_path):
+    fake.expire_every = 5
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert whole(tmp_path / "m.gguf")
+    assert fake.signature > 2
+
+
+def test_access_that_is_lost_for_good_ends_the_run_resumably(fake, tmp_path):
+    def lose(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.token, fake.signature = "hf_other", fake.signature + 1
+
+    fake.token = "hf_secret"
+    fake.add_repo(REPO, PIECES, gated=True)
+    fake.on_bytes = lose
+    assert "answered 401" in refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    fake.on_bytes, fake.token = None, "hf_secret"
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    assert done["resumed"] > 0
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+def test_too_many_requests_are_waited_for_as_asked(fake, tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(_transfer.Transfer, "_sleep_until", lambda self, deadline: waits.append(deadline - time.monotonic()))
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def refuse(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.on_bytes = None
+            fake.answers = [(429, {"Retry-After": "7"}, b""), (503, {}, b"")]
+
+    fake.on_bytes = refuse
+    fetch(tmp_path / "m.gguf", urls=[url])
+    assert whole(tmp_path / "m.gguf")
+    assert any(6 < wait <= 7 for wait in waits)
+
+
+def test_retry_after_is_understood_as_seconds_and_as_a_date():
+    assert _http._retry_after({"Retry-After": "3"}) == 3
+    assert _http._retry_after({"Retry-After": "99999"}) == 600
+    assert 50 < _http._retry_after({"Retry-After": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))}) <= 60
+    assert _http._retry_after({"Retry-After": "soon"}) is None
+    assert _http._retry_after({}) is None
+
+
+def test_a_server_that_keeps_failing_is_given_up_and_what_came_is_kept(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def fail(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.answers = [(503, {}, b"")] * 1000
+
+    fake.on_bytes = fail
+    text = refused(tmp_path / "m.gguf", urls=[url])
+    assert text == "%s: answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept" % url
+    fake.on_bytes, fake.answers = None, []
+    done = fetch(tmp_path / "m.gguf", urls=[url])
+    assert done["resumed"] > 0
+    assert whole(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_server_without_ranges_is_read_in_one_go_per_piece(fake, tmp_path, length):
+    fake.ranges = False
+    fake.cuts = [1 << 20] * 2 if length else []
+    fake.length = True
+    fake.add_repo("owner/plain", PIECES)
+    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
+    assert (whole(tmp_path / "m.gguf"), done["verified"]) == (True, "sha256")
+
+
+def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_path):
+    fake.ranges = False
+    fake.add_repo("owner/plain", PIECES)
+    begun = []
+
+    def stop_in_second(name, start, end):
+        if name.endswith("part2of2"):
+            begun.append(name)
+            fake.cuts.append(2 << 20)
+
+    fake.on_bytes = stop_in_second
+    with pytest.raises(FetchError, match="10 times in a row"):
+        fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0", connections=2)
+    fake.on_bytes = None
+    fake.cuts.clear()
+    fake.log.clear()
+    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fake.lie_range = True
+    assert "times" in refused(tmp_path / "m.gguf", urls=[url])
+
+
+def test_a_file_replaced_during_the_transfer_is_not_spliced(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def replace(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.on_bytes = None
+            fake.add_plain("m.gguf", OTHER)
+
+    fake.on_bytes = replace
+    assert "changed on the server while it was fetched" in refused(tmp_path / "m.gguf", urls=[url])
+    fetch(tmp_path / "m.gguf", urls=[url])
+    assert whole(tmp_path / "m.gguf", OTHER)
+
+
+def interrupted(fake, dest, **options):
+    """Run until some bytes are there, then stop; -> bytes the server has sent."""
+    fake.rate = 4 << 20
+    with pytest.raises(Stopped):
+        fetch(dest, fake, stopping=lambda: "told to" if fake.sent > 6 << 20 else None, connections=4, **options)
+    fake.rate = 0
+    assert not dest.exists()
+    return fake.sent
+
+
+def test_a_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
+    sent = interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    assert left(tmp_path) == ["m.gguf.partial", "m.gguf.partial.journal"]
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert whole(tmp_path / "m.gguf")
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+    assert done["resumed"] > sent - (5 << 20)
+
+
+def test_a_file_replaced_between_two_runs_starts_over(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    fake.add_plain("m.gguf", OTHER)
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf", OTHER)
+
+
+def test_without_validator_and_digest_nothing_is_resumed(fake, tmp_path):
+    fake.validators = False
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_with_a_digest_another_mirror_may_go_on(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url], sha256=[sha(MODEL)])
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("mirror.gguf", MODEL)], sha256=[sha(MODEL)])["resumed"] > 0
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_after_a_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(_transfer.Transfer, "_keep", lambda self: None)  # the machine dies: nobody writes a last flush
+    interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    with open(tmp_path / "m.gguf.partial", "r+b") as partial:
+        partial.write(bytes(len(MODEL)))  # what had not reached the disk is lost
+    monkeypatch.setattr(_journal, "boot_id", lambda: "another boot")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (0, len(MODEL))
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_path):
+    first, second = PIECES
+    damaged = PIECES[second][:-9] + bytes([PIECES[second][-9] ^ 4]) + PIECES[second][-8:]
+    urls = [fake.add_plain(first, PIECES[first]), fake.add_plain(second, damaged)]
+    needed = [sha(data) for data in PIECES.values()]
+    text = refused(tmp_path / "m.gguf", urls=urls, sha256=needed)
+    assert text == "%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (second, sha(damaged), needed[1])
+    fake.add_plain(second, PIECES[second])
+    done = fetch(tmp_path / "m.gguf", urls=urls, sha256=needed)
+    assert done["transferred"] >= len(PIECES[second])
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_wrong_digest_of_the_only_piece_gives_the_disk_back(fake, tmp_path):
+    refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=["0" * 64])
+    assert left(tmp_path) == []
+
+
+def test_two_runs_do_not_meet(fake, tmp_path):
+    with _acquire.lock(str(tmp_path / "m.gguf")):
+        text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text == "%s: another run is fetching it: wait for that one" % (tmp_path / "m.gguf")
+    assert left(tmp_path) == []
+
+
+def test_partial_bytes_without_a_journal_are_not_trusted(fake, tmp_path):
+    (tmp_path / "m.gguf.partial").write_bytes(bytes(len(MODEL)))
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+RUN = """
+import json, sys
+sys.path.insert(0, %r)
+from module_utils import _transfer
+from module_utils._acquire import Request, acquire
+_transfer._FLUSH_EVERY = 0.05
+%s
+print(json.dumps(acquire(Request(**json.loads(sys.argv[1])))))
+"""
+
+
+def process(options, setup="", prefix=()):
+    code = RUN % (os.path.dirname(HERE), setup)
+    return subprocess.Popen([*prefix, sys.executable, "-c", code, json.dumps(options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    fake.rate = 2 << 20
+    running = process(options)
+    while fake.sent < 6 << 20:
+        time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    sent, fake.rate = fake.sent, 0
+    done = json.loads(process(options).communicate()[0])
+    assert whole(tmp_path / "m.gguf")
+    # A block and what the sockets held, per connection.
+    assert done["resumed"] >= sent - (1 << 20) - 4 * ((1 << 20) + (1 << 19))
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+MOUNT_OWN_TMPFS = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"')
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], check=False, capture_output=True).returncode != 0,
+    reason="no user namespaces",
+)
+def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
+    # As on a file system that cannot reserve blocks, another writer takes the space; afterwards it goes away again.
+    setup = """
+import os
+from module_utils._http import FetchError
+_transfer._allocate = lambda fd, size: os.ftruncate(fd, size)
+_transfer._MARGIN = 0
+options = json.loads(sys.argv[1])
+other = os.path.dirname(options["dest"]) + "/other"
+def fill(state):
+    if not os.path.exists(other):
+        with open(other, "wb") as stream:
+            stream.write(bytes(20 << 20))
+try:
+    acquire(Request(**options), progress=fill)
+except FetchError as error:
+    print(error, os.listdir(os.path.dirname(options["dest"])))
+os.unlink(other)
+"""
+    fake.rate = 4 << 20
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    out, err = process(options, setup, [*MOUNT_OWN_TMPFS, str(tmp_path)]).communicate()
+    assert err == ""
+    first, second = out.splitlines()
+    assert "m.gguf.partial: the disk is full (" in first
+    assert "free space and run again, what was fetched is kept [" in first
+    assert first.count("m.gguf.partial'") == first.count("m.gguf.partial.journal'") == first.count("'other'") == 1
+    assert ".new" not in first
+    done = json.loads(second)
+    assert done["resumed"] > 0
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+# What is there already
+
+
+def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["verified"]) == (True, 0, "sha256")
+    assert whole(tmp_path / "m.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["changed"] is False
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
+    url = fake.add_plain("m.gguf", MODEL)
+    for data, words in ((MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)), (OTHER, "its sha256 is not that of m.gguf")):
+        (tmp_path / "m.gguf").write_bytes(data)
+        with pytest.raises(FetchError, match=words):
+            fetch(tmp_path / "m.gguf", check=check, urls=[url], sha256=[sha(MODEL)])
+        assert (tmp_path / "m.gguf").read_bytes() == data
+        assert left(tmp_path) == ["m.gguf"]
+
+
+def test_without_a_digest_a_model_of_the_same_size_is_told_apart_by_its_header(fake, tmp_path):
+    url = fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    with pytest.raises(FetchError, match="its header is not that of m.gguf"):
+        fetch(tmp_path / "m.gguf", urls=[url])
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["verified"] == "size and header"
+
+
+def test_a_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    os.utime(tmp_path / "m.gguf", (1, 1))
+    before = (tmp_path / "m.gguf.manifest.json").read_text()
+    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert (tmp_path / "m.gguf.manifest.json").read_text() == before
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
+
+
+def test_damage_under_an_unchanged_size_is_found(fake, tmp_path):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    status = dest.stat()
+    with open(dest, "r+b") as stream:
+        stream.seek(-5, os.SEEK_END)
+        stream.write(b"X")
+    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+        fetch(dest, fake, repo=REPO, quant="Q8_0")
+    os.utime(dest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
+    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+        fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)
+
+
+def test_a_published_file_that_became_shorter_is_named(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    os.truncate(tmp_path / "m.gguf", 1000)
+    with pytest.raises(FetchError, match="has 1,000 bytes, .* were published: remove it and run again"):
+        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+
+
+def test_a_removed_file_is_fetched_again(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    (tmp_path / "m.gguf").unlink()
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == len(MODEL)
+
+
+def test_the_same_content_from_another_source_only_renews_the_manifest(fake, tmp_path, monkeypatch):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    monkeypatch.setattr(_acquire, "hash_pieces", None)  # the digests are in the manifest
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=sorted(PIECES))
+    assert done["transferred"] == 0
+
+
+# Adoption of pieces
+
+
+def loose(tmp_path, names=PIECES):
+    paths = []
+    for name in names:
+        (tmp_path / name).write_bytes(PIECES[name])
+        paths.append(str(tmp_path / name))
+    return paths
+
+
+def test_loose_pieces_become_the_file(fake, tmp_path):
+    paths = loose(tmp_path)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "m.gguf")
+    assert (done["adopted"], done["transferred"]) == (len(MODEL), 0)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)["changed"] is False
+
+
+@pytest.mark.parametrize("name", sorted(PIECES))
+def test_one_loose_piece_is_used_and_the_other_fetched(fake, tmp_path, name):
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, [name]))
+    assert whole(tmp_path / "m.gguf")
+    assert (done["adopted"], done["transferred"]) == (len(PIECES[name]), len(MODEL) - len(PIECES[name]))
+
+
+def test_adoption_needs_one_piece_of_extra_disk(fake, tmp_path, monkeypatch):
+    paths = loose(tmp_path)
+    peaks = []
+
+    def blocks():
+        peaks.append(sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()))
+
+    unlink, fdatasync = os.unlink, os.fdatasync
+    monkeypatch.setattr(os, "unlink", lambda path: (blocks(), unlink(path)))
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (blocks(), fdatasync(fd)))
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert max(peaks) <= len(MODEL) + len(MODEL) - CUT + (1 << 20)
+
+
+def test_a_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
+    paths = loose(tmp_path)
+    data = bytearray(PIECES["m.Q8_0.gguf.part2of2"])
+    data[1000] ^= 1
+    (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(bytes(data))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.startswith("adopt: %s has sha256 " % paths[1])
+    assert (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
+
+
+def test_a_file_that_is_no_piece_is_refused(fake, tmp_path):
+    (tmp_path / "other").write_bytes(b"x")
+    assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
+        tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
+    )
+
+
+def test_a_model_from_another_folder_moves(fake, tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old" / "x.gguf").write_bytes(MODEL)
+    inode = (tmp_path / "old" / "x.gguf").stat().st_ino
+    fetch(tmp_path / "new" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)], adopt=[str(tmp_path / "old" / "x.gguf")])
+    assert whole(tmp_path / "new" / "m.gguf")
+    assert (left(tmp_path / "old"), (tmp_path / "new" / "m.gguf").stat().st_ino) == ([], inode)
+
+
+# Progress and stopping
+
+
+def test_progress_counts_up_to_the_total(fake, tmp_path):
+    fake.rate = 4 << 20
+    states = []
+    acquire(request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2), progress=lambda state: states.append(dict(state)))
+    assert {state["total"] for state in states} == {len(MODEL)}
+    assert [state["done"] for state in states] == sorted(state["done"] for state in states)
+    assert states[-1]["done"] == len(MODEL)
+    assert any(state["rate"] > 0 for state in states)
+
+
+def test_memory_stays_small(fake, tmp_path):
+    fake.add_plain("m.gguf", gguf_files.model(200))
+    setup = """
+import atexit
+atexit.register(lambda: print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], file=sys.stderr))
+"""
+    out, err = process({"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup).communicate()
+    assert json.loads(out)["transferred"] > 200 << 20
+    assert int(err.splitlines()[-1]) < 150000

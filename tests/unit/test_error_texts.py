@@ -1,0 +1,357 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every refusal side by side and in one voice: the entry, the value seen, the value needed, the next step; one sentence, no full stop.
+
+`make errors` prints the list. It has two parts: the texts that REFUSALS below produces for real, and every text that is written in a plugin,
+a role or a playbook.
+"""
+
+import ast
+import copy
+import os
+import re
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent, _llama_api, _sockets, _units
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
+
+ROOT = Path(__file__).resolve().parents[2]
+UTILS = ROOT / "plugins/module_utils"
+
+# Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
+PRODUCED = ("_gguf.py", "_intent.py")
+PLACEHOLDER = r"%[.0-9]*[srdgf]"
+
+
+# The smallest inventory with a head and a worker.
+CHAT = {"kind": "distributed", "model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": 50052}
+INVENTORY = {
+    "services": {"chat": CHAT},
+    "models": {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}},
+    "groups": {"all": ["node1", "node2", "other"], "llama_nodes": ["node1", "node2"], "llama_rpc": ["node2"], "nobody": []},
+    "hostvars": {"node1": {}, "node2": {"llama_fabric_address": "10.1.0.2"}, "other": {}},
+}
+
+
+def intent(**parts):
+    """What an inventory with these parts instead of its own is told."""
+    return lambda **_fixtures: _intent.errors(**dict(copy.deepcopy(INVENTORY), **parts))
+
+
+def chat(**keys):
+    """What a service with these keys is told; None removes a key."""
+    service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
+    return intent(services={"chat": service})
+
+
+def second(**keys):
+    """What two services are told, both right on their own."""
+    return intent(services={"chat": CHAT, "code": dict(CHAT, **keys)})
+
+
+def model(**keys):
+    return intent(models={"m": dict(INVENTORY["models"]["m"], **keys)})
+
+
+def quant(**keys):
+    return model(quants={"Q8_0": keys})
+
+
+def occupied(**_fixtures):
+    listeners = 'LISTEN 0 128 10.1.0.2:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))'
+    return _intent.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
+
+
+def raised(function, *arguments):
+    """The text of what a call raises, which must be an error of the collection's own."""
+
+    def produce(**_fixtures):
+        with pytest.raises(Exception) as problem:
+            function(*arguments)
+        assert type(problem.value).__module__.startswith("ansible_collections.thefermisea.llama_cluster.")
+        return [str(problem.value)]
+
+    return produce
+
+
+def key(name, kind, value):
+    return make.text(name) + struct.pack("<I", kind) + value
+
+
+def number(name, value):
+    return key(name, make.U32, struct.pack("<I", value))
+
+
+def array(name, kind, length):
+    return key(name, make.ARRAY, struct.pack("<IQ", kind, length))
+
+
+def tensor(name, dims=(32,), kind=0, offset=0):
+    return make.text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, kind, offset)
+
+
+def gguf(keys=(), tensors=(), version=3, announced=None):
+    """A file that starts with this header."""
+    counts = announced or (len(tensors), len(keys))
+    return b"GGUF" + struct.pack("<IQQ", version, *counts) + b"".join(keys) + b"".join(tensors)
+
+
+def parse(data, limit=_gguf.MAX_HEADER):
+    return _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
+
+
+def size_problem(size):
+    return lambda **_fixtures: [_gguf.size_problem(parse(gguf(tensors=[tensor(b"t")])), size, "m.gguf")]
+
+
+def shards(*splits):
+    """What shards are told whose headers have these values of split.count, split.no and split.tensors.count."""
+    names = (b"split.count", b"split.no", b"split.tensors.count")
+    headers = [parse(gguf([number(name, value) for name, value in zip(names, values)])) for values in splits]
+    return raised(_gguf.check_shards, headers, ["m-%d.gguf" % place for place in range(1, len(headers) + 1)])
+
+
+def file_of(content, use):
+    """What is said of a file with this content; None for no file."""
+
+    def produce(tmp_path, **_fixtures):
+        path = tmp_path / "file"
+        if content is not None:
+            path.write_text(content)
+        return raised(use, str(path))()
+
+    return produce
+
+
+def broken_build(tmp_path, **_fixtures):
+    (tmp_path / "current").mkdir()
+    (tmp_path / "current/build.json").write_text("[]")
+    return raised(_units.build_info, str(tmp_path))()
+
+
+def without_systemctl(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return raised(_units.systemctl_show, ["llama-head-chat.service"])()
+
+
+def with_silent_systemd(tmp_path, monkeypatch):
+    """A stub of systemctl, as it answers in a container that was not booted."""
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return raised(_units.systemctl_show, ["llama-head-chat.service"])()
+
+
+def unresolved(monkeypatch, **_fixtures):
+    def no_such_name(name):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostbyname_ex", no_such_name)
+    return raised(_sockets.resolve, "node2:1")()
+
+
+# (entry the text starts with, value seen, value needed, how it comes about)
+REFUSALS = [
+    # The inventory's intent.
+    ("group llama_nodes:", "no host", "at least one is needed", intent(groups=dict(INVENTORY["groups"], llama_nodes=[]))),
+    ("llama_services:", "{} seen", "a map of at least one service is needed", intent(services={})),
+    (
+        "llama_services:",
+        "chat and code",
+        "at most one service is needed",
+        intent(services={"chat": dict(CHAT, primary=True), "code": dict(CHAT, primary=True, port=8001, rpc_port=50053)}),
+    ),
+    ("llama_services.Chat:", "Chat", "lower-case letters, digits and dashes are needed", intent(services={"Chat": CHAT})),
+    ("llama_services.chat:", "'node1' seen", "a map is needed", intent(services={"chat": "node1"})),
+    ("llama_services.chat.kind:", "'shared' seen", "one of distributed", chat(kind="shared")),
+    ("llama_services.chat.ctx_sise:", "unknown key", "did you mean ctx_size?", chat(ctx_sise=4096)),
+    ("llama_services.chat.colour:", "unknown key", "known keys: batch_size", chat(colour="red")),
+    ("llama_services.chat.port:", "missing", "a whole number is needed", chat(port=None)),
+    ("llama_services.chat.port:", "'8000' seen", "a whole number is needed", chat(port="8000")),
+    ("llama_services.chat.port:", "80000 seen", "1 to 65535 is needed", chat(port=80000)),
+    ("llama_services.code.port:", "8000 on node1 is taken by llama_services.chat.port", "a port of its own is needed", second(rpc_port=50053)),
+    ("llama_services.chat.rpc_port:", "missing", "a port for its RPC workers is needed", chat(rpc_port=None)),
+    ("llama_services.chat.rpc_port:", "50052 of 10.1.0.2 is in use by nginx (pid 7)", "a free port is needed", occupied),
+    ("llama_services.chat.parallel:", "0 seen", "at least 1 is needed", chat(parallel=0)),
+    ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
+    ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
+    ("llama_services.chat.flash_attn:", "off seen", "on or auto is needed", chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0")),
+    ("llama_services.chat.model:", "n is not in llama_models", "known models: m", chat(model="n")),
+    ("llama_services.chat.quant:", "m has no Q4_0", "one of Q8_0 is needed", chat(quant="Q4_0")),
+    ("llama_services.chat.head:", "nod1 is neither a host nor a group", "did you mean node1?", chat(head="nod1")),
+    ("llama_services.chat.head:", "matches node1, node2", "exactly one host is needed", chat(head="llama_nodes", workers=None)),
+    ("llama_services.chat.head:", "other is not in group llama_nodes", "every head and worker is needed there", chat(head="other")),
+    ("llama_services.chat.workers:", "nobody matches no host", "at least one is needed", chat(workers="nobody")),
+    (
+        "llama_services.chat.workers:",
+        "node2 has no llama_fabric_address",
+        "the IPv4 address of its fabric interface is needed",
+        intent(hostvars={"node1": {}, "node2": {}}),
+    ),
+    ("llama_services.chat.workers:", "node2 is its head too", "exclude it", chat(head="node2")),
+    ("llama_services.chat.tensor_split:", "'even' seen", "auto or a map", chat(tensor_split="even")),
+    ("llama_services.chat.tensor_split:", "other is no node of this service", "node2, node1", chat(tensor_split={"node2": 5, "other": 5})),
+    ("llama_services.chat.tensor_split.node2:", "-1 seen", "a whole number of layers is needed", chat(tensor_split={"node2": -1})),
+    ("llama_services.chat.tensor_split:", "node2 is missing", "its number of layers is needed", chat(tensor_split={"node1": 5})),
+    ("llama_models:", "[] seen", "a map of model names is needed", intent(models=[])),
+    ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
+    ("llama_models.m.alias:", "unknown key", "did you mean aliases?", model(alias=["n"])),
+    ("llama_models.m.quants.Q8_0:", "'m.gguf' seen", "a map with files or urls is needed", model(quants={"Q8_0": "m.gguf"})),
+    ("llama_models.m.quants.Q8_0:", "neither seen", "either files (of repo) or urls is needed", quant(file="m.gguf")),
+    ("llama_models.m.quants.Q8_0.url:", "unknown key", "did you mean urls?", quant(url="http://x/m.gguf", files=["m.gguf"])),
+    ("llama_models.m.quants.Q8_0.files:", "m has no repo", "the Hugging Face repository of the files is needed", model(repo="")),
+    ("llama_models.m.quants.Q8_0.sha256:", "2 seen", "one for each of its 1 files is needed", quant(files=["m.gguf"], sha256=["a", "b"])),
+    # Headers of model files.
+    ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),
+    ("m.gguf:", "starts with b'<htm'", "a GGUF file starts with b'GGUF'", raised(parse, b"<html>")),
+    ("m.gguf:", "GGUF version 1", "2 or 3 is needed", raised(parse, gguf(version=1))),
+    ("m.gguf:", "announces 200,000 tensors", "", raised(parse, gguf(announced=(200000, 0)))),
+    ("m.gguf:", "announces 70,000 metadata keys", "", raised(parse, gguf(announced=(0, 70000)))),
+    ("m.gguf:", "cut at byte 24", "fetch it again", raised(parse, gguf(announced=(0, 1)))),
+    ("m.gguf:", "larger than 64 bytes", "", raised(parse, gguf([number(b"general.file_type", 1), number(b"n", 1)]), 64)),
+    ("m.gguf:", "a metadata key is empty", "", raised(parse, gguf([number(b"", 1)]))),
+    ("m.gguf:", "a metadata key has 70,000 bytes", "at most 65,535 bytes", raised(parse, gguf([number(b"k" * 70000, 1)]))),
+    ("m.gguf:", "a metadata key is not UTF-8", "", raised(parse, gguf([number(b"\xff\xfe", 1)]))),
+    ("m.gguf:", "key n appears twice", "", raised(parse, gguf([number(b"n", 1), number(b"n", 1)]))),
+    ("m.gguf:", "n has type 99", "", raised(parse, gguf([key(b"n", 99, b"")]))),
+    ("m.gguf:", "array n has elements of type 99", "", raised(parse, gguf([array(b"n", 99, 1)]))),
+    ("m.gguf:", "array n has 1,000,000,000 strings", "", raised(parse, gguf([array(b"n", make.STRING, 10**9)]))),
+    (
+        "m.gguf:",
+        "more than 8,388,608 bytes of metadata text",
+        "",
+        raised(parse, gguf([key(name, make.STRING, make.text(b"x" * 5000000)) for name in (b"a", b"b")])),
+    ),
+    ("m.gguf:", "general.alignment is 3", "a power of two is needed", raised(parse, gguf([number(b"general.alignment", 3)]))),
+    ("m.gguf:", "tensor t appears twice", "", raised(parse, gguf(tensors=[tensor(b"t"), tensor(b"t", offset=128)]))),
+    ("m.gguf:", "tensor t has 0 dimensions", "1 to 4 are possible", raised(parse, gguf(tensors=[tensor(b"t", dims=())]))),
+    ("m.gguf:", "tensor t has type 99", "a newer llama.cpp is needed", raised(parse, gguf(tensors=[tensor(b"t", kind=99)]))),
+    ("m.gguf:", "tensor t has dimensions 0", "", raised(parse, gguf(tensors=[tensor(b"t", dims=(0,))]))),
+    ("m.gguf:", "rows of 33 weights", "a multiple of 32", raised(parse, gguf(tensors=[tensor(b"t", dims=(33,), kind=2)]))),
+    ("m.gguf:", "tensor t starts at 64", "end at 0", raised(parse, gguf(tensors=[tensor(b"t", offset=64)]))),
+    ("m.gguf:", "its tensors need 9,223,372,036,854,775,808 bytes", "", raised(parse, gguf(tensors=[tensor(b"t", dims=(2**61,))]))),
+    ("m.gguf:", "10 bytes present", "fetch it again", size_problem(10)),
+    ("m.gguf:", "1,000 bytes present", "foreign bytes follow the model", size_problem(1000)),
+    ("m-1.gguf:", "its header names 3 shards, 2 given", "give all shards", shards((3, 0, 0), (3, 1, 0))),
+    ("m-1.gguf:", "its header says shard 1", "place 1 needs shard 0", shards((2, 1, 0), (2, 0, 0))),
+    ("m-1.gguf:", "5 tensors in all shards, they have 0", "", shards((2, 0, 5), (2, 1, 5))),
+    # A node's services.
+    ("systemctl", "cannot be run (No such file or directory)", "nodes with systemd only", without_systemctl),
+    ("systemctl show", "Failed to connect to bus", "is systemd running", with_silent_systemd),
+    ("", "build.json is not a build manifest", "install the build again", broken_build),
+    ("api_key_file", "No such file or directory", "give a file", file_of(None, _llama_api.read_api_key)),
+    ("api_key_file", "holds no key", "one line with the key is needed", file_of("# none\n", _llama_api.read_api_key)),
+    ("url", "'node1:8000' is not an address", "http://HOST:PORT is needed", raised(_llama_api.LlamaApi, "node1:8000")),
+    ("rpc_endpoints:", "'node2' is not an endpoint", "HOST:PORT is needed", raised(_sockets.resolve, "node2")),
+    ("rpc_endpoints:", "node2:1 cannot be resolved", "a name this node knows", unresolved),
+]
+
+
+def complaints(sentence):
+    """What the house's voice would not say."""
+    found = []
+    if "\n" in sentence or re.search(r"[a-z0-9)]\. [A-Z]", sentence):
+        found.append("more than one sentence")
+    if sentence[-1:] in (".", "!"):
+        found.append("a full stop, though other texts quote it")
+    if ": " not in sentence:
+        found.append("no entry before a colon")
+    if re.search(r"Traceback|Exception|\[Errno|  |\bNone\b|(?i:please|invalid|unable|\bbad\b|illegal)", sentence):
+        found.append("the language of programs, not of operators")
+    return found
+
+
+@pytest.fixture(scope="module")
+def sentences(tmp_path_factory):
+    """What each row of REFUSALS is told."""
+    told = []
+    for _entry, _seen, _needed, produce in REFUSALS:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            told.append(produce(tmp_path=tmp_path_factory.mktemp("row"), monkeypatch=monkeypatch))
+    return told
+
+
+@pytest.mark.parametrize("row", range(len(REFUSALS)), ids=[" ".join(row[:3]) for row in REFUSALS])
+def test_refusal(row, sentences):
+    entry, seen, needed, _produce = REFUSALS[row]
+    fitting = [one for one in sentences[row] if one.startswith(entry) and seen in one and needed in one]
+    assert len(fitting) == 1, sentences[row]
+    assert complaints(fitting[0]) == []
+
+
+def written_in_python(path):
+    """{line: text} of what a file raises or fails with, and of every other text that has an entry and names a need."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    prose = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    refusing = [node for node in nodes if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func) == "module.fail_json")]
+    refused = {part for node in refusing for part in ast.walk(node)}
+    found = {}
+    for node in nodes:
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node in prose or "\n" in node.value:
+            continue
+        if ": " in node.value and (node in refused or re.search(r"\bneeded\b", node.value)):
+            found[node.lineno] = node.value
+    return found
+
+
+def written_in_yaml(node):
+    """The texts that assert and fail tasks end with; one that only hands on others is none."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if name in ("ansible.builtin.assert", "ansible.builtin.fail"):
+                text = " ".join(value.get("fail_msg", value.get("msg", "")).split())
+                if re.sub(r"{{.*?}}", "", text):
+                    yield text
+            else:
+                yield from written_in_yaml(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from written_in_yaml(item)
+
+
+def written():
+    """[(where, text)] of every refusal in the sources, with its placeholders."""
+    found = []
+    for path in sorted(ROOT.glob("plugins/*/*.py")):
+        found.extend(("%s:%d" % (path.relative_to(ROOT), line), text) for line, text in sorted(written_in_python(path).items()))
+    for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")]):
+        found.extend((str(path.relative_to(ROOT)), text) for text in written_in_yaml(yaml.safe_load(path.read_text())))
+    return found
+
+
+def filled(text):
+    """A written text with something in its placeholders."""
+    return re.sub(r"{{.*?}}|%s" % PLACEHOLDER, "X", text)
+
+
+def test_every_text_has_the_voice():
+    faults = {where: (complaints(filled(text)), text) for where, text in written() if complaints(filled(text))}
+    assert faults == {}
+
+
+@pytest.mark.parametrize("module", PRODUCED)
+def test_every_text_has_a_row(module, sentences):
+    told = [one for row in sentences for one in row]
+    missing = []
+    for line, text in written_in_python(UTILS / module).items():
+        pattern = ".*".join(re.escape(part) for part in re.split(PLACEHOLDER, text))
+        if not any(re.search(pattern, sentence) for sentence in told):
+            missing.append("%s:%d: %s" % (module, line, text))
+    assert missing == []
+
+
+def test_side_by_side(sentences):
+    """The list itself: `pytest -s` shows it."""
+    print("\n\nProduced:")
+    for row in sentences:
+        print("\n".join("  " + sentence for sentence in row))
+    print("\nWritten:")
+    texts = written()
+    for where, text in texts:
+        print("  %-50s %s" % (where, text))
+    assert {where.split("/")[0] for where, _text in texts} == {"plugins", "roles", "playbooks"}
