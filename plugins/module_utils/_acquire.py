@@ -14,12 +14,12 @@ import re
 import time
 
 from ._adopt import adopt, extra_disk, match_pieces
-from ._bytes import exact, human
+from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
 from ._http import Client, FetchError, attempts, make_source, public_url, read_range
 from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, select
 from ._manifest import SUFFIX, file_entry, find_manifest, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
-from ._transfer import Piece, Span, Target, Transfer, check_disk, disk_failure
+from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
@@ -67,6 +67,34 @@ class Plan(object):
         self.path = targets[0].path
         self.size = sum(target.size for target in targets)
         self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
+
+
+class Watch(object):
+    """Whoever looks on: progress(state) is told how far it is, stopping() may give a reason to stop.
+
+    state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}.
+    """
+
+    def __init__(self, progress=None, stopping=None):
+        self.progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+
+    def meter(self, total):
+        """advance(bytes) for reading ``total`` bytes that are there already; raises Stopped."""
+        begun = time.monotonic()
+        seen = {"done": 0, "told": begun}
+
+        def advance(count):
+            now = time.monotonic()
+            seen["done"] += count
+            if now - seen["told"] < 1.0:
+                return
+            seen["told"] = now
+            self.progress({"phase": "hash", "done": seen["done"], "total": total, "moved": 0, "rate": seen["done"] / (now - begun)})
+            reason = self.stopping()
+            if reason:
+                raise Stopped(reason)
+
+        return advance
 
 
 # Resolving
@@ -169,11 +197,11 @@ def _source_header(target, client):
 # What is there already
 
 
-def unchanged(request, check=False, advance=lambda count: None):
+def unchanged(request, watch, check=False, hashing=True):
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
-    A file with another time or inode is hashed, and the record renewed unless ``check``. Raises FetchError when it is no
-    longer what was published.
+    A file with another time or inode is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
+    it would have to be. Raises FetchError when it is no longer what was published.
     """
     found = find_manifest(request.folder(), request.identity())
     if found is None:
@@ -188,18 +216,20 @@ def unchanged(request, check=False, advance=lambda count: None):
         touched = [pair for pair in entries if request.full or not untouched(*pair)]
     except FileNotFoundError:
         return None
+    if touched and not hashing:
+        return None
     for entry, at in touched:
         size = os.path.getsize(at)
         if size != entry["size"]:
             raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(size), exact(entry["size"])))
-        _compare(at, entry["pieces"], advance)
+        _compare(at, entry["pieces"], watch.meter(size))
         entry.update(file_entry(entry["name"], os.stat(at), entry["pieces"]))
     if touched and not check:
         write_manifest(record, manifest)
     return result(manifest, folder, False, "%s is there, %s" % (entries[0][1], "hashed again" if touched else "untouched since it was published"))
 
 
-def _compare(path, pieces, advance=lambda count: None):
+def _compare(path, pieces, advance):
     """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
     for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance)):
         if piece["sha256"] not in (None, digest):
@@ -207,7 +237,7 @@ def _compare(path, pieces, advance=lambda count: None):
         piece["sha256"] = digest
 
 
-def existing_entry(target, header):
+def existing_entry(target, header, watch):
     """The manifest entry of a file that already stands under the target's name, or None when there is no such file.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
@@ -227,7 +257,7 @@ def existing_entry(target, header):
             return entry
     if any(piece["sha256"] for piece in wanted):
         try:
-            _compare(target.path, wanted)
+            _compare(target.path, wanted, watch.meter(size))
         except FetchError:
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif read_path(target.path) != header:
@@ -263,13 +293,20 @@ def lock(path):
 # The run
 
 
-def acquire(request, check=False, progress=None, stopping=None):
+def acquire(request, check=False, watch=None):
     """Have the model at its place. check: find out everything, change nothing.
 
     -> the dictionary of result(); raises FetchError, GGUFError, Stopped.
     """
+    try:
+        return _acquire(request, check, watch or Watch())
+    except OSError as error:
+        raise disk_failure(error.filename or request.dest, error) from None
+
+
+def _acquire(request, check, watch):
     started = time.monotonic()
-    done = unchanged(request, check)
+    done = unchanged(request, watch, check)
     if done:
         return done
     client = Client()
@@ -278,18 +315,18 @@ def acquire(request, check=False, progress=None, stopping=None):
     finally:
         client.close()
     if check:
-        return _foretell(request, plan)
+        return _foretell(request, plan, watch)
     if not os.path.isdir(request.folder()):
         raise FetchError("dest: %s is not a directory: create it first" % request.folder())
     with lock(plan.path):
-        return unchanged(request) or _perform(request, plan, started, progress, stopping)
+        return unchanged(request, watch) or _perform(request, plan, started, watch)
 
 
-def _missing(plan):
+def _missing(plan, watch):
     """-> ({target path: manifest entry} of files that are there and good, [targets to fetch])"""
     entries, missing = {}, []
     for target, header in zip(plan.targets, plan.headers):
-        entry = existing_entry(target, header)
+        entry = existing_entry(target, header, watch)
         if entry:
             entries[target.path] = entry
         else:
@@ -310,9 +347,9 @@ def _reserve(request, missing):
     return matches
 
 
-def _foretell(request, plan):
+def _foretell(request, plan, watch):
     """What a run would do, for check mode."""
-    entries, missing = _missing(plan)
+    entries, missing = _missing(plan, watch)
     _reserve(request, missing)
     for target in missing:
         pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
@@ -321,35 +358,31 @@ def _foretell(request, plan):
     return result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
 
 
-def _perform(request, plan, started, progress, stopping):
-    entries, missing = _missing(plan)
+def _perform(request, plan, started, watch):
+    entries, missing = _missing(plan, watch)
     matches = _reserve(request, missing)
     resumed = sum(target.ranges.total() for target in missing)
     adopted = sum(piece.size for _path, _target, piece in matches)
     moved = 0
     try:
-        adopt(matches)
+        adopt(matches, watch.meter(adopted))
         for target in missing:
             if target.fd is None:
                 target.open()
             target.allocate()
         if missing:
-            transfer = Transfer(missing, request.connections, progress, stopping)
+            transfer = Transfer(missing, request.connections, watch.progress, watch.stopping)
             transfer.run()
             moved = transfer.moved
             _verify(missing)
         _publish(request, plan, entries, missing)
-    except OSError as error:
-        raise disk_failure(error.filename or plan.path, error) from None
     finally:
         for target in missing:
             target.close()
     seconds = time.monotonic() - started
-    if missing:
-        message = "%s: %s fetched, %s resumed, %s adopted in %.0f s" % (plan.path, human(moved), human(resumed), human(adopted), seconds)
-    else:
-        message = "%s was there and got its manifest" % plan.path
-    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, message)
+    parts = [human(count) + what for count, what in ((moved, " fetched"), (resumed, " resumed"), (adopted, " adopted")) if count]
+    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "was there and got its manifest"
+    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, "%s: %s" % (plan.path, outcome))
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, seconds=round(seconds, 1))
 
 

@@ -55,14 +55,14 @@ def needed_digest(target, piece):
     return None
 
 
-def adopt(matches):
+def adopt(matches, advance):
     """Consume the matched files into their targets: these are loaded but not open before, open but not allocated after.
 
-    Raises FetchError when a piece's digest is not the needed one; that piece is left as it is.
+    advance(bytes) is called as it goes. Raises FetchError when a piece's digest is not the needed one; that piece is left as it is.
     """
     renamed = [match for match in matches if is_rename(*match)]
     for path, target, piece in renamed:
-        digest = hash_pieces(path, [piece.size])[0]
+        digest = hash_pieces(path, [piece.size], advance)[0]
         _accept(path, target, piece, digest)
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         os.fsync(fd)
@@ -77,11 +77,11 @@ def adopt(matches):
         target.open()
     for path, target, piece in copied:
         if target.ranges.gaps(piece.offset, piece.offset + piece.size):
-            _copy(path, target, piece)
+            _copy(path, target, piece, advance)
         os.unlink(path)
 
 
-def _copy(path, target, piece):
+def _copy(path, target, piece, advance):
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(BLOCK))
     with open(path, "rb", buffering=0) as stream:
@@ -98,6 +98,7 @@ def _copy(path, target, piece):
             except OSError as error:
                 raise disk_failure(target.partial, error) from None
             position += count
+            advance(count)
     _accept(path, target, piece, digest.hexdigest())
     os.fdatasync(target.fd)
     target.ranges.add(piece.offset, piece.offset + piece.size)

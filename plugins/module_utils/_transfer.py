@@ -55,7 +55,9 @@ class Target(object):
 
     def load(self):
         """Learn from an earlier run's journal which bytes are there."""
-        self.ranges = self.journal.load(self.identity) if os.path.exists(self.partial) else Ranges()
+        there = os.path.getsize(self.partial) if os.path.exists(self.partial) else 0
+        self.ranges = self.journal.load(self.identity)
+        self.ranges.remove(there, max(there, self.size))
 
     def open(self):
         """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""

@@ -35,9 +35,9 @@ class UnitError(Exception):
     """One sentence: what could not be read, why, and what to do."""
 
 
-def systemctl_show(names):
+def systemctl_show(names, properties=PROPERTIES):
     """Text of `systemctl show` for names and globs; UnitError when systemd does not answer."""
-    command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(PROPERTIES), "--"] + list(names)
+    command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(properties), "--"] + list(names)
     # systemd 239 prints times in the local zone only: ask for UTC by the environment.
     environment = dict(os.environ, TZ="UTC", LC_ALL="C")
     try:

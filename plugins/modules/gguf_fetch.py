@@ -227,10 +227,12 @@ seconds:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._acquire import Request, acquire
+from ..module_utils._acquire import Request, Watch, acquire, unchanged
 from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
+from ..module_utils._job import Job, is_live
+from ..module_utils._transfer import Stopped
 
 OPTIONS = {
     "dest": {"type": "path", "required": True},
@@ -251,7 +253,39 @@ OPTIONS = {
     "adopt": {"type": "list", "elements": "path", "default": []},
     "connections": {"type": "int", "default": 8},
     "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
+    # Of the action plugin: the state file of a job, and whether this call is that job or asks whether one is needed.
+    "_job": {"type": "path"},
+    "_ask": {"type": "bool", "default": False},
 }
+
+
+def run(module):
+    """-> what the module returns."""
+    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt")}
+    job = None
+    try:
+        if module.params["_job"] and not module.params["_ask"]:
+            job = Job(module.params["_job"])
+        token = module.params["token"] or read_token(module.params["token_file"])
+        request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
+        if module.params["_ask"]:
+            done = unchanged(request, Watch(), hashing=False)
+            if done is None:
+                return {"changed": False, "wanted": True, "live": is_live(module.params["_job"])}
+        else:
+            done = acquire(request, module.check_mode, Watch(job.write, job.abandoned) if job else None)
+        for entry in done["files"]:
+            arguments = module.load_file_common_arguments(module.params, path=entry["path"])
+            done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+    except (FetchError, GGUFError) as error:
+        done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
+    except BlockingIOError:
+        done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s: another job is fetching it: wait for that one" % module.params["dest"]}
+    except Stopped as error:
+        done = {"failed": True, "changed": False, "stopped": True, "msg": "gguf_fetch: %s: stopped, %s" % (module.params["dest"], error)}
+    if job:
+        job.finish(done)
+    return done
 
 
 def main():
@@ -262,16 +296,9 @@ def main():
         add_file_common_args=True,
         supports_check_mode=True,
     )
-    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt")}
-    try:
-        token = module.params["token"] or read_token(module.params["token_file"])
-        request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
-        done = acquire(request, module.check_mode)
-    except (FetchError, GGUFError) as error:
-        module.fail_json(msg="gguf_fetch: %s" % error)
-    for entry in done["files"]:
-        arguments = module.load_file_common_arguments(module.params, path=entry["path"])
-        done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+    done = run(module)
+    if done.get("failed"):
+        module.fail_json(**done)
     module.exit_json(**done)
 
 

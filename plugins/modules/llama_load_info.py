@@ -6,17 +6,18 @@
 DOCUMENTATION = r"""
 ---
 module: llama_load_info
-short_description: Read what a running head put on which device
+short_description: Tell what a running head put on which device
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Reads from the journal of a head's unit how many MiB of weights, KV cache and compute buffers its running process put where.
-  - The head has to log at verbosity 4 or higher (builds up to b7772 do at their default of 3).
+  - Reads the journal of the current run of a head up to the end of its load and returns the buffers it allocated, per device and
+    per worker, the layers and the KV cache.
+  - With several layouts in the log (llama.cpp lays a model out without memory first, to fit it) the last one is returned.
+  - From b11434 on llama-server logs buffers at C(-lv 4) and above only.
 options:
   unit:
-    description:
-      - The head's systemd unit.
+    description: systemd unit of the head.
     type: str
     required: true
 attributes:
@@ -29,82 +30,179 @@ attributes:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
-  - Needs root to read the journal of system units.
+  - Needs root, or a user who may read the system journal.
 """
 
 EXAMPLES = r"""
 ---
-- name: See where the model went
+- name: See what the head put where
   thefermisea.llama_cluster.llama_load_info:
     unit: llama-head-reasoning.service
-  register: load
   become: true
+  register: load
 
-- name: Every worker holds weights
+- name: Refuse a head that keeps layers on its CPU
   ansible.builtin.assert:
-    that: load.endpoints['10.100.0.32:50052'].model_mib > 0
+    that: load.layers_offloaded == load.layers_total
+    fail_msg: "{{ load.reason or (load.layers_offloaded ~ ' of ' ~ load.layers_total ~ ' layers are on GPUs') }}"
 """
 
 RETURN = r"""
+unit:
+  description: Name of the unit, aliases resolved.
+  type: str
+  returned: success
+  sample: llama-head-reasoning.service
+reason:
+  description: Why buffers or layers are missing, in one sentence; V(null) when they are there.
+  type: str
+  returned: success
+  sample: null
+build:
+  description: Build number the head reports; V(null) when it does not.
+  type: int
+  returned: success
+  sample: 11434
+commit:
+  description: Commit the head reports; V(null) when it reports no build.
+  type: str
+  returned: success
+  sample: unknown
 buffers:
-  description: Every buffer, sorted by device.
+  description: Sum of the buffers of one kind on one device.
   type: list
   elements: dict
   returned: success
   contains:
     device:
-      description: Name of the device in the log.
+      description: llama.cpp's name of the device; the number of an RPC device counts at its endpoint.
       type: str
       returned: always
-      sample: RPC0[10.100.0.32:50052]
+      sample: RPC0
     endpoint:
-      description: The worker's address and port; V(null) for a device of the head.
+      description: Worker the device belongs to; V(null) for the head's own.
       type: str
       returned: always
       sample: 10.100.0.32:50052
     kind:
-      description: What it holds, V(model), V(kv), V(compute) or V(output).
+      description: V(model), V(KV) (caches and recurrent states), V(compute) or V(output).
       type: str
       returned: always
       sample: model
     mib:
-      description: Its size in MiB.
+      description: Size in MiB.
       type: float
       returned: always
-      sample: 31.71
+      sample: 24576.25
+devices:
+  description: The same by device.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    device:
+      description: llama.cpp's name of the device.
+      type: str
+      returned: always
+      sample: RPC0
+    endpoint:
+      description: Worker the device belongs to; V(null) for the head's own.
+      type: str
+      returned: always
+      sample: 10.100.0.32:50052
+    model_mib:
+      description: Weights in MiB.
+      type: float
+      returned: always
+      sample: 24576.25
+    kv_mib:
+      description: KV caches and recurrent states in MiB.
+      type: float
+      returned: always
+      sample: 432.0
+    compute_mib:
+      description: Compute buffer in MiB.
+      type: float
+      returned: always
+      sample: 312.5
+    output_mib:
+      description: Output buffer in MiB.
+      type: float
+      returned: always
+      sample: 0.0
+    total_mib:
+      description: Sum in MiB.
+      type: float
+      returned: always
+      sample: 25320.75
+    layers:
+      description:
+        - Transformer blocks on the device, from the log at C(-lv 5), else from the shares of the KV cache.
+        - V(null) when neither tells (models with recurrent layers or layers of different size).
+      type: int
+      returned: always
+      sample: 27
 endpoints:
-  description: For each worker its C(model_mib), C(kv_mib) and C(compute_mib).
+  description: Sum in MiB per worker, by endpoint.
   type: dict
   returned: success
-  sample: {"10.100.0.32:50052": {"model_mib": 31.71, "kv_mib": 45.0, "compute_mib": 43.05}}
+  sample: {"10.100.0.32:50052": 25320.75, "10.100.0.33:50052": 25320.75}
 layers_offloaded:
-  description: Layers on devices, the output layer counted as one; V(null) where the log does not say.
+  description: Layers on GPUs and workers, the output counted as one; V(null) when not logged.
   type: int
   returned: success
-  sample: 31
+  sample: 81
 layers_total:
-  description: Layers of the model, the output layer counted as one; V(null) where the log does not say.
+  description: Layers of the model, the output counted as one; V(null) when not logged.
   type: int
   returned: success
-  sample: 31
-kv_cells:
-  description: Cells of the KV cache, one per token of context; V(null) where the log does not say.
-  type: int
+  sample: 81
+kv_caches:
+  description: KV caches of the model, two for models with sliding windows.
+  type: list
+  elements: dict
   returned: success
-  sample: 4096
+  contains:
+    cells:
+      description: Tokens it holds per sequence stream.
+      type: int
+      returned: always
+      sample: 4096
+    layers:
+      description: Layers it serves.
+      type: int
+      returned: always
+      sample: 80
+    mib:
+      description: Size over all devices in MiB.
+      type: float
+      returned: always
+      sample: 1280.0
+    k_type:
+      description: Type of the keys.
+      type: str
+      returned: always
+      sample: f16
+    v_type:
+      description: Type of the values.
+      type: str
+      returned: always
+      sample: f16
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._load_log import LoadLogError, parse, unit_log
+from ..module_utils._load_log import load_info
+from ..module_utils._units import UnitError
 
 
 def main():
     module = AnsibleModule(argument_spec={"unit": {"type": "str", "required": True}}, supports_check_mode=True)
     try:
-        module.exit_json(changed=False, **parse(unit_log(module.params["unit"])))
-    except LoadLogError as error:
+        result = load_info(module.params["unit"])
+    except UnitError as error:
         module.fail_json(msg="llama_load_info: %s" % error)
+    module.exit_json(changed=False, **result)
 
 
 if __name__ == "__main__":

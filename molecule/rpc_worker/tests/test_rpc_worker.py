@@ -68,7 +68,7 @@ def test_no_worker_without_rules(lab):
 
 def test_a_changed_argument_restarts_only_that_worker(lab):
     before = {name: main_pid(getattr(lab, name)) for name in ("node2", "node3")}
-    status, output = lab.playbook("site", "--tags", "rpc", "--limit", "node1,node2", "-e", "'{"rpc_worker_environment": {"LAB_PROBE": "yes"}}')
+    status, output = lab.playbook("site", "--tags", "rpc", "--limit", "node1,node2", "-e", '{"rpc_worker_environment": {"LAB_PROBE": "yes"}}')
     assert status == 0, output
     assert main_pid(lab.node2) != before["node2"]
     assert main_pid(lab.node3) == before["node3"]

@@ -14,7 +14,7 @@ import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _http, _journal, _transfer
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, Watch, acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf import GGUFError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._transfer import Stopped
@@ -57,7 +57,7 @@ def request(dest, fake=None, **options):
 
 
 def fetch(dest, fake=None, check=False, stopping=None, **options):
-    return acquire(request(dest, fake, **options), check, stopping=stopping)
+    return acquire(request(dest, fake, **options), check, Watch(stopping=stopping))
 
 
 def left(folder):
@@ -467,7 +467,7 @@ RUN = """
 import json, sys
 sys.path.insert(0, %r)
 from module_utils import _transfer
-from module_utils._acquire import Request, acquire
+from module_utils._acquire import Request, Watch, acquire
 _transfer._FLUSH_EVERY = 0.05
 %s
 print(json.dumps(acquire(Request(**json.loads(sys.argv[1])))))
@@ -498,10 +498,12 @@ def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
 MOUNT_OWN_TMPFS = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"')
 
 
-@pytest.mark.skipif(
-    not shutil.which("unshare") or subprocess.run(["unshare", "--user", "--map-root-user", "--mount", "true"], check=False, capture_output=True).returncode != 0,
-    reason="no user namespaces",
-)
+def namespaces():
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    return shutil.which("unshare") and subprocess.run(unshare, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not namespaces(), reason="no user namespaces")
 def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
     # As on a file system that cannot reserve blocks, another writer takes the space; afterwards it goes away again.
     setup = """
@@ -516,7 +518,7 @@ def fill(state):
         with open(other, "wb") as stream:
             stream.write(bytes(20 << 20))
 try:
-    acquire(Request(**options), progress=fill)
+    acquire(Request(**options), watch=Watch(fill))
 except FetchError as error:
     print(error, os.listdir(os.path.dirname(options["dest"])))
 os.unlink(other)
@@ -685,7 +687,7 @@ def test_a_model_from_another_folder_moves(fake, tmp_path):
 def test_progress_counts_up_to_the_total(fake, tmp_path):
     fake.rate = 4 << 20
     states = []
-    acquire(request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2), progress=lambda state: states.append(dict(state)))
+    acquire(request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2), watch=Watch(lambda state: states.append(dict(state))))
     assert {state["total"] for state in states} == {len(MODEL)}
     assert [state["done"] for state in states] == sorted(state["done"] for state in states)
     assert states[-1]["done"] == len(MODEL)

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+from pathlib import Path
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _journal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._journal import Journal, Ranges
@@ -87,7 +89,7 @@ def test_a_torn_last_line_is_dropped(journal):
     journal.add(0, 10)
     journal.add(10, 4096)
     journal.close()
-    data = open(journal.path, "rb").read()
+    data = Path(journal.path).read_bytes()
     for cut in range(1, len(b"w 10 4086\n") + 1):
         with open(journal.path, "wb") as stream:
             stream.write(data[:-cut])

@@ -1,0 +1,138 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs gguf_fetch as a job on the node and prints how far it is; documented in plugins/modules/gguf_fetch.py.
+
+A model that is there costs one module call. Otherwise the module becomes an asynchronous job that writes its state to a
+file (plugins/module_utils/_job.py); one shell command per poll reads it and renews the lease. The state file is named after
+the request: a run that finds the job of an interrupted one follows that.
+"""
+
+import hashlib
+import json
+import shlex
+import time
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._bytes import human
+from ..plugin_utils._progress import Progress, async_result, duration
+
+LONGEST = 7 * 86400  # seconds after which the node ends a job
+LEASE = 60  # seconds, as in _job.py: so long a job goes on without its controller
+POLLS = (0.5, 1, 1, 2, 2, 3, 5)  # seconds between polls; the last one from there on
+EVERY = 15  # seconds between lines
+STARTS = 3  # a job that lost its lease while the node could not be reached is started again
+
+
+class ActionModule(ActionBase):
+    _supports_check_mode = True
+    _supports_async = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        arguments = self._task.args
+        if self._task.check_mode or self._task.async_val:
+            return dict(result, **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
+        self._vars = task_vars
+        state = self._state_path(arguments)
+        answer = {}
+        for _start in range(STARTS):
+            answer = self._execute_module(module_args=dict(arguments, _job=state, _ask=True), task_vars=task_vars)
+            if not answer.get("wanted"):
+                break
+            if not answer["live"]:
+                self._start(arguments, state)
+            answer = self._follow(arguments, state)
+            if not answer.get("stopped"):
+                break
+        return dict(result, **answer)
+
+    def _state_path(self, arguments):
+        public = {name: value for name, value in arguments.items() if name != "token"}
+        name = "gguf_fetch-%s.json" % hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()[:24]
+        folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
+        self._shell("mkdir -p -m 0700 %s" % shlex.quote(folder))
+        return self._connection._shell.join_path(folder, name)
+
+    def _shell(self, command):
+        return self._low_level_execute_command(command)["stdout"]
+
+    def _start(self, arguments, state):
+        self._shell("rm -f {0}; touch {0}.lease".format(shlex.quote(state)))
+        # What makes _execute_module detach is the task's own async; nobody else may see it set.
+        self._task.async_val = LONGEST
+        try:
+            started = self._execute_module(module_args=dict(arguments, _job=state), task_vars=self._vars, wrap_async=True)
+        finally:
+            self._task.async_val = 0
+        # For whoever follows this job in a later run.
+        self._shell("echo %s >%s.jid" % (shlex.quote(started.get("ansible_job_id", "none")), shlex.quote(state)))
+
+    def _follow(self, arguments, state):
+        """Poll until the job has ended. -> its result; the result of async_status when it ended without one."""
+        progress = Progress(self._vars["inventory_hostname"], str(arguments["dest"]).rstrip("/").rpartition("/")[2])
+        begun = time.monotonic()
+        shown, polls = begun - EVERY, 0
+        while True:
+            time.sleep(POLLS[min(polls, len(POLLS) - 1)])
+            polls += 1
+            seen = self._poll(state)
+            now = time.monotonic()
+            if seen and "result" in seen:
+                self._clean(state)
+                return seen["result"]
+            if seen is None and now - begun > LEASE or seen and not seen["alive"]:
+                return self._ended(state)
+            # The first line waits for a rate to tell.
+            if seen and seen.get("total") and now - shown >= EVERY and (seen["rate"] or now - begun >= EVERY):
+                progress.show(line(seen))
+                shown = now
+
+    def _poll(self, state):
+        """The job's state with `alive` added, or None while it has not written one. Renews the lease."""
+        # Whether it lives is asked first: a job that ends in between has left its result by the time of cat.
+        command = """touch {0}.lease; test -d /proc/$(sed 's/.*"pid": \\([0-9]*\\).*/\\1/' {0} 2>/dev/null || echo none) && echo alive; cat {0} 2>/dev/null"""
+        deadline = time.monotonic() + LEASE
+        while True:
+            try:
+                lines = self._shell(command.format(shlex.quote(state))).splitlines()
+                break
+            except AnsibleConnectionFailure:
+                if time.monotonic() > deadline:
+                    raise
+                self._connection.reset()
+        for text in lines:
+            if text.startswith("{"):
+                return dict(json.loads(text), alive="alive" in lines)
+        return None
+
+    def _ended(self, state):
+        """The job is gone without a result: killed, or failed in a way it could not report itself."""
+        jid = self._jid(state)
+        answer = async_result(self, jid, self._vars) if jid else {}
+        self._clean(state)
+        if answer.get("finished") and answer.get("msg"):
+            return answer
+        return {"failed": True, "msg": "gguf_fetch: the job on the node ended without a result: see its kernel log for a kill, then run again, it goes on"}
+
+    def _jid(self, state):
+        return self._shell("cat %s.jid 2>/dev/null" % shlex.quote(state)).strip()
+
+    def _clean(self, state):
+        """Remove the job's files, Ansible's record of it too."""
+        record = self._connection._shell.join_path(state.rpartition("/")[0], self._jid(state) or "none")
+        self._shell("rm -f {0} {0}.lease {0}.jid {1}".format(shlex.quote(state), shlex.quote(record)))
+
+
+def line(state):
+    """What to say of a job's state: '34 % (26.3 GB of 77.3 GB), 412.1 MB/s, 2 min 03 s left'."""
+    text = "%d %% (%s of %s)" % (100 * state["done"] // state["total"], human(state["done"]), human(state["total"]))
+    if state["phase"] == "hash":
+        text = "hashing " + text
+    elif state["done"] == state["total"]:
+        return text + ", hashing the rest"
+    if state["rate"] < 1:
+        return text + ", waiting for the source"
+    return "%s, %s/s, %s left" % (text, human(int(state["rate"])), duration(1 + (state["total"] - state["done"]) / state["rate"]))

@@ -1,0 +1,77 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Long work that a controller follows through a file: what it has come to, whether it lives, whether anybody still waits.
+
+The state file holds one line of JSON, {pid, phase, ...}, replaced about every second; the last one has ``result``. Whoever
+follows touches the lease file beside it; the job holds a lock on that file, so that there is one job per state file. A job
+whose lease nobody has renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind for long.
+"""
+
+import fcntl
+import json
+import os
+import time
+
+LEASE = 60.0  # seconds
+
+
+def lease_path(path):
+    """The lease beside a state file."""
+    return path + ".lease"
+
+
+def is_live(path):
+    """Whether a job that writes the state file ``path`` is running."""
+    try:
+        fd = _lock(path)
+    except OSError:
+        return True
+    os.close(fd)
+    return False
+
+
+def _lock(path):
+    """A descriptor that holds the job's lock; BlockingIOError while another job has it."""
+    fd = os.open(lease_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+class Job(object):
+    """The writing side; BlockingIOError when another job writes this state file."""
+
+    def __init__(self, path):
+        self._held = _lock(path)
+        self.path = path
+        self._renewed = None  # the lease's time when it was seen to change
+        self._seen = 0.0
+        self.write({"phase": "start"})
+
+    def write(self, state):
+        """Replace the state; readers see the old one or the new one."""
+        temporary = self.path + ".new"
+        with open(temporary, "w") as stream:
+            json.dump(dict(state, pid=os.getpid()), stream)
+        os.rename(temporary, self.path)
+
+    def finish(self, result):
+        """Leave the final answer, the dictionary a module returns."""
+        self.write({"phase": "end", "result": result})
+
+    def abandoned(self):
+        """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not matter."""
+        now = time.monotonic()
+        try:
+            renewed = os.stat(lease_path(self.path)).st_mtime_ns
+        except OSError:
+            renewed = None
+        if renewed != self._renewed or not self._seen:
+            self._renewed, self._seen = renewed, now
+        if now - self._seen > LEASE:
+            return "nobody has followed it for %d seconds: run again, it goes on" % LEASE
+        return None

@@ -1,0 +1,43 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: show_lines
+short_description: Print lines as they are
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Prints lines to the controller's terminal without quoting or folding them, so that a command in them can be copied.
+options:
+  lines:
+    description:
+      - The lines.
+    type: list
+    elements: str
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Say how to ask
+  thefermisea.llama_cluster.show_lines:
+    lines:
+      - "curl -sS http://10.0.0.31:8000/v1/models"
+"""
+
+RETURN = r"""
+"""
