@@ -16,9 +16,7 @@ import sys
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-CACHE = pathlib.Path(
-    os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
-)
+CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
 
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
 BUDGETS = {
@@ -39,7 +37,7 @@ def take_slots():
     """Locks a free range of lab slots for as long as this process lives -> (first slot, the open lock)."""
     (CACHE / "locks").mkdir(parents=True, exist_ok=True)
     for base in range(SLOTS_OF_A_RUN, 240, SLOTS_OF_A_RUN):
-        lock = open(CACHE / "locks" / ("slots-%d" % base), "w")
+        lock = open(CACHE / "locks" / ("slots-%d" % base), "w")  # noqa: SIM115 - held until the run ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

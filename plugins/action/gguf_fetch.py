@@ -36,31 +36,30 @@ class ActionModule(ActionBase):
         if self._task.check_mode or self._task.async_val:
             return dict(result, **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
         self._vars = task_vars
-        state = self._state_path(arguments)
+        asked = dict(arguments, _job=self._state_path(arguments), _ask=True)
         answer = {}
         for _start in range(STARTS):
-            answer = self._execute_module(module_args=dict(arguments, _job=state, _ask=True), task_vars=task_vars)
+            answer = self._execute_module(module_args=asked, task_vars=task_vars)
             if not answer.get("wanted"):
                 break
             if not answer["live"]:
-                self._start(arguments, state)
-            answer = self._follow(arguments, state)
+                self._start(arguments, answer["state"])
+            answer = self._follow(arguments, answer["state"])
             if not answer.get("stopped"):
                 break
         return dict(result, **answer)
 
     def _state_path(self, arguments):
+        """Where the job for these arguments keeps its state, beside Ansible's own records; the module expands the ~."""
         public = {name: value for name, value in arguments.items() if name != "token"}
-        name = "gguf_fetch-%s.json" % hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()[:24]
-        folder = self._remote_expand_user(self.get_shell_option("async_dir", default="~/.ansible_async"))
-        self._shell("mkdir -p -m 0700 %s" % shlex.quote(folder))
-        return self._connection._shell.join_path(folder, name)
+        digest = hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()
+        return "%s/gguf_fetch-%s.json" % (self.get_shell_option("async_dir", default="~/.ansible_async"), digest[:24])
 
     def _shell(self, command):
         return self._low_level_execute_command(command)["stdout"]
 
     def _start(self, arguments, state):
-        self._shell("rm -f {0}; touch {0}.lease".format(shlex.quote(state)))
+        self._shell("touch %s.lease" % shlex.quote(state))
         # What makes _execute_module detach is the task's own async; nobody else may see it set.
         self._task.async_val = LONGEST
         try:

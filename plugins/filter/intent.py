@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_intent.py and _report.py as filters; each is documented in a YAML file of its own name."""
+"""Functions of module_utils/_intent.py, _changes.py and _report.py as filters; each is documented in a YAML file of its own name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _intent, _report
+from ..module_utils import _changes, _intent, _report
 
 
 def _one_sentence(function):
@@ -26,6 +26,7 @@ class FilterModule:
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "head_instances": _one_sentence(_intent.head_instances),
             "model_items": _one_sentence(_intent.model_items),
+            "unit_changes": _one_sentence(_changes.unit_changes),
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
             "status_lines": _report.status_lines,

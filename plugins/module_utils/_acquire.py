@@ -18,7 +18,7 @@ from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
 from ._http import Client, FetchError, attempts, make_source, public_url, read_range
 from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, select
-from ._manifest import SUFFIX, file_entry, find_manifest, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
+from ._manifest import covers, file_entry, find_manifests, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
@@ -203,14 +203,16 @@ def unchanged(request, watch, check=False, hashing=True):
     A file with another time or inode is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
     it would have to be. Raises FetchError when it is no longer what was published.
     """
-    found = find_manifest(request.folder(), request.identity())
-    if found is None:
+    folder = request.folder()
+    # Shards keep their names, and a folder as dest leaves the name to the source: there the request alone decides.
+    found = [
+        (path, manifest)
+        for path, manifest in find_manifests(folder, request.identity())
+        if request.into_folder or path == request.dest or shard_name(os.path.basename(path))
+    ]
+    if not found:
         return None
-    record, manifest = found
-    folder = os.path.dirname(record)
-    path = record[: -len(SUFFIX)]
-    if not request.into_folder and path != request.dest and not shard_name(os.path.basename(path)):
-        return None
+    path, manifest = found[0]
     entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
     try:
         touched = [pair for pair in entries if request.full or not untouched(*pair)]
@@ -225,8 +227,8 @@ def unchanged(request, watch, check=False, hashing=True):
         _compare(at, entry["pieces"], watch.meter(size))
         entry.update(file_entry(entry["name"], os.stat(at), entry["pieces"]))
     if touched and not check:
-        write_manifest(record, manifest)
-    return result(manifest, folder, False, "%s is there, %s" % (entries[0][1], "hashed again" if touched else "untouched since it was published"))
+        write_manifest(manifest_path(path), manifest)
+    return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
 
 
 def _compare(path, pieces, advance):
@@ -238,7 +240,7 @@ def _compare(path, pieces, advance):
 
 
 def existing_entry(target, header, watch):
-    """The manifest entry of a file that already stands under the target's name, or None when there is no such file.
+    """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
     one family and quant have the same size). Raises FetchError.
@@ -253,8 +255,8 @@ def existing_entry(target, header, watch):
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
     for entry in manifest["files"] if manifest else []:
-        if entry["name"] == name and untouched(entry, target.path) and entry["pieces"] == wanted:
-            return entry
+        if entry["name"] == name and untouched(entry, target.path) and covers(entry["pieces"], wanted):
+            return entry, True
     if any(piece["sha256"] for piece in wanted):
         try:
             _compare(target.path, wanted, watch.meter(size))
@@ -262,7 +264,7 @@ def existing_entry(target, header, watch):
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif read_path(target.path) != header:
         raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
-    return file_entry(name, os.stat(target.path), wanted)
+    return file_entry(name, os.stat(target.path), wanted), False
 
 
 @contextlib.contextmanager
@@ -323,16 +325,17 @@ def _acquire(request, check, watch):
 
 
 def _missing(plan, watch):
-    """-> ({target path: manifest entry} of files that are there and good, [targets to fetch])"""
-    entries, missing = {}, []
+    """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be recorded)"""
+    entries, missing, news = {}, [], False
     for target, header in zip(plan.targets, plan.headers):
-        entry = existing_entry(target, header, watch)
-        if entry:
-            entries[target.path] = entry
+        found = existing_entry(target, header, watch)
+        if found:
+            entries[target.path] = found[0]
+            news = news or not found[1]
         else:
             target.load()
             missing.append(target)
-    return entries, missing
+    return entries, missing, news or bool(missing)
 
 
 def _reserve(request, missing):
@@ -349,17 +352,17 @@ def _reserve(request, missing):
 
 def _foretell(request, plan, watch):
     """What a run would do, for check mode."""
-    entries, missing = _missing(plan, watch)
+    entries, missing, news = _missing(plan, watch)
     _reserve(request, missing)
     for target in missing:
         pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
         entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": pieces}
-    outcome = "would be fetched" if missing else "is there and would get a manifest"
-    return result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
+    outcome = "would be fetched" if missing else "is there"
+    return result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
 
 
 def _perform(request, plan, started, watch):
-    entries, missing = _missing(plan, watch)
+    entries, missing, news = _missing(plan, watch)
     matches = _reserve(request, missing)
     resumed = sum(target.ranges.total() for target in missing)
     adopted = sum(piece.size for _path, _target, piece in matches)
@@ -381,8 +384,8 @@ def _perform(request, plan, started, watch):
             target.close()
     seconds = time.monotonic() - started
     parts = [human(count) + what for count, what in ((moved, " fetched"), (resumed, " resumed"), (adopted, " adopted")) if count]
-    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "was there and got its manifest"
-    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), True, "%s: %s" % (plan.path, outcome))
+    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "is there and proved"
+    done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s: %s" % (plan.path, outcome))
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, seconds=round(seconds, 1))
 
 

@@ -183,9 +183,7 @@ class _Cursor(object):
         data = kept + self.read(position + len(kept), want - len(kept))
         self.window = min(self.window * 2, _LAST_WINDOW)
         if len(data) < count:
-            raise self.error(
-                "the header is cut at byte %s: fetch it again" % "{:,}".format(position + len(data))
-            )
+            raise self.error("the header is cut at byte %s: fetch it again" % "{:,}".format(position + len(data)))
         self.base, self.buffer, self.at = position, data, 0
 
     def take(self, count):

@@ -76,7 +76,7 @@ class Head:
             return None
         shown = parse_show(systemctl_show([self.unit]))
         if not shown or (shown[0].get("LoadState") == "not-found" and not int(shown[0].get("MainPID") or 0)):
-            raise UnitError("unit %s does not exist on this node: name the head's unit, and run on the head's node." % self.unit)
+            raise UnitError("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
         return shown[0]
 
     def _judge(self, result, shown):
@@ -218,8 +218,8 @@ class Head:
 
 
 def _moved(first, now):
-    """Whether bytes went over any worker connection between two samples."""
-    return any((worker["bytes_sent"] or 0) + (worker["bytes_received"] or 0) > 0 for worker in traffic(first or [], now or []))
+    """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its kernel."""
+    return any(worker["bytes_received"] for worker in traffic(first or [], now or []))
 
 
 def _waits_for(sample):

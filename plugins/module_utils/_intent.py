@@ -64,10 +64,7 @@ def expand(pattern, groups):
     chosen = []
     excluded = set()
     required = None
-    for term in re.split(r"[:,]", str(pattern)):
-        term = term.strip()
-        if not term:
-            continue
+    for term in re.sub(r"[:,]", " ", str(pattern)).split():
         sign, name = (term[0], term[1:]) if term[0] in "!&" else ("", term)
         if name in groups:
             hosts = list(groups[name])
@@ -151,12 +148,20 @@ def _meaning_errors(entry, service, models, groups, hostvars):
             "an RPC worker aborts at the first token of a mixed pair" % (entry, cache[1], cache[0])
         )
     if service.get("flash_attn") == "off" and cache[1] != "f16":
-        found.append("%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1]))
+        found.append(
+            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
+        )
     model = models.get(service["model"])
     if model is None:
-        found.append("%s.model: %s is not in llama_models%s" % (entry, service["model"], _near(service["model"], models, "; known models: " + (", ".join(sorted(models)) or "none"))))
+        found.append(
+            "%s.model: %s is not in llama_models%s"
+            % (entry, service["model"], _near(service["model"], models, "; known models: " + (", ".join(sorted(models)) or "none")))
+        )
     elif service["quant"] not in (model.get("quants") or {}):
-        found.append("%s.quant: %s has no %s, one of %s is needed" % (entry, service["model"], service["quant"], ", ".join(sorted(model.get("quants") or {})) or "its quants"))
+        found.append(
+            "%s.quant: %s has no %s, one of %s is needed"
+            % (entry, service["model"], service["quant"], ", ".join(sorted(model.get("quants") or {})) or "its quants")
+        )
     hosts = {}
     for key in ("head", "workers"):
         if key not in service:
@@ -179,7 +184,9 @@ def _meaning_errors(entry, service, models, groups, hostvars):
         if not hostvars[host].get("llama_fabric_address"):
             found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed in hosts.yml" % (entry, host))
         if host in hosts.get("head", []):
-            found.append("%s.workers: %s is its head too, a head uses its own card without RPC: exclude it, as in %s:!%s" % (entry, host, service["workers"], host))
+            found.append(
+                "%s.workers: %s is its head too, a head uses its own card without RPC: exclude it, as in %s:!%s" % (entry, host, service["workers"], host)
+            )
     if not found:
         found.extend(_split_errors(entry, service, hosts))
     return found
@@ -198,7 +205,9 @@ def _split_errors(entry, service, hosts):
         for node, count in split.items()
         if not _is(count, int) or count < 0
     )
-    found.extend("%s.tensor_split: worker %s is missing, its number of layers is needed" % (entry, node) for node in hosts.get("workers", []) if node not in split)
+    found.extend(
+        "%s.tensor_split: worker %s is missing, its number of layers is needed" % (entry, node) for node in hosts.get("workers", []) if node not in split
+    )
     return found
 
 
@@ -206,13 +215,21 @@ def _model_errors(name, model):
     entry = "llama_models.%s" % name
     if not isinstance(model, dict) or not isinstance(model.get("quants"), dict) or not model["quants"]:
         return ["%s.quants: a map of quant name to its files is needed" % entry]
-    found = ["%s.%s: unknown key%s" % (entry, key, _near(key, MODEL_KEYS, "; known keys: " + ", ".join(sorted(MODEL_KEYS)))) for key in model if key not in MODEL_KEYS]
+    found = [
+        "%s.%s: unknown key%s" % (entry, key, _near(key, MODEL_KEYS, "; known keys: " + ", ".join(sorted(MODEL_KEYS))))
+        for key in model
+        if key not in MODEL_KEYS
+    ]
     for quant, spec in model["quants"].items():
         where = "%s.quants.%s" % (entry, quant)
         if not isinstance(spec, dict):
             found.append("%s: %r seen, a map with files or urls is needed" % (where, spec))
             continue
-        found.extend("%s.%s: unknown key%s" % (where, key, _near(key, QUANT_KEYS, "; known keys: " + ", ".join(sorted(QUANT_KEYS)))) for key in spec if key not in QUANT_KEYS)
+        found.extend(
+            "%s.%s: unknown key%s" % (where, key, _near(key, QUANT_KEYS, "; known keys: " + ", ".join(sorted(QUANT_KEYS))))
+            for key in spec
+            if key not in QUANT_KEYS
+        )
         if bool(spec.get("files")) == bool(spec.get("urls")):
             found.append("%s: either files (of repo) or urls is needed, %s seen" % (where, "both" if spec.get("files") else "neither"))
         if spec.get("files") and not model.get("repo"):
@@ -351,7 +368,9 @@ def port_conflicts(wanted, listeners, own_pids):
         for entry, wanted_address, wanted_port in wanted:
             if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
                 holder = "%s (pid %s)" % holders[0] if holders else "another process"
-                found.append("%s: port %s of %s is in use by %s, a free port is needed: stop that process or choose another port" % (entry, port, wanted_address, holder))
+                found.append(
+                    "%s: port %s of %s is in use by %s, a free port is needed: stop that process or choose another port" % (entry, port, wanted_address, holder)
+                )
     return found
 
 

@@ -8,6 +8,7 @@ follows touches the lease file beside it; the job holds a lock on that file, so 
 whose lease nobody has renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind for long.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,13 +23,30 @@ def lease_path(path):
 
 
 def is_live(path):
-    """Whether a job that writes the state file ``path`` is running."""
+    """Whether a job that writes the state file ``path`` is running. The folder is made when it is not there."""
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     try:
         fd = _lock(path)
-    except OSError:
+    except BlockingIOError:
         return True
     os.close(fd)
     return False
+
+
+def claim(path):
+    """Remove what an ended job has left. -> the result nobody has been told yet, or None.
+
+    The name of Ansible's own record of the job, in the same folder, stands in the file PATH.jid.
+    """
+    result = None
+    with contextlib.suppress(OSError, ValueError), open(path) as stream:
+        result = json.load(stream).get("result")
+    with contextlib.suppress(OSError), open(path + ".jid") as stream:
+        os.unlink(os.path.join(os.path.dirname(path), os.path.basename(stream.read().strip())))
+    for name in (path, path + ".jid", lease_path(path)):
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+    return result
 
 
 def _lock(path):

@@ -31,10 +31,10 @@ def read_api_key(path):
         with open(path, encoding="utf-8") as stream:
             lines = [line.strip() for line in stream]
     except OSError as error:
-        raise ApiError("api_key_file %s cannot be read (%s): give a file that user id %d may read." % (path, error.strerror, os.geteuid())) from None
+        raise ApiError("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise ApiError("api_key_file %s holds no key: one line with the key is needed." % path)
+        raise ApiError("api_key_file %s holds no key: one line with the key is needed" % path)
     return keys[0]
 
 
@@ -60,7 +60,7 @@ class LlamaApi:
         except ValueError:
             valid = False
         if not valid:
-            raise ApiError("url %r is not an address: http://HOST:PORT is needed." % url)
+            raise ApiError("url %r is not an address: http://HOST:PORT is needed" % url)
         self.url = url.rstrip("/")
         self.model = model
         self._parts = parts
@@ -91,7 +91,7 @@ class LlamaApi:
         finally:
             connection.close()
         if response.status == 401:
-            raise ApiError("%s refused the API key (401): set api_key_file to a file with a key of this server." % self.url)
+            raise ApiError("%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url)
         try:
             return response.status, json.loads(text)
         except ValueError:

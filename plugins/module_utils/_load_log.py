@@ -162,7 +162,7 @@ def load_info(unit):
     shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
     invocation = shown[0].get("InvocationID") if shown else None
     if not invocation:
-        raise UnitError("unit %s does not run on this node: name the head's unit and start it." % unit)
+        raise UnitError("unit %s does not run on this node: name the head's unit and start it" % unit)
     info = parse(read_journal(invocation))
     info["unit"] = shown[0]["Id"]
     info["reason"] = None
@@ -174,24 +174,29 @@ def load_info(unit):
     return info
 
 
+def until_loaded(stream):
+    """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether the load ended)."""
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if LOADED.search(line):
+            return lines, True
+    return lines, False
+
+
 def read_journal(invocation):
-    """Lines of one run of a unit up to the end of its load: later lines are requests, and there may be millions."""
+    """Lines of the load of one run of a unit. Errors: UnitError."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only." % error.strerror) from None
-    lines = []
-    for raw in process.stdout:
-        lines.append(raw.decode("utf-8", "replace"))
-        if LOADED.search(lines[-1]):
-            break
-    else:
-        errors = process.stderr.read().decode("utf-8", "replace").split("\n")[0]
-        if process.wait():
-            raise UnitError("journalctl answered %r: is the journal of this node readable?" % errors)
-    process.kill()
+        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % error.strerror) from None
+    lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
+    if loaded:
+        process.kill()
     process.stdout.close()
+    errors = process.stderr.read().decode("utf-8", "replace").strip().split("\n")[0]
     process.stderr.close()
-    process.wait()
+    if process.wait() and not loaded:
+        raise UnitError("journalctl answered %r: is the journal of this node readable?" % errors)
     return lines

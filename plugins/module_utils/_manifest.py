@@ -36,13 +36,14 @@ def read_manifest(path):
     return manifest
 
 
-def find_manifest(folder, request):
-    """(path, record) of the model in ``folder`` that was published for this very request, or None."""
+def find_manifests(folder, request):
+    """[(model path, record)] of the models in ``folder`` that were published for this very request."""
+    found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
         manifest = read_manifest(path)
         if manifest is not None and manifest.get("request") == request:
-            return path, manifest
-    return None
+            found.append((path[: -len(SUFFIX)], manifest))
+    return found
 
 
 def write_manifest(path, manifest):
@@ -53,6 +54,13 @@ def write_manifest(path, manifest):
 def file_entry(name, status, pieces):
     """The record of one file. status: os.stat_result; pieces: [{size, sha256}] in order."""
     return {"name": name, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "pieces": pieces}
+
+
+def covers(pieces, wanted):
+    """Whether recorded pieces [{size, sha256}] answer the wanted ones: the same stretches, with every digest that is wanted."""
+    return [piece["size"] for piece in pieces] == [piece["size"] for piece in wanted] and all(
+        need["sha256"] in (None, piece["sha256"]) for piece, need in zip(pieces, wanted)
+    )
 
 
 def untouched(entry, path):

@@ -40,17 +40,17 @@ def _run(command, deadline):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     except OSError as error:
-        raise NotAvailable("%s cannot be run (%s): no NVIDIA driver is installed." % (command[0], error.strerror)) from None
+        raise NotAvailable("%s cannot be run (%s): no NVIDIA driver is installed" % (command[0], error.strerror)) from None
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
         # Not waited for: a process that hangs in the driver does not even die of SIGKILL.
         process.kill()
         process.stdout.close()
-        raise NotAvailable("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid." % (command[0], deadline)) from None
+        raise NotAvailable("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
     if process.returncode:
         lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no message"]
-        raise NotAvailable("%s failed with status %d (%s)." % (command[0], process.returncode, lines[0].rstrip(".")))
+        raise NotAvailable("%s failed with status %d: %s" % (command[0], process.returncode, lines[0].rstrip(".")))
     return output
 
 
@@ -59,11 +59,11 @@ def parse(text):
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise NotAvailable("nvidia-smi printed no XML (%s): %r." % (error, " ".join(text.split())[:80])) from None
+        raise NotAvailable("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),
-        "reason": None if gpus else "nvidia-smi lists no GPU.",
+        "reason": None if gpus else "nvidia-smi lists no GPU",
         "driver": _text(root, "driver_version"),
         "cuda": _text(root, "cuda_version"),
         "gpus": gpus,

@@ -11,7 +11,7 @@ def acceptance(head, health, load, prompt, max_tokens):
 
     head is an entry of head_instances; health and load are the results of llama_health and llama_load_info for it.
     """
-    moved = dict((worker["endpoint"], worker) for worker in health.get("workers") or [])
+    moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
     for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
         devices = [device for device in load["devices"] if device["endpoint"] == endpoint]

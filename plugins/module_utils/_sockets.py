@@ -85,7 +85,7 @@ def socket_inodes(pids, proc="/proc"):
                 if match:
                     inodes.add(int(match.group(1)))
         except PermissionError:
-            raise SocketError("%s is not readable for user id %d: run with become." % (folder, os.geteuid())) from None
+            raise SocketError("%s is not readable for user id %d: run with become" % (folder, os.geteuid())) from None
         except OSError:
             continue  # the process or the descriptor has gone meanwhile
     return inodes
@@ -95,11 +95,11 @@ def resolve(endpoint):
     """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: SocketError."""
     match = ENDPOINT.match(endpoint)
     if not match:
-        raise SocketError("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed." % endpoint)
+        raise SocketError("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed" % endpoint)
     try:
         return {(address, int(match.group(2))) for address in socket.gethostbyname_ex(match.group(1))[2]}
     except OSError as error:
-        raise SocketError("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows." % (endpoint, error.strerror)) from None
+        raise SocketError("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows" % (endpoint, error.strerror)) from None
 
 
 def read_counters():

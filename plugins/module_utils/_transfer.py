@@ -24,6 +24,7 @@ from ._http import Client, FetchError, Transient
 from ._journal import Journal, Ranges
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
+_READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
 _LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an expired URL costs little
 _SMALLEST_CHUNK = 4 << 20
 _FLUSH_EVERY = 5.0  # seconds
@@ -184,11 +185,11 @@ class _Lane(object):
 
 
 def _fill(body, buffer):
-    """Receive up to a bufferful. -> (bytes received, the Transient that ended it or None)"""
-    filled = 0
+    """Receive a bufferful, less when a second has passed or the body ends. -> (bytes received, the Transient that ended it or None)"""
+    filled, deadline = 0, time.monotonic() + 1.0
     try:
-        while filled < len(buffer) and body.length:
-            filled += body.readinto(buffer[filled:])
+        while filled < len(buffer) and body.length and time.monotonic() < deadline:
+            filled += body.readinto(buffer[filled : filled + _READ])
     except Transient as failure:
         return filled, failure
     return filled, None
@@ -461,5 +462,3 @@ class Transfer(object):
                         target.journal.durable(count)
                 except OSError as error:
                     raise disk_failure(target.partial, error) from None
-
-

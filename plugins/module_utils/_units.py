@@ -43,7 +43,7 @@ def systemctl_show(names, properties=PROPERTIES):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
     except OSError as error:
-        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only." % error.strerror) from None
+        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % error.strerror) from None
     output, errors = process.communicate()
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
@@ -88,7 +88,7 @@ def process_digest(pid, proc="/proc"):
         with open(os.path.join(base, "environ"), "rb") as stream:
             entries = stream.read().split(b"\0")
     except PermissionError:
-        raise UnitError("%s/environ is not readable for user id %d: run with become." % (base, os.geteuid())) from None
+        raise UnitError("%s/environ is not readable for user id %d: run with become" % (base, os.geteuid())) from None
     except OSError:
         return False, None
     prefix = DIGEST_VARIABLE.encode() + b"="
@@ -180,9 +180,9 @@ def build_info(prefix):
         info["build_sha256"] = sha256_file(manifest)
         info["build_broken"] = sorted(name for name in files if not is_intact(os.path.join(current, name), files[name]))
     except (ValueError, KeyError, TypeError) as error:
-        raise UnitError("%s is not a build manifest (%s): install the build again." % (manifest, error)) from None
+        raise UnitError("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
     except PermissionError as error:
-        raise UnitError("%s is not readable for user id %d: run with become." % (error.filename, os.geteuid())) from None
+        raise UnitError("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None
     info["build_intact"] = not info["build_broken"]
     return info
 

@@ -231,7 +231,7 @@ from ..module_utils._acquire import Request, Watch, acquire, unchanged
 from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
-from ..module_utils._job import Job, is_live
+from ..module_utils._job import Job, claim, is_live
 from ..module_utils._transfer import Stopped
 
 OPTIONS = {
@@ -269,9 +269,12 @@ def run(module):
         token = module.params["token"] or read_token(module.params["token_file"])
         request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
         if module.params["_ask"]:
-            done = unchanged(request, Watch(), hashing=False)
+            done, live = unchanged(request, Watch(), hashing=False), is_live(module.params["_job"])
+            left = None if live else claim(module.params["_job"])
             if done is None:
-                return {"changed": False, "wanted": True, "live": is_live(module.params["_job"])}
+                return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"]}
+            # The change made by a job whose controller did not live to see it has not been told to anybody yet.
+            done = left if left and left["changed"] else done
         else:
             done = acquire(request, module.check_mode, Watch(job.write, job.abandoned) if job else None)
         for entry in done["files"]:

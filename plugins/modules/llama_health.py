@@ -47,7 +47,7 @@ options:
   deep:
     description:
       - Ask an idle server for a real completion; it takes a slot and replaces the prompt the slot has cached.
-      - A server that works is judged by its progress instead (decode counters, bytes to its workers), never by a completion.
+      - A server that works is judged by its progress instead (decode counters, bytes from its workers), never by a completion.
     type: bool
     default: false
   prompt:
@@ -252,7 +252,7 @@ def main():
         module.fail_json(msg="llama_health: %s" % error)
     if result["state"] in params["fail_on"]:
         source = "journalctl -u %s" % params["unit"] if params["unit"] else "the journal of its unit"
-        module.fail_json(msg="llama_health: %s is %s: %s; see %s." % (params["url"], result["state"], result["reason"], source), **result)
+        module.fail_json(msg="llama_health: %s is %s: %s; see %s" % (params["url"], result["state"], result["reason"], source), **result)
     module.exit_json(changed=False, **result)
 
 

@@ -8,7 +8,7 @@ def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
     assert lab.changed(output) == 0
     seen = lab.report("chat")
     assert seen["tokens_per_second"] > 0
-    assert "Paris" in seen["answer"]
+    assert "Red" in seen["answer"]
     assert [worker["layers"] for worker in seen["workers"]] == [15, 15]
     for worker in seen["workers"]:
         assert worker["model_mib"] > 10

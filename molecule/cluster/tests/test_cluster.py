@@ -8,7 +8,7 @@ import requests
 def ask(lab, timeout=60):
     reply = requests.post(
         "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
-        json={"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+        json={"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "Name the three primary colors."}]},
         timeout=timeout,
     )
     reply.raise_for_status()

@@ -9,7 +9,7 @@ def ask(lab, timeout=60):
     """One real answer over HTTP from outside the containers -> its text."""
     reply = requests.post(
         "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
-        json={"model": "smollm2", "max_tokens": 16, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]},
+        json={"model": "smollm2", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "Name the three primary colors."}]},
         timeout=timeout,
     )
     reply.raise_for_status()
@@ -29,7 +29,7 @@ def main_pid(lab):
 
 def test_it_answers(lab):
     lab.eventually(lambda: answers(lab), 90, "the head answers")
-    assert "Paris" in ask(lab)
+    assert "Red" in ask(lab)
 
 
 def test_it_answers_to_the_models_names(lab):
@@ -72,7 +72,7 @@ def test_it_waits_for_its_workers(lab):
 
 def test_its_process_carries_no_secret_and_its_unit_no_prompt(lab):
     assert "key" not in lab.node1.check_output("systemctl cat %s", UNIT).lower()
-    assert "capital of France" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
+    assert "primary colors" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
 
 
 def test_it_starts_at_boot_and_answers_to_the_short_name(lab):

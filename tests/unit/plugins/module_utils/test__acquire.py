@@ -609,7 +609,14 @@ def test_the_same_content_from_another_source_only_renews_the_manifest(fake, tmp
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     monkeypatch.setattr(_acquire, "hash_pieces", None)  # the digests are in the manifest
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=sorted(PIECES))
-    assert done["transferred"] == 0
+    assert (done["changed"], done["transferred"]) == (False, 0)
+    assert json.loads((tmp_path / "m.gguf.manifest.json").read_text())["request"]["files"] == sorted(PIECES)
+
+
+def test_one_source_under_two_names(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    for changed in (True, False):
+        assert [fetch(tmp_path / name, urls=[url])["changed"] for name in ("a.gguf", "b.gguf")] == [changed, changed]
 
 
 # Adoption of pieces

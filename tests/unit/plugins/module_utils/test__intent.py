@@ -79,15 +79,24 @@ def test_a_sound_inventory_has_no_mistake():
         ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
         ({"head": "llama_rpc", "workers": "node1"}, "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed"),
         ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
-        ({"workers": "llama_nodes"}, "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: exclude it, as in llama_nodes:!node1"),
+        (
+            {"workers": "llama_nodes"},
+            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: exclude it, as in llama_nodes:!node1",
+        ),
         ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
         ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
         ({"rpc_port": 8000, "workers": "node2", "tensor_split": "auto", "head": "node1"}, None),
         ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
-        ({"tensor_split": {"node4": 1, "node2": 1, "node3": 1}}, "llama_services.reasoning.tensor_split: node4 is no node of this service (node2, node3, node1)"),
+        (
+            {"tensor_split": {"node4": 1, "node2": 1, "node3": 1}},
+            "llama_services.reasoning.tensor_split: node4 is no node of this service (node2, node3, node1)",
+        ),
         ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
         ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
-        ({"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"}, "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed"),
+        (
+            {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
+            "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
+        ),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -110,7 +119,9 @@ def test_two_services_cannot_share_a_port():
 
 def test_one_primary_at_most():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
-    assert mistakes(services) == ["llama_services: primary is true for reasoning and second, at most one service is needed to answer to llama-rpc and llama-head"]
+    assert mistakes(services) == [
+        "llama_services: primary is true for reasoning and second, at most one service is needed to answer to llama-rpc and llama-head"
+    ]
 
 
 def test_a_service_name_becomes_a_unit_name():
@@ -215,6 +226,7 @@ def test_foreign_listeners_are_conflicts():
         ("llama_services.second.port", "10.0.0.31", 8001),
     ]
     assert _intent.port_conflicts(wanted, LISTENERS, [812]) == [
-        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: stop that process or choose another port"
+        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: "
+        "stop that process or choose another port"
     ]
     assert len(_intent.port_conflicts(wanted, LISTENERS, [])) == 2

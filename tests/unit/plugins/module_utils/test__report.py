@@ -69,6 +69,7 @@ def test_status():
     lines = _report.status_lines({"node2": {"units": [unit], "current_build": "b1"}, "node4": {"units": [], "current_build": None}}, [(HEAD, READY)])
     assert lines == [
         "chat: ready at http://10.0.0.31:8000/v1, it answered",
-        "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, its configuration changed since it started",
+        "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, "
+        "its configuration changed since it started",
         "  node4        no units",
     ]

@@ -1,0 +1,153 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs real playbooks against local nodes: the job, its progress lines, interruption and re-attachment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
+
+COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
+MODEL = gguf_files.model(12)
+
+# Line after line as the node's Python gives it: the play prints it itself, so that no callback's format matters.
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - thefermisea.llama_cluster.gguf_fetch:
+        urls: ["%s"]
+        dest: "%s/{{ inventory_hostname }}.gguf"
+      register: done
+      ignore_errors: true
+    - debug: msg="OUTCOME {{ done | to_json }}"
+"""
+
+
+class Control:
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "models").mkdir()
+        self.asynchronous = folder / "async"
+        self.environment = dict(
+            os.environ,
+            HOME=str(folder),
+            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+            ANSIBLE_ASYNC_DIR=str(self.asynchronous),
+            ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_STDOUT_CALLBACK="ansible.builtin.minimal",
+            ANSIBLE_CONFIG=str(folder / "none.cfg"),
+        )
+
+    def play(self, url, *options, hosts=("node1",)):
+        (self.folder / "play.yml").write_text(PLAY % (url, self.folder / "models"))
+        variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {host: variables for host in hosts}}}))
+        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
+        return subprocess.Popen(
+            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def run(self, *arguments, **options):
+        output = self.play(*arguments, **options).communicate(timeout=60)[0]
+        return output, [json.loads(json.loads('"%s"' % line.split('"OUTCOME ')[1].rstrip('",'))) for line in output.splitlines() if "OUTCOME {" in line]
+
+
+@pytest.fixture
+def control(tmp_path):
+    return Control(tmp_path)
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        yield fake
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_several_hosts_print_whole_lines_and_publish(control, fake):
+    fake.rate = 400000
+    output, outcomes = control.run(fake.add_plain("m.gguf", MODEL), hosts=("node1", "node2"))
+    for host in ("node1", "node2"):
+        lines = [line for line in output.splitlines() if line.startswith(host + ": ")]
+        assert lines, output
+        assert all(line.startswith("%s: %s.gguf " % (host, host)) and "% (" in line and " of 12.6 MB), " in line for line in lines)
+        assert (control.folder / "models" / (host + ".gguf")).read_bytes() == MODEL
+    assert [outcome["changed"] for outcome in outcomes] == [True, True]
+    assert left(control.asynchronous) == []
+    output, outcomes = control.run(fake.add_plain("m.gguf", MODEL), hosts=("node1", "node2"))
+    assert [outcome["changed"] for outcome in outcomes] == [False, False]
+
+
+def test_check_mode_transfers_nothing(control, fake):
+    output, (outcome,) = control.run(fake.add_plain("m.gguf", MODEL), "--check")
+    assert (outcome["changed"], outcome["transferred"], left(control.folder / "models")) == (True, 0, []), output
+
+
+def test_a_refusal_is_the_modules_own_sentence(control, fake):
+    url = fake.add_plain("m.gguf", MODEL[:-1])
+    output, (outcome,) = control.run(url)
+    assert outcome["failed"] is True
+    assert outcome["msg"].startswith("gguf_fetch: %s: " % url), output
+    assert left(control.asynchronous) == []
+
+
+def test_an_interrupted_run_is_followed_by_the_next(control, fake):
+    fake.rate = 200000
+    url = fake.add_plain("m.gguf", MODEL)
+    first = control.play(url)
+    while fake.sent < 3 << 20:
+        time.sleep(0.05)
+        assert first.poll() is None
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    (state,) = control.asynchronous.glob("gguf_fetch-*.json")
+    job = json.loads(state.read_text())["pid"]
+    os.kill(job, 0)
+    fake.rate = 0
+    output, (outcome,) = control.run(url)
+    assert (outcome["changed"], outcome["resumed"]) == (True, 0), output  # one and the same job from start to end
+    assert outcome["transferred"] == len(MODEL)
+    assert (control.folder / "models" / "node1.gguf").read_bytes() == MODEL
+    assert left(control.asynchronous) == []
+
+
+def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
+    fake.rate = 200000
+    url = fake.add_plain("m.gguf", MODEL)
+    running = control.play(url)
+    while fake.sent < 6 << 20:
+        time.sleep(0.05)
+    (state,) = control.asynchronous.glob("gguf_fetch-*.json")
+    os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
+    output = running.communicate(timeout=60)[0]
+    assert "gguf_fetch: the job on the node ended without a result" in output
+    fake.rate = 0
+    output, (outcome,) = control.run(url)
+    assert outcome["resumed"] > 1 << 20, output
+    assert outcome["resumed"] + outcome["transferred"] == len(MODEL)
+    assert left(control.asynchronous) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({"phase": "fetch", "done": 26 * 10**9, "total": 77 * 10**9, "rate": 5e8}, "33 % (26.0 GB of 77.0 GB), 500.0 MB/s, 1 min 43 s left"),
+        ({"phase": "fetch", "done": 0, "total": 77 * 10**9, "rate": 0.0}, "0 % (0 bytes of 77.0 GB), waiting for the source"),
+        ({"phase": "verify", "done": 77 * 10**9, "total": 77 * 10**9, "rate": 5e8}, "100 % (77.0 GB of 77.0 GB), hashing the rest"),
+        ({"phase": "hash", "done": 10**9, "total": 2 * 10**9, "rate": 1e9}, "hashing 50 % (1.0 GB of 2.0 GB), 1.0 GB/s, 2 s left"),
+    ],
+)
+def test_lines(state, text):
+    assert gguf_fetch.line(state) == text

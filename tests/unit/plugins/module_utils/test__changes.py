@@ -1,0 +1,60 @@
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._changes import unit_changes
+
+GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
+SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
+
+
+def unit(kind, service="chat", stale=False, active="active", installed=True):
+    return {"name": "llama-%s-%s.service" % (kind, service), "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed}
+
+
+def changes(host, node2=None, node1=None, services=None, degraded=()):
+    nodes = {
+        "node1": node1 or [unit("head"), unit("head", "alone")],
+        "node2": [unit("rpc")] if node2 is None else node2,
+        "node3": [unit("rpc")],
+    }
+    found = unit_changes(nodes, host, SERVICES if services is None else services, GROUPS, degraded)
+    return {key: names for key, names in found.items() if names}
+
+
+def test_nothing_to_do_is_only_seeing_that_the_heads_are_up():
+    assert changes("node1") == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
+    assert changes("node2") == {}
+
+
+def test_a_stale_worker_takes_its_head_down_and_no_other():
+    stale = [unit("rpc", stale=True)]
+    assert changes("node2", stale) == {"workers_restart": ["llama-rpc-chat.service"]}
+    assert changes("node1", stale)["heads_down"] == ["llama-head-chat.service"]
+    assert changes("node3", stale) == {}
+
+
+def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
+    for state in ("inactive", "failed", "activating"):
+        down = [unit("rpc", active=state)]
+        assert changes("node2", down) == {"workers_start": ["llama-rpc-chat.service"]}
+        assert changes("node1", down)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_a_stale_or_degraded_head():
+    assert changes("node1", node1=[unit("head", stale=True)])["heads_down"] == ["llama-head-chat.service"]
+    assert changes("node1", degraded=["alone"])["heads_down"] == ["llama-head-alone.service"]
+
+
+def test_units_of_a_service_that_is_gone_leave():
+    services = {"alone": SERVICES["alone"]}
+    found = changes("node1", services=services)
+    assert found["heads_down"] == found["unwanted"] == ["llama-head-chat.service"]
+    assert found["heads_up"] == ["llama-head-alone.service"]
+    assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
+
+
+def test_a_node_that_left_a_service_takes_the_head_down_once():
+    services = dict(SERVICES, chat={"head": "node1", "workers": "node2"})
+    assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
+    assert changes("node1", services=services)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_a_unit_without_a_file_is_not_ours_to_start():
+    assert changes("node2", [unit("rpc", installed=False, active="inactive")]) == {}

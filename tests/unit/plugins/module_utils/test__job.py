@@ -1,0 +1,77 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _job
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._job import Job, claim, is_live, lease_path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "async" / "job.json")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(_job.time, "monotonic", lambda: now[0])
+    return now
+
+
+def read(path):
+    with open(path) as stream:
+        return json.load(stream)
+
+
+def test_there_is_one_job_per_state_file(path):
+    assert is_live(path) is False
+    job = Job(path)
+    assert is_live(path) is True
+    with pytest.raises(BlockingIOError):
+        Job(path)
+    assert read(path) == {"phase": "start", "pid": os.getpid()}
+    os.close(job._held)
+    assert is_live(path) is False
+
+
+def test_a_job_is_abandoned_a_minute_after_its_last_follower(path, clock):
+    is_live(path)
+    job = Job(path)
+    for passed, renew, abandoned in ((0, False, False), (59, False, False), (1, True, False), (60, False, False), (1, False, True)):
+        clock[0] += passed
+        if renew:
+            os.utime(lease_path(path), ns=(0, int(clock[0])))
+        assert bool(job.abandoned()) is abandoned
+    assert job.abandoned() == "nobody has followed it for 60 seconds: run again, it goes on"
+
+
+def test_a_lease_that_was_removed_counts_as_not_renewed(path, clock):
+    is_live(path)
+    job = Job(path)
+    os.unlink(lease_path(path))
+    assert job.abandoned() is None
+    clock[0] += 61
+    assert job.abandoned()
+
+
+def test_the_result_of_an_unfollowed_job_is_claimed_once_and_nothing_stays(path, tmp_path):
+    is_live(path)
+    job = Job(path)
+    job.finish({"changed": True})
+    os.close(job._held)
+    (tmp_path / "async" / "job.json.jid").write_text("j123.4\n")
+    (tmp_path / "async" / "j123.4").write_text("{}")
+    (tmp_path / "async" / "other").write_text("")
+    assert claim(path) == {"changed": True}
+    assert os.listdir(str(tmp_path / "async")) == ["other"]
+    assert claim(path) is None
+
+
+def test_a_job_that_was_killed_leaves_no_result(path):
+    is_live(path)
+    Job(path).write({"phase": "fetch", "done": 1})
+    assert claim(path) is None

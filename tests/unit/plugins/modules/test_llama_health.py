@@ -1,0 +1,75 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_health
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="run")
+def fixture_run(capsys, server):
+    def run(**options):
+        with patch_module_args(dict({"url": server.url}, **options)), pytest.raises(SystemExit) as stop:
+            llama_health.main()
+        return stop.value.code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a_look_changes_nothing_and_asks_nothing(run, server):
+    code, result = run()
+    assert (code, result["changed"], result["state"], result["answer"]) == (0, False, "ready", None)
+    assert server.asked("/v1/chat/completions") == []
+
+
+def test_a_deep_look_asks_with_key_model_and_length(run, server, tmp_path):
+    (tmp_path / "keys").write_text("k3y\n")
+    code, result = run(deep=True, api_key_file=str(tmp_path / "keys"), model="m", prompt="Count to ten.", max_tokens=64, _ansible_check_mode=True)
+    assert (code, result["state"], result["tokens"]) == (0, "ready", 8)
+    request = server.asked("/v1/chat/completions")[0]
+    assert (request["model"], request["max_tokens"], request["messages"][0]["content"]) == ("m", 64, "Count to ten.")
+    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer k3y"}
+
+
+def test_a_state_without_answers_fails_with_the_whole_result(run, server):
+    server.responses["/health"] = fake.LOADING
+    code, result = run()
+    assert (code, result["state"], result["workers"]) == (1, "loading", [])
+    assert result["msg"] == "llama_health: %s is loading: it answers 503 (Loading model); see the journal of its unit" % server.url
+
+
+def test_fail_on_decides(run, server):
+    server.responses["/health"] = fake.LOADING
+    assert run(fail_on=["down", "degraded"])[0] == 0
+    server.responses["/health"] = fake.HEALTHY
+    assert run(fail_on=["ready"])[0] == 1
+
+
+def test_the_next_step_names_the_unit(run, server, monkeypatch):
+    monkeypatch.setattr(llama_health.Head, "check", lambda head, wait, deep: {"state": "down", "reason": "Connection refused"})
+    assert run(unit="llama-head-chat.service")[1]["msg"].endswith(" is down: Connection refused; see journalctl -u llama-head-chat.service")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"url": "node1:8000"}, "llama_health: url 'node1:8000' is not an address"),
+        ({"rpc_endpoints": ["node2"]}, "llama_health: rpc_endpoints: 'node2' is not an endpoint"),
+        ({"api_key_file": "/nonexistent"}, "llama_health: api_key_file /nonexistent cannot be read"),
+    ],
+)
+def test_a_question_that_cannot_be_put_fails(run, options, text):
+    code, result = run(fail_on=[], **options)
+    assert code == 1
+    assert result["msg"].startswith(text)
