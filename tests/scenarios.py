@@ -21,6 +21,7 @@ CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.en
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
 BUDGETS = {
     "llama_cpp": 420,
+    "enterprise_linux": 420,
     "cluster": 420,
     "rpc_worker": 300,
     "head_server": 300,

@@ -11,7 +11,8 @@ from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._progress import Progress, async_result, duration
 
-STEP = re.compile(r"\[(\d+)/(\d+)\]")
+# ninja's [done/total] or make's [percent%].
+STEP = re.compile(r"\[ *(\d+)(?:/(\d+)|%)\]")
 POLL = 5
 # A line at least every half minute, however slow the work.
 EVERY = 30
@@ -40,9 +41,9 @@ class ActionModule(ActionBase):
                 return dict(result, failed=True, msg="%s: %s" % (arguments["what"], status.get("msg", "the job's state cannot be read")))
             steps = STEP.findall(self._tail(arguments["log"], 4096))
             if steps and time.monotonic() - shown >= EVERY:
-                done, total = (int(number) for number in steps[-1])
+                done, total = (int(number or 100) for number in steps[-1])
                 left = progress.left(done, total)
-                progress.show("%d %% (%d/%d)%s" % (100 * done // total, done, total, ", %s left" % duration(left) if left else ""))
+                progress.show("%d %%%s" % (100 * done // total, ", %s left" % duration(left) if left else ""))
                 shown = time.monotonic()
             time.sleep(POLL)
         result["changed"] = bool(status.get("changed"))

@@ -112,17 +112,23 @@ class ActionModule(ActionBase):
         jid = self._jid(state)
         answer = async_result(self, jid, self._vars) if jid else {}
         self._clean(state)
-        if answer.get("finished") and answer.get("msg"):
+        # What the module itself said; for a killed job Ansible's record only holds the wrapper's own traceback.
+        if answer.get("finished") and "Traceback" not in answer.get("msg", "Traceback"):
             return answer
-        return {"failed": True, "msg": "gguf_fetch: the job on the node ended without a result: see its kernel log for a kill, then run again, it goes on"}
+        return {
+            "failed": True,
+            "msg": "gguf_fetch: the job on the node ended without a result, as when it is killed: run again, it goes on",
+            "module_stderr": answer.get("stderr", ""),
+        }
 
     def _jid(self, state):
         return self._shell("cat %s.jid 2>/dev/null" % shlex.quote(state)).strip()
 
     def _clean(self, state):
-        """Remove the job's files, Ansible's record of it too."""
+        """Remove the job's files, and Ansible's record of it once the wrapper has written that for the last time."""
         record = self._connection._shell.join_path(state.rpartition("/")[0], self._jid(state) or "none")
-        self._shell("rm -f {0} {0}.lease {0}.jid {1}".format(shlex.quote(state), shlex.quote(record)))
+        command = """for n in 1 2 3 4 5 6 7 8 9 10; do grep -qs '"finished": *[0f]' {1} || break; sleep 0.3; done; rm -f {0} {0}.lease {0}.jid {1}"""
+        self._shell(command.format(shlex.quote(state), shlex.quote(record)))
 
 
 def line(state):

@@ -22,6 +22,7 @@ class FilterModule:
     def filters(self):
         return {
             "intent_errors": _intent.errors,
+            "undeployable": _intent.undeployable,
             "port_conflicts": _intent.port_conflicts,
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "head_instances": _one_sentence(_intent.head_instances),

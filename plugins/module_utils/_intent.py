@@ -37,13 +37,32 @@ SERVICE_KEYS = {
         "tensor_split": ((str, dict), False),
         "memory_max": (str, False),
         "launcher": (str, False),
+        "nodes": (int, False),
+        "partition": (str, False),
+        "qos": (str, False),
+    },
+    "router": {
+        "kind": (str, True),
+        "host": (str, True),
+        "models": (dict, True),
+        "models_max": (int, False),
+        "port": (int, True),
+        "ctx_size": (int, False),
+        "parallel": (int, False),
+        "threads": (int, False),
+        "launcher": (str, False),
+        "nodes": (int, False),
+        "partition": (str, False),
+        "qos": (str, False),
     },
 }
+# What a job asks SLURM for, and so means nothing under systemd.
+SLURM_KEYS = ("nodes", "partition", "qos")
 MODEL_KEYS = {"repo", "revision", "aliases", "parameters", "quants"}
 QUANT_KEYS = {"files", "urls", "file", "sha256", "size", "bits_per_weight"}
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
 CHOICES = {
-    "launcher": ("systemd",),
+    "launcher": ("systemd", "slurm"),
     "flash_attn": ("on", "off", "auto"),
     "load_mode": ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio"),
     "numa": ("distribute", "isolate", "numactl"),
@@ -87,8 +106,8 @@ def node_address(host, hostvars):
     return facts.get("llama_address") or facts.get("ansible_host") or host
 
 
-def errors(services, models, groups, hostvars):
-    """Every mistake of an inventory's intent, one sentence each: entry, value seen, value needed."""
+def errors(services, models, groups, hostvars, routes=None):
+    """Every mistake of an inventory's intent, one sentence each: entry, value seen, value needed. routes: llama_routes, where there are any."""
     found = []
     if not groups.get("llama_nodes"):
         found.append("group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml")
@@ -104,6 +123,18 @@ def errors(services, models, groups, hostvars):
         found.extend(_service_errors(name, service, models, groups, hostvars))
     if not found:
         found.extend(_shared_errors(services, groups))
+        found.extend(_route_errors(routes or {}, services, models))
+    return found
+
+
+def undeployable(services):
+    """Sentences for services whose intent is sound but which this version of the collection cannot deploy."""
+    found = []
+    for name, service in services.items():
+        if service["kind"] != "distributed":
+            found.append("llama_services.%s.kind: %s seen, distributed is needed: this version deploys no other kind" % (name, service["kind"]))
+        elif service.get("launcher", "systemd") != "systemd":
+            found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
     return found
 
 
@@ -134,13 +165,9 @@ def _service_errors(name, service, models, groups, hostvars):
 
 
 def _meaning_errors(entry, service, models, groups, hostvars):
-    found = []
-    for key in ("port", "rpc_port"):
-        if key in service and not 1 <= service[key] <= 65535:
-            found.append("%s.%s: %d seen, 1 to 65535 is needed" % (entry, key, service[key]))
-    for key in ("ctx_size", "parallel", "threads", "batch_size", "ubatch_size", "timeout"):
-        if key in service and service[key] < 1:
-            found.append("%s.%s: %d seen, at least 1 is needed" % (entry, key, service[key]))
+    if service["kind"] == "router":
+        return _router_errors(entry, service, models, groups)
+    found = _number_errors(entry, service)
     cache = (service.get("cache_type_k", "f16"), service.get("cache_type_v", "f16"))
     if cache[0] != cache[1]:
         found.append(
@@ -151,17 +178,7 @@ def _meaning_errors(entry, service, models, groups, hostvars):
         found.append(
             "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
         )
-    model = models.get(service["model"])
-    if model is None:
-        found.append(
-            "%s.model: %s is not in llama_models%s"
-            % (entry, service["model"], _near(service["model"], models, "; known models: " + (", ".join(sorted(models)) or "none")))
-        )
-    elif service["quant"] not in (model.get("quants") or {}):
-        found.append(
-            "%s.quant: %s has no %s, one of %s is needed"
-            % (entry, service["model"], service["quant"], ", ".join(sorted(model.get("quants") or {})) or "its quants")
-        )
+    found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
     hosts = {}
     for key in ("head", "workers"):
         if key not in service:
@@ -189,6 +206,56 @@ def _meaning_errors(entry, service, models, groups, hostvars):
             )
     if not found:
         found.extend(_split_errors(entry, service, hosts))
+    return found
+
+
+def _router_errors(entry, service, models, groups):
+    found = _number_errors(entry, service)
+    for model, quant in service["models"].items():
+        found.extend(_quant_errors(entry, "models", model, quant, models))
+    try:
+        hosts = expand(service["host"], groups)
+    except IntentError as problem:
+        return found + ["%s.host: %s" % (entry, problem)]
+    if not hosts:
+        found.append("%s.host: %s matches no host, at least one is needed: add hosts to the group" % (entry, service["host"]))
+    return found
+
+
+def _number_errors(entry, service):
+    found = []
+    for key in ("port", "rpc_port"):
+        if key in service and not 1 <= service[key] <= 65535:
+            found.append("%s.%s: %d seen, 1 to 65535 is needed" % (entry, key, service[key]))
+    for key in ("ctx_size", "parallel", "threads", "batch_size", "ubatch_size", "timeout", "models_max", "nodes"):
+        if key in service and service[key] < 1:
+            found.append("%s.%s: %d seen, at least 1 is needed" % (entry, key, service[key]))
+    for key in SLURM_KEYS:
+        if key in service and service.get("launcher", "systemd") != "slurm":
+            found.append("%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher" % (entry, key))
+    return found
+
+
+def _quant_errors(entry, key, name, quant, models):
+    if name not in models:
+        return ["%s.%s: %s is not in llama_models%s" % (entry, key, name, _near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))]
+    quants = sorted(models[name].get("quants") or {})
+    if quant not in quants:
+        field = "quant" if key == "model" else "%s.%s" % (key, name)
+        return ["%s.%s: %s has no %s, one of %s is needed" % (entry, field, name, quant, ", ".join(quants) or "its quants")]
+    return []
+
+
+def _route_errors(routes, services, models):
+    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service serves."""
+    served = set(services)
+    for service in services.values():
+        for name in [service["model"]] if "model" in service else service["models"]:
+            served.update([name] + list(models[name].get("aliases") or []))
+    found = ["llama_routes.%s: unknown key; known keys: default, tasks" % key for key in routes if key not in ("default", "tasks")]
+    targets = [("default", routes["default"])] if "default" in routes else []
+    targets += [("tasks.%s" % task, name) for task, name in (routes.get("tasks") or {}).items()]
+    found.extend("llama_routes.%s: %s is served by no service%s" % (route, name, _near(name, served)) for route, name in targets if name not in served)
     return found
 
 
@@ -248,7 +315,7 @@ def _shared_errors(services, groups):
     for name, service in services.items():
         if service.get("primary"):
             primary.append(name)
-        claims = [(host, service["port"], "port") for host in expand(service["head"], groups)]
+        claims = [(host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
             other = taken.setdefault((host, port), "%s.%s" % (name, key))
@@ -259,10 +326,15 @@ def _shared_errors(services, groups):
     return found
 
 
+def _by_systemd(services):
+    """The distributed services that systemd runs, by name."""
+    return sorted((name, service) for name, service in services.items() if service["kind"] == "distributed" and service.get("launcher", "systemd") == "systemd")
+
+
 def rpc_instances(services, host, groups, hostvars):
     """The RPC workers of a node: list of {service, primary, address, port, threads, heads: [addresses allowed in], args}."""
     instances = []
-    for name, service in sorted(services.items()):
+    for name, service in _by_systemd(services):
         if host not in expand(service.get("workers", ""), groups):
             continue
         heads = expand(service["head"], groups)
@@ -286,7 +358,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
     count includes the output layer (llama.cpp counts it as one more item).
     """
     instances = []
-    for name, service in sorted(services.items()):
+    for name, service in _by_systemd(services):
         if host not in expand(service["head"], groups):
             continue
         workers = expand(service.get("workers", ""), groups)
@@ -322,15 +394,17 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
 def model_items(services, models, host, groups, models_dir):
     """The models a node holds (a model lives where its head runs): list of {model, quant, dest, urls, repo, files, revision, sha256, size}."""
     items = {}
+    wanted = []
     for service in services.values():
-        if host not in expand(service["head"], groups):
-            continue
-        model = models[service["model"]]
-        quant = model["quants"][service["quant"]]
-        dest = "%s/%s" % (models_dir, model_file(model, service["quant"]))
+        if host in expand(service["head" if "head" in service else "host"], groups):
+            wanted.extend([(service["model"], service["quant"])] if "model" in service else service["models"].items())
+    for name, quant_name in wanted:
+        model = models[name]
+        quant = model["quants"][quant_name]
+        dest = "%s/%s" % (models_dir, model_file(model, quant_name))
         items[dest] = {
-            "model": service["model"],
-            "quant": service["quant"],
+            "model": name,
+            "quant": quant_name,
             "dest": dest,
             "urls": list(quant.get("urls") or []),
             "repo": model.get("repo", ""),

@@ -12,7 +12,7 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every half minute.
-  - Progress is the last C([done/total]) in the job's log, as ninja writes it.
+  - Progress is the last C([done/total]) in the job's log, as ninja writes it, or C([percent%]), as make does under CMake.
   - The task has failed when the job has; the message ends with the end of the log.
 options:
   jid:

@@ -269,8 +269,9 @@ def run(module):
         token = module.params["token"] or read_token(module.params["token_file"])
         request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
         if module.params["_ask"]:
-            done, live = unchanged(request, Watch(), hashing=False), is_live(module.params["_job"])
+            live = is_live(module.params["_job"])
             left = None if live else claim(module.params["_job"])
+            done = None if live else unchanged(request, Watch(), hashing=False)
             if done is None:
                 return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"]}
             # The change made by a job whose controller did not live to see it has not been told to anybody yet.

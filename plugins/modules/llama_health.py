@@ -236,7 +236,7 @@ def main():
             "wait": {"type": "float", "default": 0},
             "deep": {"type": "bool", "default": False},
             "prompt": {"type": "str", "default": "Name one color."},
-            "max_tokens": {"type": "int", "default": 8},
+            "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "timeout": {"type": "float", "default": 120},
             "fail_on": {"type": "list", "elements": "str", "choices": list(STATES), "default": ["loading", "degraded", "down"]},
         },

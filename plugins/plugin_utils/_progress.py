@@ -21,7 +21,7 @@ def duration(seconds):
 
 
 class Progress:
-    """Prints lines such as ``node1: compiling 57 % (131/229), 4 min 10 s left``, never the same one twice."""
+    """Prints lines such as ``node1: compiling 57 %, 4 min 10 s left``, never the same one twice."""
 
     def __init__(self, host, what):
         self.host = host

@@ -76,6 +76,21 @@ def test_a_changed_argument_restarts_only_that_worker(lab):
     assert status == 0, output
 
 
+def test_it_works_beside_firewalld(lab):
+    lab.node2.check_output("systemctl start firewalld")
+    lab.eventually(lambda: lab.node2.run("firewall-cmd --state").rc == 0, 20, "firewalld runs")
+    assert not lab.connects(lab.node1, lab.fabric("node2"), 50052)
+    status, output = lab.playbook("site", "--tags", "rpc")
+    assert status == 0, output
+    for command in ("true", "firewall-cmd --reload", "systemctl restart firewalld"):
+        lab.node2.check_output(command)
+        lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052), 10, "the head reaches it after: " + command)
+        assert not lab.connects(lab.node3, lab.fabric("node2"), 50052), command
+    status, output = lab.playbook("site", "--tags", "rpc")
+    assert lab.changed(output) == 0
+    lab.node2.check_output("systemctl stop firewalld")
+
+
 def test_a_worker_that_is_no_longer_wanted_leaves(lab):
     status, output = lab.playbook("site", "--tags", "rpc", "-e", '{"llama_services": {"chat": %s}}' % WITHOUT_NODE3)
     assert status == 0, output

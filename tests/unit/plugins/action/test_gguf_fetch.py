@@ -18,7 +18,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import Fa
 COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
 MODEL = gguf_files.model(12)
 
-# Line after line as the node's Python gives it: the play prints it itself, so that no callback's format matters.
 PLAY = """
 - hosts: all
   gather_facts: false
@@ -28,7 +27,10 @@ PLAY = """
         dest: "%s/{{ inventory_hostname }}.gguf"
       register: done
       ignore_errors: true
-    - debug: msg="OUTCOME {{ done | to_json }}"
+    - copy:
+        content: "{{ done | to_json }}"
+        dest: "%s/{{ inventory_hostname }}.outcome"
+      check_mode: false
 """
 
 
@@ -43,22 +45,22 @@ class Control:
             ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
             ANSIBLE_ASYNC_DIR=str(self.asynchronous),
             ANSIBLE_LOCALHOST_WARNING="false",
-            ANSIBLE_STDOUT_CALLBACK="ansible.builtin.minimal",
             ANSIBLE_CONFIG=str(folder / "none.cfg"),
         )
 
     def play(self, url, *options, hosts=("node1",)):
-        (self.folder / "play.yml").write_text(PLAY % (url, self.folder / "models"))
+        (self.folder / "play.yml").write_text(PLAY % (url, self.folder / "models", self.folder))
         variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {host: variables for host in hosts}}}))
+        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, variables)}}))
         command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
         return subprocess.Popen(
             command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
 
     def run(self, *arguments, **options):
-        output = self.play(*arguments, **options).communicate(timeout=60)[0]
-        return output, [json.loads(json.loads('"%s"' % line.split('"OUTCOME ')[1].rstrip('",'))) for line in output.splitlines() if "OUTCOME {" in line]
+        """-> (what was printed, [the module's result per host])"""
+        output = self.play(*arguments, **options).communicate(timeout=120)[0]
+        return output, [json.loads(path.read_text()) for path in sorted(self.folder.glob("*.outcome"))]
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ def left(folder):
 
 
 def test_several_hosts_print_whole_lines_and_publish(control, fake):
-    fake.rate = 400000
+    fake.rate = 500000
     output, outcomes = control.run(fake.add_plain("m.gguf", MODEL), hosts=("node1", "node2"))
     for host in ("node1", "node2"):
         lines = [line for line in output.splitlines() if line.startswith(host + ": ")]
@@ -104,7 +106,7 @@ def test_a_refusal_is_the_modules_own_sentence(control, fake):
 
 
 def test_an_interrupted_run_is_followed_by_the_next(control, fake):
-    fake.rate = 200000
+    fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     first = control.play(url)
     while fake.sent < 3 << 20:
@@ -124,10 +126,10 @@ def test_an_interrupted_run_is_followed_by_the_next(control, fake):
 
 
 def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
-    fake.rate = 200000
+    fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     running = control.play(url)
-    while fake.sent < 6 << 20:
+    while fake.sent < 5 << 20:
         time.sleep(0.05)
     (state,) = control.asynchronous.glob("gguf_fetch-*.json")
     os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)

@@ -157,8 +157,12 @@ def test_no_completion_before_it_serves(server):
 
 
 def show(monkeypatch, pid=0, active="active/running", load="loaded", result="success"):
+    """The unit as systemctl shows it -> the list of questions it will have been asked."""
+    asked = []
     text = "Id=llama-head-chat.service\nLoadState=%s\nActiveState=%s\nSubState=%s\nMainPID=%d\nNRestarts=3\nResult=%s\n"
-    monkeypatch.setattr(_health, "systemctl_show", lambda names: text % ((load,) + tuple(active.split("/")) + (pid, result)))
+    shown = text % ((load,) + tuple(active.split("/")) + (pid, result))
+    monkeypatch.setattr(_health, "systemctl_show", lambda names: asked.append(names) or shown)
+    return asked
 
 
 def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
@@ -174,10 +178,10 @@ def test_connections_of_other_processes_do_not(monkeypatch, server, workers):
 
 
 def test_waiting_for_a_failed_unit_is_hopeless(monkeypatch):
-    show(monkeypatch, active="failed/failed", result="exit-code")
+    asked = show(monkeypatch, active="failed/failed", result="exit-code")
     reason = "Connection refused (llama-head-chat.service is failed/failed, result exit-code, 3 restarts)"
-    result = check(nobody(), wait=3600, unit="llama-head-chat")
-    assert (state(result), result["waited_for"]) == (("down", reason), [reason])
+    result = check(nobody(), wait=3, unit="llama-head-chat")
+    assert (state(result), result["waited_for"], len(asked)) == (("down", reason), [reason], 1)
 
 
 def test_a_unit_that_restarts_is_waited_for(monkeypatch):

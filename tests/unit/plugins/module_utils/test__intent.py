@@ -67,13 +67,13 @@ def test_a_sound_inventory_has_no_mistake():
     [
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
         ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
-        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, one of distributed is needed"),
+        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, one of distributed, router is needed"),
         ({"port": None}, "llama_services.reasoning.port: missing, a whole number is needed"),
         ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
         ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
         ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, at least 1 is needed"),
         ({"parallel": True}, "llama_services.reasoning.parallel: True seen, a whole number is needed"),
-        ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd is needed"),
+        ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd, slurm is needed"),
         ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
         ({"quant": "Q2_K"}, "llama_services.reasoning.quant: big has no Q2_K, one of Q4_K_M, Q8_0 is needed"),
         ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
@@ -114,6 +114,46 @@ def test_two_services_cannot_share_a_port():
     assert mistakes(services) == [
         "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
         "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
+    ]
+
+
+ROUTER = {"kind": "router", "host": "node3", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 8080}
+
+
+def test_a_router_serves_several_models_from_one_host():
+    assert mistakes(dict(SERVICES, fast=ROUTER)) == []
+    assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
+        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed",
+        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory",
+    ]
+    assert [item["dest"] for item in _intent.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
+
+
+def test_slurm_keys_mean_nothing_to_systemd():
+    assert mistakes(changed(partition="gpu")) == [
+        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
+    ]
+    assert mistakes(changed(partition="gpu", launcher="slurm")) == []
+
+
+def test_what_this_version_cannot_deploy_is_refused_by_name():
+    assert _intent.undeployable(SERVICES) == []
+    assert _intent.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
+        "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
+        "llama_services.fast.kind: router seen, distributed is needed: this version deploys no other kind",
+    ]
+    assert _intent.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
+    assert _intent.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
+
+
+def test_routes_lead_to_what_is_served():
+    def found(routes):
+        return _intent.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
+
+    assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
+    assert found({"default": "bigg", "taks": {}}) == [
+        "llama_routes.taks: unknown key; known keys: default, tasks",
+        "llama_routes.default: bigg is served by no service, did you mean big?",
     ]
 
 

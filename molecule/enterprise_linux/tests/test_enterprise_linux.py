@@ -1,0 +1,36 @@
+"""What differs on Enterprise Linux 8, as far as a node that only says it is one can show."""
+
+
+def calls(node):
+    return node.check_output("cat /var/tmp/stub_calls").splitlines()
+
+
+def test_packages_come_by_dnf_once(lab):
+    installs = [call for call in calls(lab.node1) if call.startswith("dnf")]
+    assert installs == [
+        "dnf -y install nftables iproute libgomp ca-certificates policycoreutils-python-utils",
+        "dnf -y install cmake make gcc-toolset-12",
+    ]
+    assert [call for call in calls(lab.node2) if call.startswith("dnf")] == installs[:1]
+
+
+def test_the_compiler_is_the_toolsets(lab):
+    assert lab.node1.check_output("cat /var/tmp/stub_toolset") == "sourced"
+
+
+def test_the_build_is_marked_as_one_for_this_distribution(lab):
+    assert '"distribution": "Rocky 8"' in lab.node2.check_output("cat /opt/llama.cpp/current/build.json")
+
+
+def test_programs_models_and_ports_are_labelled(lab):
+    seen = calls(lab.node1)
+    assert r"semanage fcontext --add --type bin_t /opt/llama\.cpp/releases/[^/]+/bin(/.*)?" in seen
+    assert "semanage fcontext --add --type usr_t /opt/models(/.*)?" in seen
+    assert "semanage port --add --type http_port_t --proto tcp 8000" in seen
+    assert "restorecon -R -v /opt/llama.cpp" in seen
+    assert len([call for call in seen if "--add" in call]) == 3
+
+
+def test_the_worker_runs(lab):
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052), 10, "the worker listens")
+    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
