@@ -10,10 +10,11 @@ the request: a run that finds the job of an interrupted one follows that.
 
 import hashlib
 import json
+import os
 import shlex
 import time
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._bytes import human
@@ -74,9 +75,13 @@ class ActionModule(ActionBase):
         progress = Progress(self._vars["inventory_hostname"], str(arguments["dest"]).rstrip("/").rpartition("/")[2])
         begun = time.monotonic()
         shown, polls = begun - EVERY, 0
+        controller = os.getppid()
         while True:
             time.sleep(POLLS[min(polls, len(POLLS) - 1)])
             polls += 1
+            if os.getppid() != controller:
+                # This worker has outlived ansible-playbook: nobody would see the result, so the lease must run out.
+                raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, the job goes on")
             seen = self._poll(state)
             now = time.monotonic()
             if seen and "result" in seen:

@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _intent, _report
+from ..module_utils import _changes, _intent, _intent_check, _report
 
 
 def _one_sentence(function):
@@ -21,9 +21,9 @@ def _one_sentence(function):
 class FilterModule:
     def filters(self):
         return {
-            "intent_errors": _intent.errors,
-            "undeployable": _intent.undeployable,
-            "port_conflicts": _intent.port_conflicts,
+            "intent_errors": _intent_check.errors,
+            "undeployable": _intent_check.undeployable,
+            "port_conflicts": _intent_check.port_conflicts,
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "head_instances": _one_sentence(_intent.head_instances),
             "model_items": _one_sentence(_intent.model_items),

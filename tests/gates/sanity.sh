@@ -7,11 +7,12 @@ tools=$(venv tests/gates/requirements/sanity.txt "$interpreter")
 version=$("$interpreter" -c "import sys; print('%d.%d' % sys.version_info[:2])")
 
 # ansible-test keeps its virtual environments in the home directory and would fetch pip's installer from the network: it gets a home in
-# the cache that already has one, and sees the pip configuration of the real home.
+# the cache that already has one, with the real home's pip configuration and interpreters.
 home=$lab_cache/ansible-test
 mkdir -p "$home/.config" "$home/.ansible/test/cache"
-[ ! -d "$HOME/.config/pip" ] || ln -sfn "$HOME/.config/pip" "$home/.config/pip"
-[ ! -d "$HOME/.pip" ] || ln -sfn "$HOME/.pip" "$home/.pip"
+for path in .config/pip .pip .pyenv; do
+    [ ! -d "$HOME/$path" ] || ln -sfn "$HOME/$path" "$home/$path"
+done
 # 24.2 is the pip of core 2.19.
 cp "$repository/tests/gates/get_pip.py" "$home/.ansible/test/cache/get_pip_24_2.py"
 # The real interpreter comes first: ansible-test drops the variables that pyenv's shims need.

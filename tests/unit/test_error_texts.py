@@ -17,19 +17,20 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent, _llama_api, _sockets, _units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent, _intent_check, _llama_api, _sockets, _units
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins/module_utils"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
-PRODUCED = ("_gguf.py", "_intent.py")
+PRODUCED = ("_gguf.py", "_intent.py", "_intent_check.py")
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
 # The smallest inventory with a head and a worker.
 CHAT = {"kind": "distributed", "model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": 50052}
+FAST = {"kind": "router", "host": "node2", "models": {"m": "Q8_0"}, "port": 8080}
 INVENTORY = {
     "services": {"chat": CHAT},
     "models": {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}},
@@ -40,7 +41,7 @@ INVENTORY = {
 
 def intent(**parts):
     """What an inventory with these parts instead of its own is told."""
-    return lambda **_fixtures: _intent.errors(**dict(copy.deepcopy(INVENTORY), **parts))
+    return lambda **_fixtures: _intent_check.errors(**dict(copy.deepcopy(INVENTORY), **parts))
 
 
 def chat(**keys):
@@ -64,7 +65,11 @@ def quant(**keys):
 
 def occupied(**_fixtures):
     listeners = 'LISTEN 0 128 10.1.0.2:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))'
-    return _intent.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
+    return _intent_check.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
+
+
+def not_deployed(**services):
+    return lambda **_fixtures: _intent_check.undeployable(services)
 
 
 def raised(function, *arguments):
@@ -177,6 +182,12 @@ REFUSALS = [
     ("llama_services.code.port:", "8000 on node1 is taken by llama_services.chat.port", "a port of its own is needed", second(rpc_port=50053)),
     ("llama_services.chat.rpc_port:", "missing", "a port for its RPC workers is needed", chat(rpc_port=None)),
     ("llama_services.chat.rpc_port:", "50052 of 10.1.0.2 is in use by nginx (pid 7)", "a free port is needed", occupied),
+    ("llama_services.fast.host:", "nobody matches no host", "at least one is needed", intent(services={"fast": dict(FAST, host="nobody")})),
+    ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
+    ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
+    ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
+    ("llama_services.chat.launcher:", "slurm seen", "systemd is needed", not_deployed(chat=dict(CHAT, launcher="slurm"))),
+    ("llama_services.fast.kind:", "router seen", "distributed is needed", not_deployed(fast=FAST)),
     ("llama_services.chat.parallel:", "0 seen", "at least 1 is needed", chat(parallel=0)),
     ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),

@@ -1,7 +1,7 @@
 import copy
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent, _intent_check
 
 GROUPS = {
     "all": ["node1", "node2", "node3", "ctl"],
@@ -45,7 +45,7 @@ SERVICES = {
 
 
 def mistakes(services=None, models=None, groups=None, hostvars=None):
-    return _intent.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
+    return _intent_check.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
 
 
 def changed(**settings):
@@ -137,8 +137,8 @@ def test_slurm_keys_mean_nothing_to_systemd():
 
 
 def test_what_this_version_cannot_deploy_is_refused_by_name():
-    assert _intent.undeployable(SERVICES) == []
-    assert _intent.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
+    assert _intent_check.undeployable(SERVICES) == []
+    assert _intent_check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
         "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
         "llama_services.fast.kind: router seen, distributed is needed: this version deploys no other kind",
     ]
@@ -148,12 +148,12 @@ def test_what_this_version_cannot_deploy_is_refused_by_name():
 
 def test_routes_lead_to_what_is_served():
     def found(routes):
-        return _intent.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
+        return _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
 
     assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
     assert found({"default": "bigg", "taks": {}}) == [
         "llama_routes.taks: unknown key; known keys: default, tasks",
-        "llama_routes.default: bigg is served by no service, did you mean big?",
+        "llama_routes.default: bigg is served by no service, one of Big, big, reasoning is needed, did you mean big?",
     ]
 
 
@@ -190,7 +190,7 @@ def test_models_are_checked_too(spec, sentence):
 
 def test_no_nodes_and_no_services():
     assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
-    assert _intent.errors({}, {}, GROUPS, HOSTVARS) == ["llama_services: {} seen, a map of at least one service is needed"]
+    assert _intent_check.errors({}, {}, GROUPS, HOSTVARS) == ["llama_services: {} seen, a map of at least one service is needed"]
 
 
 @pytest.mark.parametrize(
@@ -265,8 +265,8 @@ def test_foreign_listeners_are_conflicts():
         ("llama_services.reasoning.rpc_port", "10.100.0.31", 50052),
         ("llama_services.second.port", "10.0.0.31", 8001),
     ]
-    assert _intent.port_conflicts(wanted, LISTENERS, [812]) == [
+    assert _intent_check.port_conflicts(wanted, LISTENERS, [812]) == [
         "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: "
         "stop that process or choose another port"
     ]
-    assert len(_intent.port_conflicts(wanted, LISTENERS, [])) == 2
+    assert len(_intent_check.port_conflicts(wanted, LISTENERS, [])) == 2

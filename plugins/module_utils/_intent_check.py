@@ -1,0 +1,324 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed. Private to the collection."""
+
+import re
+
+from ._intent import IntentError, expand, near
+
+# key -> (type, required). Types are checked; what a value means is checked below.
+SERVICE_KEYS = {
+    "distributed": {
+        "kind": (str, True),
+        "primary": (bool, False),
+        "model": (str, True),
+        "quant": (str, True),
+        "head": (str, True),
+        "workers": (str, False),
+        "port": (int, True),
+        "rpc_port": (int, False),
+        "ctx_size": (int, False),
+        "parallel": (int, False),
+        "threads": (int, False),
+        "batch_size": (int, False),
+        "ubatch_size": (int, False),
+        "cache_type_k": (str, False),
+        "cache_type_v": (str, False),
+        "flash_attn": (str, False),
+        "load_mode": (str, False),
+        "numa": (str, False),
+        "timeout": (int, False),
+        "tensor_split": ((str, dict), False),
+        "memory_max": (str, False),
+        "launcher": (str, False),
+        "nodes": (int, False),
+        "partition": (str, False),
+        "qos": (str, False),
+    },
+    "router": {
+        "kind": (str, True),
+        "host": (str, True),
+        "models": (dict, True),
+        "models_max": (int, False),
+        "port": (int, True),
+        "ctx_size": (int, False),
+        "parallel": (int, False),
+        "threads": (int, False),
+        "launcher": (str, False),
+        "nodes": (int, False),
+        "partition": (str, False),
+        "qos": (str, False),
+    },
+}
+# What a job asks SLURM for, and so means nothing under systemd.
+SLURM_KEYS = ("nodes", "partition", "qos")
+MODEL_KEYS = {"repo", "revision", "aliases", "parameters", "quants"}
+QUANT_KEYS = {"files", "urls", "file", "sha256", "size", "bits_per_weight"}
+CACHE_TYPES = ("f16", "q8_0", "q4_0")
+CHOICES = {
+    "launcher": ("systemd", "slurm"),
+    "flash_attn": ("on", "off", "auto"),
+    "load_mode": ("auto", "none", "mmap", "mlock", "mmap+mlock", "dio"),
+    "numa": ("distribute", "isolate", "numactl"),
+    "cache_type_k": CACHE_TYPES,
+    "cache_type_v": CACHE_TYPES,
+}
+TYPE_NAMES = {str: "a string", bool: "true or false", int: "a whole number", dict: "a map"}
+UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
+
+
+def errors(services, models, groups, hostvars, routes=None):
+    """Every mistake of an inventory's intent, one sentence each: entry, value seen, value needed. routes: llama_routes, where there are any."""
+    found = []
+    if not groups.get("llama_nodes"):
+        found.append("group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml")
+    if not isinstance(services, dict) or not services:
+        found.append("llama_services: %r seen, a map of at least one service is needed" % (services,))
+        return found
+    if not isinstance(models, dict):
+        found.append("llama_models: %r seen, a map of model names is needed" % (models,))
+        models = {}
+    for name, model in models.items():
+        found.extend(_model_errors(name, model))
+    for name, service in services.items():
+        found.extend(_service_errors(name, service, models, groups, hostvars))
+    if not found:
+        found.extend(_shared_errors(services, groups))
+        found.extend(_route_errors(routes or {}, services, models))
+    return found
+
+
+def undeployable(services):
+    """Sentences for services whose intent is sound but which this version of the collection cannot deploy."""
+    found = []
+    for name, service in services.items():
+        if service["kind"] != "distributed":
+            found.append("llama_services.%s.kind: %s seen, distributed is needed: this version deploys no other kind" % (name, service["kind"]))
+        elif service.get("launcher", "systemd") != "systemd":
+            found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
+    return found
+
+
+def port_conflicts(wanted, listeners, own_pids):
+    """Sentences for wanted (entry, address, port) triples that a foreign process listens on.
+
+    listeners: the text of `ss -Hltnp`; own_pids: the processes of this collection's units on that node.
+    """
+    found = []
+    for line in listeners.splitlines():
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        address, _colon, port = fields[3].rpartition(":")
+        address = address.strip("[]").split("%")[0]
+        holders = re.findall(r'\("([^"]*)",pid=(\d+)', line)
+        if any(int(pid) in own_pids for _name, pid in holders):
+            continue
+        for entry, wanted_address, wanted_port in wanted:
+            if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
+                holder = "%s (pid %s)" % holders[0] if holders else "another process"
+                found.append(
+                    "%s: port %s of %s is in use by %s, a free port is needed: stop that process or choose another port" % (entry, port, wanted_address, holder)
+                )
+    return found
+
+
+def _service_errors(name, service, models, groups, hostvars):
+    entry = "llama_services.%s" % name
+    if not UNIT_NAME.match(str(name)):
+        return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed" % entry]
+    if not isinstance(service, dict):
+        return ["%s: %r seen, a map is needed" % (entry, service)]
+    keys = SERVICE_KEYS.get(service.get("kind"))
+    if keys is None:
+        return ["%s.kind: %r seen, one of %s is needed" % (entry, service.get("kind"), ", ".join(sorted(SERVICE_KEYS)))]
+    found = []
+    for key in service:
+        if key not in keys:
+            found.append("%s.%s: unknown key%s" % (entry, key, near(key, keys, "; known keys: " + ", ".join(sorted(keys)))))
+    for key, (kind, required) in keys.items():
+        if key not in service:
+            if required:
+                found.append("%s.%s: missing, %s is needed" % (entry, key, _type_name(kind)))
+        elif not _is(service[key], kind):
+            found.append("%s.%s: %r seen, %s is needed" % (entry, key, service[key], _type_name(kind)))
+        elif key in CHOICES and service[key] not in CHOICES[key]:
+            found.append("%s.%s: %r seen, one of %s is needed" % (entry, key, service[key], ", ".join(CHOICES[key])))
+    if found:
+        return found
+    return _meaning_errors(entry, service, models, groups, hostvars)
+
+
+def _meaning_errors(entry, service, models, groups, hostvars):
+    if service["kind"] == "router":
+        return _router_errors(entry, service, models, groups)
+    found = _number_errors(entry, service)
+    cache = (service.get("cache_type_k", "f16"), service.get("cache_type_v", "f16"))
+    if cache[0] != cache[1]:
+        found.append(
+            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed: "
+            "an RPC worker aborts at the first token of a mixed pair" % (entry, cache[1], cache[0])
+        )
+    if service.get("flash_attn") == "off" and cache[1] != "f16":
+        found.append(
+            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
+        )
+    found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
+    hosts = {}
+    for key in ("head", "workers"):
+        if key not in service:
+            continue
+        try:
+            hosts[key] = expand(service[key], groups)
+        except IntentError as problem:
+            found.append("%s.%s: %s" % (entry, key, problem))
+            continue
+        if not hosts[key]:
+            found.append("%s.%s: %s matches no host, at least one is needed: add hosts to the group or drop the key" % (entry, key, service[key]))
+        for host in hosts[key]:
+            if host not in groups.get("llama_nodes", []):
+                found.append("%s.%s: %s is not in group llama_nodes, every head and worker is needed there" % (entry, key, host))
+    if len(hosts.get("head", [])) > 1:
+        found.append("%s.head: %s matches %s, exactly one host is needed" % (entry, service["head"], ", ".join(hosts["head"])))
+    if hosts.get("workers") and "rpc_port" not in service:
+        found.append("%s.rpc_port: missing, a port for its RPC workers is needed" % entry)
+    for host in hosts.get("workers", []):
+        if not hostvars[host].get("llama_fabric_address"):
+            found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed in hosts.yml" % (entry, host))
+        if host in hosts.get("head", []):
+            found.append(
+                "%s.workers: %s is its head too, a head uses its own card without RPC: exclude it, as in %s:!%s" % (entry, host, service["workers"], host)
+            )
+    if not found:
+        found.extend(_split_errors(entry, service, hosts))
+    return found
+
+
+def _router_errors(entry, service, models, groups):
+    found = _number_errors(entry, service)
+    for model, quant in service["models"].items():
+        found.extend(_quant_errors(entry, "models", model, quant, models))
+    try:
+        hosts = expand(service["host"], groups)
+    except IntentError as problem:
+        return found + ["%s.host: %s" % (entry, problem)]
+    if not hosts:
+        found.append("%s.host: %s matches no host, at least one is needed: add hosts to the group" % (entry, service["host"]))
+    return found
+
+
+def _number_errors(entry, service):
+    found = []
+    for key in ("port", "rpc_port"):
+        if key in service and not 1 <= service[key] <= 65535:
+            found.append("%s.%s: %d seen, 1 to 65535 is needed" % (entry, key, service[key]))
+    for key in ("ctx_size", "parallel", "threads", "batch_size", "ubatch_size", "timeout", "models_max", "nodes"):
+        if key in service and service[key] < 1:
+            found.append("%s.%s: %d seen, at least 1 is needed" % (entry, key, service[key]))
+    for key in SLURM_KEYS:
+        if key in service and service.get("launcher", "systemd") != "slurm":
+            found.append("%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher" % (entry, key))
+    return found
+
+
+def _quant_errors(entry, key, name, quant, models):
+    if name not in models:
+        return ["%s.%s: %s is not in llama_models%s" % (entry, key, name, near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))]
+    quants = sorted(models[name].get("quants") or {})
+    if quant not in quants:
+        field = "quant" if key == "model" else "%s.%s" % (key, name)
+        return ["%s.%s: %s has no %s, one of %s is needed" % (entry, field, name, quant, ", ".join(quants) or "its quants")]
+    return []
+
+
+def _split_errors(entry, service, hosts):
+    split = service.get("tensor_split", "auto")
+    if split == "auto":
+        return []
+    if not isinstance(split, dict):
+        return ["%s.tensor_split: %r seen, auto or a map of node to number of layers is needed" % (entry, split)]
+    nodes = hosts.get("workers", []) + hosts["head"]
+    found = ["%s.tensor_split: %s is no node of this service (%s)" % (entry, node, ", ".join(nodes)) for node in split if node not in nodes]
+    found.extend(
+        "%s.tensor_split.%s: %r seen, a whole number of layers is needed" % (entry, node, count)
+        for node, count in split.items()
+        if not _is(count, int) or count < 0
+    )
+    found.extend(
+        "%s.tensor_split: worker %s is missing, its number of layers is needed" % (entry, node) for node in hosts.get("workers", []) if node not in split
+    )
+    return found
+
+
+def _model_errors(name, model):
+    entry = "llama_models.%s" % name
+    if not isinstance(model, dict) or not isinstance(model.get("quants"), dict) or not model["quants"]:
+        return ["%s.quants: a map of quant name to its files is needed" % entry]
+    found = [
+        "%s.%s: unknown key%s" % (entry, key, near(key, MODEL_KEYS, "; known keys: " + ", ".join(sorted(MODEL_KEYS)))) for key in model if key not in MODEL_KEYS
+    ]
+    for quant, spec in model["quants"].items():
+        where = "%s.quants.%s" % (entry, quant)
+        if not isinstance(spec, dict):
+            found.append("%s: %r seen, a map with files or urls is needed" % (where, spec))
+            continue
+        found.extend(
+            "%s.%s: unknown key%s" % (where, key, near(key, QUANT_KEYS, "; known keys: " + ", ".join(sorted(QUANT_KEYS))))
+            for key in spec
+            if key not in QUANT_KEYS
+        )
+        if bool(spec.get("files")) == bool(spec.get("urls")):
+            found.append("%s: either files (of repo) or urls is needed, %s seen" % (where, "both" if spec.get("files") else "neither"))
+        if spec.get("files") and not model.get("repo"):
+            found.append("%s.files: %s has no repo, the Hugging Face repository of the files is needed" % (where, name))
+        sources = spec.get("files") or spec.get("urls") or []
+        if spec.get("sha256") and len(spec["sha256"]) != len(sources):
+            found.append("%s.sha256: %d seen, one for each of its %d files is needed" % (where, len(spec["sha256"]), len(sources)))
+    return found
+
+
+def _shared_errors(services, groups):
+    """What only several services together get wrong: two of them on one port of one node, two primaries, two files of one name."""
+    found = []
+    taken = {}
+    primary = []
+    for name, service in services.items():
+        if service.get("primary"):
+            primary.append(name)
+        claims = [(host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)]
+        claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
+        for host, port, key in claims:
+            other = taken.setdefault((host, port), "%s.%s" % (name, key))
+            if other != "%s.%s" % (name, key):
+                found.append("llama_services.%s.%s: %d on %s is taken by llama_services.%s, a port of its own is needed" % (name, key, port, host, other))
+    if len(primary) > 1:
+        found.append("llama_services: primary is true for %s, at most one service is needed to answer to llama-rpc and llama-head" % " and ".join(primary))
+    return found
+
+
+def _route_errors(routes, services, models):
+    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service serves."""
+    served = set(services)
+    for service in services.values():
+        for name in [service["model"]] if "model" in service else service["models"]:
+            served.update([name] + list(models[name].get("aliases") or []))
+    found = ["llama_routes.%s: unknown key; known keys: default, tasks" % key for key in routes if key not in ("default", "tasks")]
+    targets = [("default", routes["default"])] if "default" in routes else []
+    targets += [("tasks.%s" % task, name) for task, name in (routes.get("tasks") or {}).items()]
+    found.extend(
+        "llama_routes.%s: %s is served by no service, one of %s is needed%s" % (route, name, ", ".join(sorted(served)), near(name, served))
+        for route, name in targets
+        if name not in served
+    )
+    return found
+
+
+def _is(value, kind):
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def _type_name(kind):
+    return " or ".join(TYPE_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
