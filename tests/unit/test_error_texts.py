@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent, _intent_check, _llama_api, _sockets, _units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent_check, _llama_api, _sockets, _units
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROOT = Path(__file__).resolve().parents[2]
