@@ -149,7 +149,7 @@ class Head:
         text, _silent = self._get("/metrics")
         metrics = parse_metrics(text) if isinstance(text, str) else {}
         return {
-            "slots": [{key: slot[key] for key in slot if key != "params"} for slot in slots] if isinstance(slots, list) else None,
+            "slots": slots if isinstance(slots, list) else None,
             "metrics": [metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
             "requests": metrics.get("requests_processing"),
             "silent": silent,

@@ -440,18 +440,35 @@ def make_source(url, token=None):
 
 
 def read_range(source, client, offset, length):
-    """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small."""
+    """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small.
+
+    A connection that breaks is continued; FetchError after several attempts in a row that gained nothing.
+    """
+    begin = offset if source.ranges else 0
     end = min(offset + length, source.size)
     data = bytearray()
-    position = offset if source.ranges else 0
-    while position < end:
-        body = source.open(client, position, end - position)
+
+    def some():
+        """Read until the connection breaks; True when it broke after at least one byte."""
+        if not source.ranges:
+            data.clear()
+        before = len(data)
         try:
-            while body.length and position < end:
-                piece = bytearray(min(end - position, 1 << 20))
-                count = body.readinto(memoryview(piece))
-                data += piece[:count]
-                position += count
-        finally:
-            body.close()
-    return bytes(data if source.ranges else data[offset:])
+            while begin + len(data) < end:
+                body = source.open(client, begin + len(data), end - begin - len(data))
+                try:
+                    while body.length:
+                        piece = bytearray(min(body.length, 1 << 20))
+                        count = body.readinto(memoryview(piece))
+                        data.extend(memoryview(piece)[:count])
+                finally:
+                    body.close()
+        except Transient:
+            if not source.ranges or len(data) == before:
+                raise
+            return True
+        return False
+
+    while attempts(some):
+        pass
+    return bytes(memoryview(data)[offset - begin :])

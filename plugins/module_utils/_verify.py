@@ -58,7 +58,7 @@ def verify_url(url, token=None):
         source = make_source(url, token)
         attempts(lambda: source.resolve(client))
         sizes = [source.size]
-        headers = [attempts(lambda: read_header(lambda at, count: read_range(source, client, at, count), source.public, MAX_REMOTE_HEADER))]
+        headers = [read_header(lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER)]
         problem = size_problem(headers[0], source.size, source.public)
     except (FetchError, GGUFError) as error:
         problem = str(error)

@@ -89,7 +89,7 @@ def test_teardown_leaves_nothing(lab):
         node = getattr(lab, name)
         assert node.run("ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
         assert node.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
-        assert node.run("pgrep -f llama").stdout == ""
+        assert node.run("pgrep -x 'llama-server|ggml-rpc-server'").stdout == ""
         assert "llama" not in node.check_output("nft list ruleset")
         assert not node.user("llama").exists
     status, output = lab.playbook("teardown", "-e", "teardown_models=true")

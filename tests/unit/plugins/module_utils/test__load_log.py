@@ -99,6 +99,15 @@ def test_layers_of_different_size_are_not_guessed():
     assert [place["layers"] for place in _load_log.parse(lines)["devices"]] == [None, None]
 
 
+def test_layers_of_an_incomplete_log_are_not_guessed():
+    lines = [
+        PASS,
+        "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+    ]
+    assert [place["layers"] for place in _load_log.parse(lines)["devices"]] == [None]
+
+
 def test_recurrent_states_count_as_cache_and_hide_the_layers():
     lines = [
         PASS,

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -98,16 +100,26 @@ def test_no_gpu_and_no_driver_are_answers(collect, does, reason):
     assert facts == {"available": False, "driver": None, "cuda": None, "gpus": []}
 
 
-def test_a_hung_driver_is_an_answer(collect):
-    facts = collect("hang", deadline=0.2)
+def test_a_hung_driver_is_an_answer_and_its_process_is_killed(collect, tmp_path):
+    facts = collect("hang %s" % (tmp_path / "pid"), deadline=0.5)
     assert facts["available"] is False
-    assert "gave no answer in 0.2 s: the driver hangs" in facts["reason"]
+    assert "gave no answer in 0.5 s: the driver hangs" in facts["reason"]
+    pid = int((tmp_path / "pid").read_text())
+    assert os.waitpid(pid, 0) == (pid, signal.SIGKILL)
 
 
 def test_no_tool_is_an_answer(tmp_path):
     facts = _nvidia_smi.collect(str(tmp_path / "nvidia-smi"))
     assert facts["available"] is False
     assert "cannot be run (No such file or directory)" in facts["reason"]
+
+
+@pytest.mark.parametrize(
+    "text", ["N/A", "[N/A]", "[Not Supported]", "Unknown Error", "[Insufficient Permissions]", "GPU is lost", "[GPU requires reset]", "ERR!", ""]
+)
+def test_what_stands_for_nothing_is_null(text):
+    gpu = _nvidia_smi.parse("<nvidia_smi_log><gpu><product_name>%s</product_name></gpu></nvidia_smi_log>" % text)["gpus"][0]
+    assert gpu["name"] is None
 
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "<nvidia_smi_log><gpu>", "\x00<a/>"])

@@ -125,6 +125,11 @@ def test_a_process_without_digest_is_stale(tmp_path):
     assert (unit["running_digest"], unit["stale"]) == (None, True)
 
 
+def test_a_process_and_a_unit_file_without_digest_are_stale(tmp_path):
+    unit = unit_info(tmp_path, os.getpid())["llama-head-gone.service"]
+    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == (None, None, True)
+
+
 def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
     unit = unit_info(tmp_path, process.pid)["llama-head-b.service"]
     assert (unit["main_pid"], unit["since"], unit["stale"]) == (None, None, False)

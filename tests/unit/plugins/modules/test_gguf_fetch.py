@@ -1,0 +1,96 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
+
+MODEL = gguf_files.model(1)
+
+
+def run(capsys, **options):
+    with patch_module_args(options), pytest.raises(SystemExit) as stop:
+        gguf_fetch.main()
+    out = capsys.readouterr().out
+    return stop.value.code, json.loads(out), out
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        yield fake
+
+
+def test_twice_and_check_mode(capsys, fake, tmp_path):
+    options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf"), "mode": "0640"}
+    for check, changed, there in ((True, True, False), (False, True, True), (True, False, True), (False, False, True)):
+        code, result, _out = run(capsys, _ansible_check_mode=check, **options)
+        assert (code, result["changed"], (tmp_path / "m.gguf").exists()) == (0, changed, there)
+    assert os.stat(tmp_path / "m.gguf").st_mode & 0o777 == 0o640
+
+
+def test_a_changed_mode_is_a_change_and_no_new_transfer(capsys, fake, tmp_path):
+    options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf")}
+    run(capsys, **options)
+    code, result, _out = run(capsys, mode="0600", **options)
+    assert (code, result["changed"], result["transferred"]) == (0, True, 0)
+    assert run(capsys, mode="0600", **options)[1]["changed"] is False
+
+
+def test_the_token_is_in_no_output(capsys, fake, tmp_path):
+    fake.token = "hf_secret"
+    fake.add_repo("owner/m", {"m.Q8_0.gguf": MODEL}, gated=True)
+    (tmp_path / "token").write_text("hf_secret\n")
+    options = {"repo": "owner/m", "quant": "Q8_0", "endpoint": fake.url, "dest": str(tmp_path / "m.gguf")}
+    for given in ({"token": "hf_secret"}, {"token_file": str(tmp_path / "token")}):
+        code, _result, out = run(capsys, **options, **given)
+        assert (code, "hf_secret" in out) == (0, False)
+    assert run(capsys, **options, token="hf_wrong")[0] == 0  # it is there: nobody is asked
+    code, result, out = run(capsys, **dict(options, dest=str(tmp_path / "n.gguf")), token="hf_wrong")
+    assert (code, "the token was refused" in result["msg"], "hf_wrong" in out) == (1, True, False)
+
+
+def test_an_error_is_one_sentence_that_names_the_module(capsys, fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL[:-5])
+    code, result, _out = run(capsys, urls=[url], dest=str(tmp_path / "m.gguf"))
+    assert (code, result["msg"]) == (
+        1,
+        "gguf_fetch: {}: {:,} bytes present, {:,} bytes needed by its header: fetch it again".format(url, len(MODEL) - 5, len(MODEL)),
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"urls": ["a"], "repo": "b"},
+        {"urls": ["a"], "files": ["b"]},
+        {"repo": "a", "files": ["b"], "quant": "c"},
+        {"urls": ["a"], "sha256": ["b"], "pieces": []},
+    ],
+)
+def test_options_that_exclude_each_other(capsys, tmp_path, options):
+    assert run(capsys, dest=str(tmp_path / "m.gguf"), **options)[0] == 1
+
+
+def test_a_job_leaves_its_result_in_the_state_file(capsys, fake, tmp_path):
+    options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf"), "_job": str(tmp_path / "async" / "job.json")}
+    code, asked, _out = run(capsys, _ask=True, **options)
+    assert (code, asked["wanted"], asked["live"], asked["state"]) == (0, True, False, options["_job"])
+    code, result, _out = run(capsys, **options)
+    state = json.loads((tmp_path / "async" / "job.json").read_text())
+    assert (code, state["phase"], state["result"]["changed"], state["result"]["msg"]) == (0, "end", True, result["msg"])
+
+
+def test_a_failed_job_leaves_its_sentence(capsys, fake, tmp_path):
+    options = {"urls": [fake.url + "/files/none"], "dest": str(tmp_path / "m.gguf"), "_job": str(tmp_path / "async" / "job.json")}
+    run(capsys, _ask=True, **options)
+    assert run(capsys, **options)[0] == 1
+    state = json.loads((tmp_path / "async" / "job.json").read_text())
+    assert state["result"] == {"failed": True, "changed": False, "msg": "gguf_fetch: %s/files/none: answered 404 Not Found: check the address" % fake.url}
