@@ -19,18 +19,19 @@ bootstrap_base() {
     as_root tar -C "$rm_root" -c . | docker import - llama-lab-base:12
 }
 
-install_packages() {
-    docker rm -f "llama-lab-make-$key" 2>/dev/null || true
-    docker run --name "llama-lab-make-$key" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive llama-lab-base:12 sh -ec "
+install_packages() (
+    maker=llama-lab-make-$key
+    docker rm -f "$maker" 2>/dev/null || true
+    trap 'docker rm -f "$maker"' EXIT
+    docker run --name "$maker" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive llama-lab-base:12 sh -ec "
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends $packages
-        # No login prompts, no timers that wake up in the middle of a test.
         systemctl disable nginx.service nftables.service firewalld.service
+        # No login prompts, no timers that wake up in the middle of a test.
         systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
         rm -rf /var/cache/apt/archives/*.deb /usr/share/doc /usr/share/man /var/log/apt"
-    docker commit -c 'CMD ["/lib/systemd/systemd"]' "llama-lab-make-$key" "$image"
-    docker rm "llama-lab-make-$key"
-}
+    docker commit -c 'CMD ["/lib/systemd/systemd"]' "$maker" "$image"
+)
 
 exec 9>"$lab_cache/image.lock"
 flock 9
