@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test lint unit scenarios clean
+.PHONY: help lab lab-down test gates unit scenarios errors
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -10,18 +10,19 @@ lab:  ## three nodes on this machine that answer a prompt
 lab-down:  ## remove them without a trace
 	@tests/lab/down.sh
 
-test: lint unit scenarios  ## everything: lint, unit tests, scenarios in containers
+test: gates unit scenarios  ## everything: gates, unit tests, scenarios in containers
 
-lint:  ## ansible-lint, yamllint, ruff
-	@tests/lab/venv.sh requirements-dev.txt
-	.venv/bin/ansible-lint
-	.venv/bin/yamllint --strict .
-	.venv/bin/ruff check
+gates:  ## lint, ansible-test, other ansible-core versions, packaging
+	@tests/gates/all.sh
 
 unit:  ## unit tests
 	@tests/lab/venv.sh requirements-dev.txt
-	.venv/bin/pytest tests/unit
+	.venv/bin/pytest tests/unit --numprocesses 2
 
 scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="rpc_worker cluster"
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/scenarios.py $(SCENARIOS)
+
+errors:  ## the error texts an operator may read, side by side
+	@tests/lab/venv.sh requirements-dev.txt
+	.venv/bin/pytest -q -s tests/unit/test_error_texts.py -k side_by_side

