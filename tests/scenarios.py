@@ -20,6 +20,7 @@ CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.en
 
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
 BUDGETS = {
+    "build": 60,
     "llama_cpp": 420,
     "enterprise_linux": 420,
     "cluster": 420,
@@ -32,6 +33,23 @@ BUDGETS = {
 }
 SLOTS_OF_A_RUN = 20
 SIDE_BY_SIDE = 2
+
+running = []
+
+
+def call(command, environment, output):
+    """Runs a command to its end -> its exit status; stop_running() ends it early."""
+    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    running.append(process)
+    return process.wait()
+
+
+def stop_running():
+    """Ends what still runs and waits for it, so that nothing makes containers behind the back of the clean-up."""
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.wait()
 
 
 def take_slots():
@@ -54,19 +72,27 @@ def run_scenario(name, environment):
     started = time.monotonic()
     print("%s scenario %s started, log %s" % (time.strftime("[%H:%M:%S]"), name, log), flush=True)
     with open(log, "w") as output:
-        status = subprocess.call(
-            ["molecule", "test", "-s", name],
-            cwd=REPOSITORY,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
+        status = call(["molecule", "test", "-s", name], environment, output)
     seconds = time.monotonic() - started
     print("%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds), flush=True)
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
     return name, status == 0, seconds
+
+
+def build(environment):
+    """Has llama.cpp compiled once, where the cache lacks it, before scenarios run side by side and would each compile it -> as run_scenario."""
+    log = CACHE / "logs" / ("scenario-%s-build.log" % environment["LLAMA_LAB_BASE"])
+    started = time.monotonic()
+    print("%s llama.cpp, compiled where the cache lacks it, log %s" % (time.strftime("[%H:%M:%S]"), log), flush=True)
+    status = 0
+    with open(log, "w") as output:
+        for arguments in (["shared/create.yml"], ["shared/prepare_node.yml", "--limit", "node1"], ["shared/destroy.yml"]):
+            command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
+            status = status or call(command, environment, output)
+    if status:
+        print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
+    return "build", status == 0, time.monotonic() - started
 
 
 def table(results):
@@ -81,7 +107,7 @@ def table(results):
 
 
 def main():
-    wanted = sys.argv[1:] or list(BUDGETS)
+    wanted = sys.argv[1:] or [name for name in BUDGETS if name != "build"]
     for name in wanted:
         if name not in BUDGETS:
             sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
@@ -100,9 +126,15 @@ def main():
     # Ctrl-C and kill end the run through the same door as success.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     results = []
+    pool = concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE)
     try:
-        with concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            results = list(pool.map(lambda name: run_scenario(name, environment), wanted))
+        results.append(build(environment))
+        results += list(pool.map(lambda name: run_scenario(name, environment), wanted))
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        print("interrupted: ending what runs and removing its containers", flush=True)
+        stop_running()
+        raise
     finally:
         subprocess.call([REPOSITORY / "tests/lab/down.sh", label])
         lock.close()
