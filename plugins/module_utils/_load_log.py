@@ -190,7 +190,7 @@ def read_journal(invocation):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % error.strerror) from None
+        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno)) from None
     lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
     if loaded:
         process.kill()

@@ -40,7 +40,7 @@ def _run(command, deadline):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     except OSError as error:
-        raise NotAvailable("%s cannot be run (%s): no NVIDIA driver is installed" % (command[0], error.strerror)) from None
+        raise NotAvailable("%s cannot be run (%s): no NVIDIA driver is installed" % (command[0], os.strerror(error.errno))) from None
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:

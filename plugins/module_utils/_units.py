@@ -43,7 +43,7 @@ def systemctl_show(names, properties=PROPERTIES):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
     except OSError as error:
-        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % error.strerror) from None
+        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno)) from None
     output, errors = process.communicate()
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
