@@ -5,8 +5,8 @@
 label=${1:-llama-cluster.run=by-hand}
 
 docker info >/dev/null 2>&1 || { say "no container engine answers: there is nothing to remove"; exit 0; }
-containers=$(docker ps -aq --filter "label=$label")
-[ -z "$containers" ] || { docker rm -f -v $containers >/dev/null; say "removed $(echo "$containers" | wc -l) containers"; }
-networks=$(docker network ls -q --filter "label=$label")
-[ -z "$networks" ] || { docker network rm $networks >/dev/null; say "removed $(echo "$networks" | wc -l) networks"; }
-[ -n "$containers$networks" ] || say "no container or network of $label is left"
+mapfile -t containers < <(docker ps -aq --filter "label=$label")
+[ ${#containers[@]} = 0 ] || { docker rm -f -v "${containers[@]}" >/dev/null; say "removed ${#containers[@]} containers"; }
+mapfile -t networks < <(docker network ls -q --filter "label=$label")
+[ ${#networks[@]} = 0 ] || { docker network rm "${networks[@]}" >/dev/null; say "removed ${#networks[@]} networks"; }
+[ ${#containers[@]}${#networks[@]} != 00 ] || say "no container or network of $label is left"
