@@ -21,12 +21,12 @@ CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.en
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
 BUDGETS = {
     "build": 60,
-    "llama_cpp": 420,
-    "enterprise_linux": 420,
-    "cluster": 420,
-    "rpc_worker": 300,
-    "head_server": 300,
-    "acceptance": 240,
+    "llama_cpp": 480,
+    "enterprise_linux": 600,
+    "cluster": 600,
+    "rpc_worker": 480,
+    "head_server": 420,
+    "acceptance": 420,
     "model": 240,
     "preflight": 240,
     "node_setup": 150,

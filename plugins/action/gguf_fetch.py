@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
                 break
             if not answer["live"]:
                 self._start(arguments, answer["state"])
-            answer = self._follow(arguments, answer["state"])
+            answer = self._follow(answer["state"])
             if not answer.get("stopped"):
                 break
         return dict(result, **answer)
@@ -70,9 +70,9 @@ class ActionModule(ActionBase):
         # For whoever follows this job in a later run.
         self._shell("echo %s >%s.jid" % (shlex.quote(started.get("ansible_job_id", "none")), shlex.quote(state)))
 
-    def _follow(self, arguments, state):
+    def _follow(self, state):
         """Poll until the job has ended. -> its result; the result of async_status when it ended without one."""
-        progress = Progress(self._vars["inventory_hostname"], str(arguments["dest"]).rstrip("/").rpartition("/")[2])
+        progress = None
         begun = time.monotonic()
         shown, polls = begun - EVERY, 0
         controller = os.getppid()
@@ -87,10 +87,11 @@ class ActionModule(ActionBase):
             if seen and "result" in seen:
                 self._clean(state)
                 return seen["result"]
-            if seen is None and now - begun > LEASE or seen and not seen["alive"]:
+            if seen and not seen["alive"] or not seen and self._failed_to_begin(state, now - begun):
                 return self._ended(state)
             # The first line waits for a rate to tell.
             if seen and seen.get("total") and now - shown >= EVERY and (seen["rate"] or now - begun >= EVERY):
+                progress = progress or Progress(self._vars["inventory_hostname"], seen["name"])
                 progress.show(line(seen))
                 shown = now
 
@@ -106,11 +107,16 @@ class ActionModule(ActionBase):
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:
                     raise
+                time.sleep(2)
                 self._connection.reset()
         for text in lines:
             if text.startswith("{"):
                 return dict(json.loads(text), alive="alive" in lines)
         return None
+
+    def _failed_to_begin(self, state, waited):
+        jid = self._jid(state) if waited > 5 else None
+        return waited > LEASE or bool(jid) and bool(async_result(self, jid, self._vars).get("finished"))
 
     def _ended(self, state):
         """The job is gone without a result: killed, or failed in a way it could not report itself."""

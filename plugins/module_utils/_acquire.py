@@ -17,7 +17,7 @@ from ._adopt import adopt, extra_disk, match_pieces
 from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
 from ._http import Client, FetchError, attempts, make_source, public_url, read_range
-from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, select
+from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, piece_name, select
 from ._manifest import covers, file_entry, find_manifests, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
@@ -40,6 +40,8 @@ class Request(object):
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
                 raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+        if not 1 <= connections <= 16:
+            raise FetchError("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
         if repo and not self.files and not quant:
             raise FetchError("repo: %s holds several models: name the quant, or the files of one" % repo)
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
@@ -72,14 +74,19 @@ class Plan(object):
 class Watch(object):
     """Whoever looks on: progress(state) is told how far it is, stopping() may give a reason to stop.
 
-    state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}.
+    state: {name: of the file; phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}.
     """
 
     def __init__(self, progress=None, stopping=None):
-        self.progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+        self._progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+        self.name = None
 
-    def meter(self, total):
+    def progress(self, state):
+        self._progress(dict(state, name=self.name))
+
+    def meter(self, path, total):
         """advance(bytes) for reading ``total`` bytes that are there already; raises Stopped."""
+        self.name = os.path.basename(path)
         begun = time.monotonic()
         seen = {"done": 0, "told": begun}
 
@@ -135,8 +142,8 @@ def _resolve_repo(request, client):
 def _resolve_urls(request, client):
     sources = [make_source(url, request.token) for url in request.urls]
     names = [source.name for source in sources]
-    if all(shard_name(name) for name in names) and order_files(names) != names:
-        raise FetchError("urls: %s are not in order: give the shards by number" % ", ".join(names))
+    if all(shard_name(name) or piece_name(name) for name in names) and order_files(names) != names:
+        raise FetchError("urls: %s are not in order: give them by number" % ", ".join(names))
     digests = request.sha256 if len(request.sha256) == len(sources) else [None] * len(sources)
     if request.sha256 and len(request.sha256) not in (1, len(sources)):
         raise FetchError("sha256: %d digests given for %d urls: give one per URL, or one of the joined file" % (len(request.sha256), len(sources)))
@@ -224,7 +231,7 @@ def unchanged(request, watch, check=False, hashing=True):
         size = os.path.getsize(at)
         if size != entry["size"]:
             raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(size), exact(entry["size"])))
-        _compare(at, entry["pieces"], watch.meter(size))
+        _compare(at, entry["pieces"], watch.meter(at, size))
         entry.update(file_entry(entry["name"], os.stat(at), entry["pieces"]))
     if touched and not check:
         write_manifest(manifest_path(path), manifest)
@@ -259,7 +266,7 @@ def existing_entry(target, header, watch):
             return entry, True
     if any(piece["sha256"] for piece in wanted):
         try:
-            _compare(target.path, wanted, watch.meter(size))
+            _compare(target.path, wanted, watch.meter(target.path, size))
         except FetchError:
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif read_path(target.path) != header:
@@ -368,7 +375,7 @@ def _perform(request, plan, started, watch):
     adopted = sum(piece.size for _path, _target, piece in matches)
     moved = 0
     try:
-        adopt(matches, watch.meter(adopted))
+        adopt(matches, watch.meter(plan.path, adopted))
         for target in missing:
             if target.fd is None:
                 target.open()

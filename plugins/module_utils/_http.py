@@ -210,6 +210,12 @@ def status_failure(url, response, hint=""):
     return FetchError(text + (": " + hint if hint else ""))
 
 
+def _hint(response):
+    if response.headers.get("X-Error-Code") == "GatedRepo":
+        return "the repository is gated, accept its terms there and set token_file"
+    return "check the address" if response.status in (404, 410) else "a token with access is needed, see token_file"
+
+
 def attempts(operation, tries=4):
     """Call ``operation()`` until it does not raise Transient; the last one becomes a FetchError."""
     wait = FIRST_WAIT
@@ -286,7 +292,7 @@ class HttpSource(object):
             raise FetchError("%s: empty, a GGUF file is needed: check the address" % self.public)
         else:
             _discard(client, final, response)
-            raise status_failure(self.url, response, "check the address" if response.status in (404, 410) else "a token with access is needed: see token_file")
+            raise status_failure(self.url, response, _hint(response))
         _discard(client, final, response, 1)
         if size is None:
             raise FetchError("%s: says neither how long it is nor answers ranges: use another source" % self.public)

@@ -103,6 +103,15 @@ options:
     type: str
     choices: [stat, full]
     default: stat
+  _job:
+    description:
+      - Set by the action plugin, not for playbooks. The file in which a job keeps its state.
+    type: path
+  _ask:
+    description:
+      - Set by the action plugin, not for playbooks. Only find out whether a job is needed.
+    type: bool
+    default: false
 extends_documentation_fragment:
   - ansible.builtin.files
 attributes:
@@ -114,6 +123,12 @@ attributes:
   diff_mode:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  async:
+    support: full
+    description: Supports being used with the C(async) keyword.
+    details:
+      - It is not needed, the transfer is a job on the node anyway; whole lines of progress are printed while it runs. A job whose controller is
+        gone stops after about a minute, and a run that comes before that follows it to its end.
 """
 
 EXAMPLES = r"""
@@ -253,7 +268,6 @@ OPTIONS = {
     "adopt": {"type": "list", "elements": "path", "default": []},
     "connections": {"type": "int", "default": 8},
     "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
-    # Of the action plugin: the state file of a job, and whether this call is that job or asks whether one is needed.
     "_job": {"type": "path"},
     "_ask": {"type": "bool", "default": False},
 }

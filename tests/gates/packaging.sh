@@ -43,13 +43,14 @@ document() {
     documentation role roles/*
 }
 
-# documentation TYPE FILE...: what ansible-doc says of the plugins or roles with these files' names; nothing to say is a failure.
+# documentation TYPE FILE...: what ansible-doc says of the plugins or roles with these files' names; nothing to say of one is a failure.
 # shellcheck disable=SC2329  # document calls it
 documentation() {
-    local type=$1 path; shift
-    for path; do
-        path=${path##*/}
-        ansible-doc -t "$type" "thefermisea.llama_cluster.${path%.*}" | grep .
+    local type=$1 names; shift
+    mapfile -t names < <(basename -a "$@" | sed -E 's/\.(py|yml)$//; s/^/thefermisea.llama_cluster./')
+    ansible-doc -t "$type" "${names[@]}" | tee "$scratch/documentation"
+    for name in "${names[@]}"; do
+        grep -qF "$name" "$scratch/documentation" || { echo "ansible-doc -t $type has nothing to say about $name"; return 1; }
     done
 }
 

@@ -21,7 +21,7 @@ cd "$(tree)"
 
 # One at a time: two runs would build the same virtual environments.
 exec 9>"$home/lock"
-flock 9
+flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting for it"; flock 9; }
 gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
-gate "sanity: ansible-test units, Python $version" ansible-test units --local --python "$version" --color no
+gate "sanity: ansible-test units, Python $version" timeout --kill-after=10 900 ansible-test units --local --python "$version" --color no
 finish

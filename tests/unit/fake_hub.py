@@ -235,7 +235,8 @@ class HubHandler(Handler):
             return self.json({"branches": [{"name": "main"}], "tags": [{"name": "v1"}]})
         if (api or resolve).group(3 if api else 2) not in ("main", "v1", repo["commit"]):
             return self.refuse(404, "RevisionNotFound")
-        if repo["gated"] and (not given or repo["gated"] == "no access"):
+        # The real hub lists a gated repository to everybody and refuses its files.
+        if repo["gated"] and (resolve or repo["gated"] != "files") and (not given or repo["gated"] == "no access"):
             return self.refuse(403 if given else 401, "GatedRepo")
         if resolve:
             return self.resolve(repo, resolve.group(1), resolve.group(3))

@@ -117,6 +117,12 @@ def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
         assert b"hf_secret" not in path.read_bytes()
 
 
+def test_a_gated_repo_that_lists_its_files_asks_for_a_token(fake, tmp_path):
+    fake.add_repo(REPO, PIECES, gated="files")
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text.endswith("answered 401 Unauthorized: the repository is gated, accept its terms there and set token_file")
+
+
 def test_one_plain_url(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     done = fetch(str(tmp_path) + "/", urls=[url + "?X-Amz-Signature=secret"])
@@ -223,7 +229,7 @@ def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed: see token_file")],
+    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed, see token_file")],
 )
 def test_a_missing_source_is_one_sentence_with_url_and_status(fake, tmp_path, status, words):
     url = fake.add_plain("m.gguf", MODEL)
@@ -245,6 +251,10 @@ def test_a_server_that_is_down_is_one_sentence(tmp_path):
         ({"urls": ["file:///a.gguf"], "sha256": ["abc"]}, "no sha256 digest"),
         ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
         ({"repo": "a/b"}, "holds several models"),
+        ({"urls": ["file:///a.gguf"], "connections": 17}, "connections: 17 given, 1 to 16 are possible"),
+        ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: piece 2 is missing, pieces 1 are there: give all pieces"),
+        ({"urls": ["file:///m.gguf.part2of2", "file:///m.gguf.part1of2"]}, "are not in order: give them by number"),
+        ({"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]}, "are not in order: give them by number"),
     ],
 )
 def test_requests_that_cannot_be_met(tmp_path, options, words):
@@ -622,9 +632,10 @@ def test_one_source_under_two_names(fake, tmp_path):
 # Adoption of pieces
 
 
-def loose(tmp_path, names=PIECES):
+def loose(tmp_path, *names):
+    """Put these pieces, all without names, into the folder. -> their paths"""
     paths = []
-    for name in names:
+    for name in names or PIECES:
         (tmp_path / name).write_bytes(PIECES[name])
         paths.append(str(tmp_path / name))
     return paths
@@ -640,7 +651,7 @@ def test_loose_pieces_become_the_file(fake, tmp_path):
 
 @pytest.mark.parametrize("name", sorted(PIECES))
 def test_one_loose_piece_is_used_and_the_other_fetched(fake, tmp_path, name):
-    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, [name]))
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, name))
     assert whole(tmp_path / "m.gguf")
     assert (done["adopted"], done["transferred"]) == (len(PIECES[name]), len(MODEL) - len(PIECES[name]))
 

@@ -4,6 +4,7 @@
 
 import contextlib
 import http.server
+import socket
 import ssl
 import subprocess
 import threading
@@ -134,6 +135,11 @@ def test_a_body_that_breaks_off_at_once_every_time_is_given_up(fake, client, mon
     fake.cuts = [0] * 4
     with pytest.raises(FetchError, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"):
         read_range(source, client, 0, 5000)
+
+
+def test_a_server_that_says_nothing_is_transient():
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Transient, match="timed out"):
+        resolved("http://127.0.0.1:%d/m.gguf" % silent.getsockname()[1], Client(0.2))
 
 
 def test_attempts_give_up_with_the_last_reason(monkeypatch):

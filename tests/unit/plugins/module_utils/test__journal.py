@@ -35,7 +35,7 @@ def test_ranges_are_a_set_of_positions(changes):
         assert set(range(start, frontier)) <= positions
 
 
-IDENTITY = [[100, "sha"]]
+IDENTITY = ((100, "sha"),)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_flush_covers_only_what_was_written_before_it_began(journal, monkeypat
 
 def test_another_identity_starts_over(journal):
     journal.start(IDENTITY, Ranges([(0, 10)]))
-    assert reread(journal, [[100, "other"]]) == []
+    assert reread(journal, ((100, "other"),)) == []
 
 
 def test_a_torn_last_line_is_dropped(journal):

@@ -52,7 +52,8 @@ def test_the_token_is_in_no_output(capsys, fake, tmp_path):
         code, _result, out = run(capsys, **options, **given)
         assert (code, "hf_secret" in out) == (0, False)
     assert run(capsys, **options, token="hf_wrong")[0] == 0  # it is there: nobody is asked
-    code, result, out = run(capsys, **dict(options, dest=str(tmp_path / "n.gguf")), token="hf_wrong")
+    options["dest"] = str(tmp_path / "n.gguf")
+    code, result, out = run(capsys, **options, token="hf_wrong")
     assert (code, "the token was refused" in result["msg"], "hf_wrong" in out) == (1, True, False)
 
 
