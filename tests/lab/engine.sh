@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Makes a container engine answer: uses the one that runs, starts an installed one, installs Debian's where there is none.
 # Never stops or restarts an engine and never starts a second one.
 # shellcheck source=tests/lab/common.sh

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Makes the lab's base image (Debian 12 with systemd as PID 1) and prints its name.
 # Pulled where an image registry answers, made with debootstrap where none does; both then get the same packages.
 # shellcheck source=tests/lab/common.sh

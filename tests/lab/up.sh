@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # make lab: from a fresh clone to three nodes that answer a prompt.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # venv.sh [requirements-dev.txt]: makes .venv with what the playbooks need (or the given file), again only when the file changed.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
