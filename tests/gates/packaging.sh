@@ -50,7 +50,7 @@ documentation() {
     mapfile -t names < <(basename -a "$@" | sed -E 's/\.(py|yml)$//; s/^/thefermisea.llama_cluster./')
     ansible-doc -t "$type" "${names[@]}" | tee "$scratch/documentation"
     for name in "${names[@]}"; do
-        grep -qF "$name" "$scratch/documentation" || { echo "ansible-doc -t $type has nothing to say about $name"; return 1; }
+        grep -qwF "$name" "$scratch/documentation" || { echo "ansible-doc -t $type has nothing to say about $name"; return 1; }
     done
 }
 

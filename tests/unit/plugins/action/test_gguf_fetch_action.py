@@ -52,7 +52,8 @@ class Control:
         (self.folder / "play.yml").write_text(PLAY % (url, self.folder / "models", self.folder))
         variables = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": dict.fromkeys(hosts, variables)}}))
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
+        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+        command = [playbook, "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
         return subprocess.Popen(
             command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
         )
@@ -72,6 +73,13 @@ def control(tmp_path):
 def fake():
     with FakeHub() as fake:
         yield fake
+
+
+def wait_for_bytes(fake, count, running):
+    """Until the hub has sent so many bytes to this run of a playbook."""
+    while fake.sent < count:
+        time.sleep(0.05)
+        assert running.poll() is None, running.communicate()[0]
 
 
 def left(folder):
@@ -109,9 +117,7 @@ def test_an_interrupted_run_is_followed_by_the_next(control, fake):
     fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     first = control.play(url)
-    while fake.sent < 3 << 20:
-        time.sleep(0.05)
-        assert first.poll() is None
+    wait_for_bytes(fake, 3 << 20, first)
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     (state,) = control.asynchronous.glob("gguf_fetch-*.json")
@@ -129,8 +135,7 @@ def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
     fake.rate = 400000
     url = fake.add_plain("m.gguf", MODEL)
     running = control.play(url)
-    while fake.sent < 5 << 20:
-        time.sleep(0.05)
+    wait_for_bytes(fake, 5 << 20, running)
     (state,) = control.asynchronous.glob("gguf_fetch-*.json")
     os.kill(json.loads(state.read_text())["pid"], signal.SIGKILL)
     output = running.communicate(timeout=60)[0]

@@ -280,7 +280,7 @@ def test_expired_signed_urls_are_resolved_again(fake, tmp_path):
     fake.expire_every = 5
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     assert whole(tmp_path / "m.gguf")
-    assert fake.signature > 2
+    assert fake.expired > 1
 
 
 def test_access_that_is_lost_for_good_ends_the_run_resumably(fake, tmp_path):
@@ -495,10 +495,11 @@ def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
     running = process(options)
     while fake.sent < 6 << 20:
         time.sleep(0.01)
+        assert running.poll() is None, running.communicate()
     running.send_signal(signal.SIGKILL)
     running.communicate()
     sent, fake.rate = fake.sent, 0
-    done = json.loads(process(options).communicate()[0])
+    done = json.loads(process(options).communicate(timeout=120)[0])
     assert whole(tmp_path / "m.gguf")
     # A block and what the sockets held, per connection.
     assert done["resumed"] >= sent - (1 << 20) - 4 * ((1 << 20) + (1 << 19))
@@ -535,7 +536,7 @@ os.unlink(other)
 """
     fake.rate = 4 << 20
     options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
-    out, err = process(options, setup, [*MOUNT_OWN_TMPFS, str(tmp_path)]).communicate()
+    out, err = process(options, setup, [*MOUNT_OWN_TMPFS, str(tmp_path)]).communicate(timeout=120)
     assert err == ""
     first, second = out.splitlines()
     assert "m.gguf.partial: the disk is full (" in first
@@ -718,6 +719,6 @@ def test_memory_stays_small(fake, tmp_path):
 import atexit
 atexit.register(lambda: print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], file=sys.stderr))
 """
-    out, err = process({"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup).communicate()
+    out, err = process({"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup).communicate(timeout=120)
     assert json.loads(out)["transferred"] > 200 << 20
     assert int(err.splitlines()[-1]) < 150000
