@@ -282,7 +282,7 @@ def test_any_bytes_end_in_a_header_or_a_sentence(data, whole):
 
 def test_damaged_headers_end_in_a_header_or_a_sentence_without_much_memory():
     command = [sys.executable, fuzz_gguf.__file__, "--seed", "1", "--rounds", "300", *map(str, REAL)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
