@@ -23,6 +23,7 @@ class FilterModule:
         return {
             "intent_errors": _intent_check.errors,
             "undeployable": _intent_check.undeployable,
+            "hopeless": _one_sentence(_intent_check.hopeless),
             "port_conflicts": _intent_check.port_conflicts,
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "head_instances": _one_sentence(_intent.head_instances),

@@ -5,6 +5,7 @@
 
 import re
 
+from ._bytes import human
 from ._intent import IntentError, expand, near
 
 # key -> (type, required). Types are checked; what a value means is checked below.
@@ -98,6 +99,48 @@ def undeployable(services):
         elif service.get("launcher", "systemd") != "systemd":
             found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
     return found
+
+
+def hopeless(services, models, groups, memory):
+    """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is asked.
+
+    memory: {node: {kind: GPU or main, bytes}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
+    bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
+    """
+    found = []
+    for name, service in services.items():
+        if service["kind"] != "distributed":
+            continue
+        nodes = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
+        model = models[service["model"]]
+        size, how = weights(model, service["quant"])
+        if size is None or any(node not in memory for node in nodes):
+            continue
+        have = sum(int(memory[node]["bytes"]) for node in nodes)
+        if size <= have:
+            continue
+        sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
+        smaller = ["%s (%s)" % (quant, human(sizes[quant])) for quant in sizes if sizes[quant] is not None and sizes[quant] <= have]
+        kinds = " and ".join(sorted({memory[node]["kind"] for node in nodes}))
+        found.append(
+            "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
+            % (name, service["model"], service["quant"], how, human(have), kinds, ", ".join(nodes), ", ".join(smaller) or "another model, or add nodes")
+        )
+    return found
+
+
+def weights(model, quant):
+    """-> (bytes of a quant's weights, how that is known); (None, None) where the inventory does not say.
+
+    parameters * bits_per_weight / 8, unless the quant's size is written down.
+    """
+    spec = model["quants"][quant]
+    if spec.get("size"):
+        return spec["size"], "has %s" % human(spec["size"])
+    if model.get("parameters") and spec.get("bits_per_weight"):
+        size = int(model["parameters"] * spec["bits_per_weight"] / 8)
+        return size, "has %.1f billion weights at %s bits, about %s" % (model["parameters"] / 1e9, spec["bits_per_weight"], human(size))
+    return None, None
 
 
 def port_conflicts(wanted, listeners, own_pids):

@@ -72,6 +72,17 @@ def not_deployed(**services):
     return lambda **_fixtures: _intent_check.undeployable(services)
 
 
+GIANT = {"parameters": 671 * 10**9, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["g.gguf"], "bits_per_weight": 5.7}}}
+
+
+def too_large(quants):
+    """What a service is told whose nodes have two cards of 32 GB."""
+    memory = {node: {"kind": "GPU", "bytes": 32 * 10**9} for node in ("node1", "node2")}
+    models = {"giant": dict(GIANT, quants=dict(GIANT["quants"], **quants))}
+    services = {"chat": dict(CHAT, model="giant", quant="Q5_K_M")}
+    return lambda **_fixtures: _intent_check.hopeless(services, models, INVENTORY["groups"], memory)
+
+
 def raised(function, *arguments):
     """The text of what a call raises, which must be an error of the collection's own."""
 
@@ -188,6 +199,13 @@ REFUSALS = [
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     ("llama_services.chat.launcher:", "slurm seen", "systemd is needed", not_deployed(chat=dict(CHAT, launcher="slurm"))),
     ("llama_services.fast.kind:", "router seen", "distributed is needed", not_deployed(fast=FAST)),
+    (
+        "llama_services.chat.quant:",
+        "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 64.0 GB of GPU memory",
+        "choose another model, or add nodes",
+        too_large({}),
+    ),
+    ("llama_services.chat.quant:", "about 478.1 GB", "choose IQ0 (60.0 GB)", too_large({"IQ0": {"files": ["i.gguf"], "size": 60 * 10**9}})),
     ("llama_services.chat.parallel:", "0 seen", "at least 1 is needed", chat(parallel=0)),
     ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),

@@ -64,6 +64,17 @@ def test_a_model_that_is_not_there(lab):
     untouched(lab)
 
 
+def test_a_model_that_no_download_could_make_fit(lab):
+    giant = {"parameters": 671000000000, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["giant.Q5_K_M.gguf"], "bits_per_weight": 5.7}}}
+    intent = {"llama_services": {"chat": dict(CHAT, model="giant", quant="Q5_K_M")}, "llama_models": {"giant": giant}}
+    # The hub is not there: it must not be asked.
+    status, output = lab.playbook("site", "-e", json.dumps(dict(intent, model_hub="http://127.0.0.1:9")))
+    assert status != 0
+    assert "llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the " in output
+    assert "of main memory of node1, node2, node3: choose another model, or add nodes" in output
+    untouched(lab)
+
+
 def test_a_truncated_model(lab):
     lab.node1.check_output("head -c 50000000 /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf > /var/tmp/truncated.gguf")
     status, output = site(lab, model("file:///var/tmp/truncated.gguf"))

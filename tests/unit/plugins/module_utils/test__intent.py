@@ -270,3 +270,25 @@ def test_foreign_listeners_are_conflicts():
         "stop that process or choose another port"
     ]
     assert len(_intent_check.port_conflicts(wanted, LISTENERS, [])) == 2
+
+
+CARD = {"kind": "GPU", "bytes": 32 << 30}
+
+
+@pytest.mark.parametrize(
+    "quant, nodes, refused",
+    [
+        ({"size": 77 * 10**9}, 3, False),
+        ({"size": 104 * 10**9}, 3, True),
+        ({"bits_per_weight": 8.5}, 3, False),  # 72e9 weights: 76.5 GB in 103.1 GB
+        ({"bits_per_weight": 16}, 3, True),
+        ({"size": 1, "bits_per_weight": 16}, 3, False),  # what is written down counts
+        ({}, 3, False),
+        ({"size": 104 * 10**9}, 2, False),  # a node nobody looked at
+    ],
+)
+def test_weights_are_held_against_the_memory_of_all_nodes(quant, nodes, refused):
+    models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
+    memory = dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD)
+    found = _intent_check.hopeless(SERVICES, models, GROUPS, memory)
+    assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused
