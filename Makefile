@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors
+.PHONY: help lab lab-down test gates unit scenarios errors bench soak
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -26,3 +26,13 @@ scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="r
 errors:  ## the error texts an operator may read, side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	.venv/bin/pytest -q -s tests/unit/test_error_texts.py -k side_by_side
+
+bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, needs both programs and 12 GB of disk)
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/acquisition/run.py $(BENCH)
+
+soak:  ## a million damaged model headers (about half an hour)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/lab/artifacts.sh
+	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz_gguf.py --rounds 1000000 \
+		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf

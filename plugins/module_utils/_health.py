@@ -19,6 +19,8 @@ SERVING = ("ready", "busy")
 # Seconds for an endpoint that answers from memory, and between two looks.
 LOOK = 5
 POLL = 0.5
+# A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a card that is full.
+MOST_RESTARTS = 3
 PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
@@ -34,6 +36,7 @@ class Head:
         self.endpoints = list(endpoints)
         self.unit = unit
         self.pid = None
+        self._restarts = None  # of the unit at the first look
 
     def check(self, wait=0, deep=None):
         """State of the head -> result of llama_health, see there.
@@ -69,7 +72,19 @@ class Head:
         for worker in result["workers"]:
             worker.update(bytes_sent=None, bytes_received=None)
         result["state"], result["reason"] = self._judge(result, shown)
-        return result, shown is not None and shown.get("ActiveState") == "failed" and result["state"] == "down"
+        return result, shown is not None and result["state"] not in SERVING and self._fails_for_good(result, shown)
+
+    def _fails_for_good(self, result, shown):
+        """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
+        if shown.get("ActiveState") == "failed":
+            return result["state"] == "down"
+        restarts = int(shown.get("NRestarts") or 0)
+        # A start by hand counts from 0 again.
+        self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
+        if restarts - self._restarts < MOST_RESTARTS:
+            return False
+        result["state"], result["reason"] = "down", "%s has ended %d times while it was waited for" % (self.unit, restarts - self._restarts)
+        return True
 
     def _show_unit(self):
         if not self.unit:

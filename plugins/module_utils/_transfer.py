@@ -116,14 +116,23 @@ def free_disk(folder):
     return status.f_bavail * status.f_frsize
 
 
+class DiskTooSmall(FetchError):
+    """A model does not fit the disk. disk: {folder, free, missing}, bytes."""
+
+    def __init__(self, message, folder, free, missing):
+        FetchError.__init__(self, message)
+        self.disk = {"folder": folder, "free": free, "missing": missing}
+
+
 def check_disk(folder, name, size, missing):
-    """Raise FetchError when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
+    """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = free_disk(folder)
     if missing + _MARGIN > free:
         needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
-        raise FetchError("%s has %s free, %s: free space or set dest elsewhere" % (folder, human(free), needs))
+        message = "%s has %s free, %s: free space or set dest elsewhere" % (folder, human(free), needs)
+        raise DiskTooSmall(message, folder, free, missing + _MARGIN)
 
 
 def disk_failure(path, error):

@@ -233,6 +233,11 @@ adopted:
   type: int
   returned: success
   sample: 0
+disk:
+  description: The C(folder) whose disk is too small, its C(free) bytes, and the C(missing) bytes that have to be free.
+  type: dict
+  returned: when the disk is too small
+  sample: {folder: /opt/models, free: 45097156608, missing: 64424509440}
 seconds:
   description: How long it took.
   type: float
@@ -247,7 +252,7 @@ from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._job import Job, claim, is_live
-from ..module_utils._transfer import Stopped
+from ..module_utils._transfer import DiskTooSmall, Stopped
 
 OPTIONS = {
     "dest": {"type": "path", "required": True},
@@ -297,6 +302,8 @@ def run(module):
             done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
     except (FetchError, GGUFError) as error:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
+        if isinstance(error, DiskTooSmall):
+            done["disk"] = error.disk
     except BlockingIOError:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s: another job is fetching it: wait for that one" % module.params["dest"]}
     except Stopped as error:

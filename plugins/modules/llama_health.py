@@ -41,7 +41,8 @@ options:
     elements: str
     default: []
   wait:
-    description: Seconds to look again, twice a second, until the state is V(ready) or V(busy) or the unit has failed for good.
+    description: Seconds to look again, twice a second, until the state is V(ready) or V(busy) or the unit has failed for good,
+        or has ended three times meanwhile.
     type: float
     default: 0
   deep:

@@ -4,7 +4,7 @@
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl ca-certificates nftables"
+packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl ca-certificates nftables netbase"
 # Build tools, nginx and firewalld are in the image so that tests spend their time on what they test, not on apt.
 packages="$packages cmake ninja-build make g++ nginx-light firewalld"
 key=$(printf '%s' "$packages" | cat - "$0" | sha256sum | cut -c1-12)

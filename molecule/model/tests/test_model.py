@@ -37,7 +37,7 @@ def test_what_is_no_whole_model_is_refused_and_leaves_nothing(lab):
     before = published(lab)
     for urls, words in (
         (["truncated.gguf"], "60,000,000"),
-        (["pieces.gguf.part1of2"], "60,000,000"),
+        (["pieces.gguf.part1of2"], "piece 2 is missing"),
         (["page.gguf"], "page.gguf"),
         (["absent.gguf"], "404"),
     ):

@@ -170,6 +170,15 @@ def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
     assert check(server, workers, unit="llama-head-chat")["state"] == "ready"
 
 
+def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
+    counts = iter([5, 6, 7, 8])
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\nResult=exit-code\n"
+    monkeypatch.setattr(_health, "systemctl_show", lambda names: text % next(counts))
+    monkeypatch.setattr(_health, "POLL", 0)
+    result = check(nobody(), unit="llama-head-chat", wait=600)
+    assert (result["state"], result["reason"]) == ("down", "llama-head-chat has ended 3 times while it was waited for")
+
+
 def test_connections_of_other_processes_do_not(monkeypatch, server, workers):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     show(monkeypatch, other.pid)
