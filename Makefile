@@ -29,6 +29,7 @@ errors:  ## the error texts an operator may read, side by side
 
 bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, needs both programs and 12 GB of disk)
 	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/acquisition/header.py
 	@.venv/bin/python tests/benchmarks/acquisition/run.py $(BENCH)
 
 soak:  ## a million damaged model headers (about half an hour)
