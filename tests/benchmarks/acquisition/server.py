@@ -26,6 +26,9 @@ class Server(socketserver.ThreadingMixIn, HTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
+    def handle_error(self, request, client_address):
+        """Clients are killed on purpose here."""
+
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
