@@ -84,7 +84,7 @@ def quants(lab):
     """Q8_0 made from the lab's Q4_1, and a model of an architecture that llama.cpp does not know, whole by its header."""
     lab.node1.check_output("/opt/llama.cpp/current/bin/llama-quantize --allow-requantize %s /var/tmp/SmolLM2-135M-Instruct.Q8_0.gguf Q8_0 2" % OLD)
     lab.node1.check_output(
-        "python3 -c 'import sys; data = open(sys.argv[1], \"rb\").read();"
+        'python3 -c \'import sys; data = open(sys.argv[1], "rb").read();'
         ' place = data.index(b"general.architecture") + 32; assert data[place:place + 5] == b"llama";'
         ' open(sys.argv[2], "wb").write(data[:place] + b"llamb" + data[place + 5:])\' %s /var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf' % OLD
     )
@@ -103,7 +103,7 @@ def test_an_unknown_quant_names_those_that_are_there(lab):
 def test_without_room_for_both_the_choices_are_named(lab):
     status, output = switch(lab, "Q8_0")
     assert status != 0
-    assert "SmolLM2-135M-Instruct.Q8_0.gguf needs" in output and "add -e retire=first" in output
+    assert "SmolLM2-135M-Instruct.Q8_0.gguf needs" in output and "add -e retire=first" in output and "or -e park=node2" in output
     assert lab.changed(output) == 0
     assert serves(lab, OLD) and ask(lab)
     disk(lab, 800)
@@ -169,3 +169,22 @@ def test_the_old_model_goes_first_where_both_do_not_fit(lab):
     assert not lab.node1.file(OLD).exists
     status, output = lab.playbook("verify")
     assert status == 0, output
+
+
+def test_a_parked_model_comes_back_when_the_switch_fails(lab):
+    status, output = switch(lab, "Q4_X", "-e", "park=node2")
+    assert status != 0
+    assert "has ended 3 times while it was waited for" in output
+    assert "SmolLM2-135M-Instruct.Q8_0.gguf is back from node2" in output
+    lab.eventually(lambda: ask(lab), 60, "the old model answers")
+    assert serves(lab, NEW)
+    assert lab.node1.check_output("sha256sum < " + NEW) == lab.node2.check_output("sha256sum < " + NEW)
+    assert lab.node1.check_output("ss -Hltn sport = :50099") == ""
+
+
+def test_the_old_model_is_parked_where_both_do_not_fit(lab):
+    status, output = switch(lab, "Q4_1", "-e", "park=node2")
+    assert status == 0, output
+    assert serves(lab, OLD) and ask(lab)
+    assert not lab.node1.file(NEW).exists and lab.node2.file(NEW).exists
+    assert "%s stays on node2" % NEW in output
