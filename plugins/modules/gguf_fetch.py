@@ -193,6 +193,11 @@ msg:
   type: str
   returned: always
   sample: "/opt/models/OR1-Behemoth.Q8_0.gguf: 77.3 GB fetched, 0 bytes resumed, 0 bytes adopted in 812 s"
+there:
+  description: Whether everything was as it is wanted before this run. In check mode the answer to whether a run is needed, whatever C(changed_when) says.
+  type: bool
+  returned: success
+  sample: false
 dest:
   description: The model as llama.cpp opens it, for shards the first one.
   type: str
@@ -327,6 +332,7 @@ def run(module):
         for entry in done["files"]:
             arguments = module.load_file_common_arguments(module.params, path=entry["path"])
             done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+        done["there"] = not done["changed"]
     except (FetchError, GGUFError) as error:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
     except BlockingIOError:

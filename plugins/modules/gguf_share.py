@@ -38,13 +38,11 @@ options:
       - The files it serves, each under its own name.
     type: list
     elements: path
-    default: []
   peers:
     description:
       - The addresses that it answers. Everybody else is told 403.
     type: list
     elements: str
-    default: []
   idle:
     description:
       - Seconds without a request after which it ends by itself.
@@ -95,8 +93,8 @@ OPTIONS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     "port": {"type": "int", "default": 50099},
     "address": {"type": "str"},
-    "files": {"type": "list", "elements": "path", "default": []},
-    "peers": {"type": "list", "elements": "str", "default": []},
+    "files": {"type": "list", "elements": "path"},
+    "peers": {"type": "list", "elements": "str"},
     "idle": {"type": "int", "default": 600},
 }
 
