@@ -28,6 +28,7 @@ class FilterModule:
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "head_instances": _one_sentence(_intent.head_instances),
             "model_items": _one_sentence(_intent.model_items),
+            "model_fan_out": _intent.fan_out,
             "unit_changes": _one_sentence(_changes.unit_changes),
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,

@@ -12,6 +12,7 @@ import fcntl
 import os
 import re
 import time
+from urllib.parse import quote
 
 from ._adopt import adopt, extra_disk, match_pieces
 from ._bytes import duration, exact, human
@@ -28,15 +29,16 @@ class Request(object):
     """What is wanted. Either urls (in order; http, https, file), or repo with files or quant.
 
     dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
-    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching.
+    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching;
+    copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its result().
     """
 
     def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
-                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False):  # fmt: skip
+                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False, copy_of=None):  # fmt: skip
         self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
         self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
-        self.adopt, self.connections, self.full = adopt or [], connections, full
+        self.adopt, self.connections, self.full, self.copy_of = adopt or [], connections, full, copy_of
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
                 raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
@@ -44,11 +46,16 @@ class Request(object):
             raise FetchError("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
         if repo and not self.files and not quant:
             raise FetchError("repo: %s holds several models: name the quant, or the files of one" % repo)
+        if copy_of and not copy_of["files"]:
+            raise FetchError("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
         self.dest = os.path.abspath(dest)
 
     def identity(self):
-        """What decides the content: two requests with the same identity want the same bytes. No secret is in it."""
+        """What decides the content: two requests with the same identity want the same bytes. No secret is in it.
+
+        A copy is known by what its original was fetched from, so that it is found again whichever node it came from.
+        """
         if self.repo:
             asked = {"repo": self.repo, "revision": self.revision, "files": self.files, "quant": self.quant}
         else:
@@ -61,11 +68,11 @@ class Request(object):
 
 
 class Plan(object):
-    """A resolved request. targets and headers: in the order of the model's files; facts: what they say (describe())."""
+    """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts: what they say (describe())."""
 
     def __init__(self, targets, headers, commit):
         self.targets, self.headers, self.commit = targets, headers, commit
-        self.facts = describe(headers)
+        self.facts = describe(headers) if headers[0] else {}
         self.path = targets[0].path
         self.size = sum(target.size for target in targets)
         self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
@@ -107,18 +114,26 @@ class Watch(object):
 # Resolving
 
 
-def resolve(request, client):
+def resolve(request, client, check=False):
     """Find out what to fetch and prove by header and size that it belongs together, before any large transfer.
 
     -> Plan; raises FetchError, GGUFError.
     """
-    if request.repo:
+    pieces = request.pieces
+    if request.copy_of:
+        sources, digests, names, pieces = _resolve_copy(request, check)
+        commit = request.copy_of["commit"]
+    elif request.repo:
         sources, digests, names, commit = _resolve_repo(request, client)
     else:
         sources, digests, names, commit = _resolve_urls(request, client)
+    if request.copy_of and check:
+        # A node serves its files only while they are copied; what it said of them has to do.
+        targets = _targets(request, sources, digests, names, pieces)
+        return Plan(targets, [None] * len(targets), commit)
     for source in sources:
         attempts(lambda source=source: source.resolve(client))
-    targets = _targets(request, sources, digests, names)
+    targets = _targets(request, sources, digests, names, pieces)
     headers = [_source_header(target, client) for target in targets]
     check_shards(headers, [target.pieces[0].source.name for target in targets])
     return Plan(targets, headers, commit)
@@ -150,10 +165,29 @@ def _resolve_urls(request, client):
     return sources, digests, names, None
 
 
-def _targets(request, sources, digests, names):
+def _resolve_copy(request, check):
+    """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it may become so."""
+    files = request.copy_of["files"]
+    names = [os.path.basename(entry["path"]) for entry in files]
+    known = [piece["sha256"] for entry in files for piece in entry["pieces"]]
+    if not check and None in known:
+        raise FetchError("copy_of: %s has no sha256 on the node that has it, one is needed: fetch it there with reverify: full" % names[known.index(None)])
+    if len(known) == len(request.sha256):
+        for name, digest, wanted in zip(names * len(known), known, request.sha256):
+            if digest not in (None, wanted):
+                raise FetchError("copy_of: %s has sha256 %s, %s needed: another model is there" % (name, digest, wanted))
+    sources = [make_source(request.copy_of["url"].rstrip("/") + "/" + quote(name)) for name in names]
+    for source, entry in zip(sources, files):
+        source.size = entry["size"]
+    if shard_name(names[0]):
+        return sources, [entry["pieces"][0]["sha256"] for entry in files], names, []
+    return sources, [None] * len(files), names, files[0]["pieces"]
+
+
+def _targets(request, sources, digests, names, known):
     base = model_name(names)
     if shard_name(base):
-        if request.pieces or len(digests) > 1 and len(request.sha256) == 1:
+        if known or len(digests) > 1 and len(request.sha256) == 1:
             raise FetchError("%s: shards stay separate files: give one sha256 per shard" % base)
         folder = request.folder()
         groups = [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
@@ -162,19 +196,19 @@ def _targets(request, sources, digests, names):
         groups = [(path, sources, digests)]
     if not all(path.endswith(".gguf") for path, _sources, _digests in groups):
         raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % groups[0][0])
-    return [_target(request, *group) for group in groups]
+    return [_target(request, known, *group) for group in groups]
 
 
-def _target(request, path, sources, digests):
+def _target(request, known, path, sources, digests):
     pieces, offset = [], 0
     for source in sources:
         pieces.append(Piece(source, offset, source.size))
         offset += source.size
     spans = [Span(piece.offset, piece.offset + piece.size, digest, piece.source.name) for piece, digest in zip(pieces, digests)]
-    if request.pieces:
+    if known:
         spans, start = [], 0
-        for number, piece in enumerate(request.pieces):
-            spans.append(Span(start, start + piece["size"], piece["sha256"].lower(), "%s, piece %d" % (os.path.basename(path), number + 1)))
+        for number, piece in enumerate(known):
+            spans.append(Span(start, start + piece["size"], piece["sha256"] and piece["sha256"].lower(), "%s, piece %d" % (os.path.basename(path), number + 1)))
             start += piece["size"]
         if start != offset:
             raise FetchError("pieces: they have %s, %s has %s: another file is there" % (exact(start), os.path.basename(path), exact(offset)))
@@ -269,7 +303,7 @@ def existing_entry(target, header, watch):
             _compare(target.path, wanted, watch.meter(target.path, size))
         except FetchError:
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
-    elif read_path(target.path) != header:
+    elif header and read_path(target.path) != header:
         raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
     return file_entry(name, os.stat(target.path), wanted), False
 
@@ -320,7 +354,7 @@ def _acquire(request, check, watch):
         return done
     client = Client()
     try:
-        plan = resolve(request, client)
+        plan = resolve(request, client, check)
     finally:
         client.close()
     if check:

@@ -141,6 +141,31 @@ def model_items(services, models, host, groups, models_dir):
     return [items[dest] for dest in sorted(items)]
 
 
+def fan_out(nodes, host):
+    """The models of ``host`` and whether it fetches each one itself or copies it from another node that fetches it.
+
+    nodes: [{host, address, items}] in inventory order; address: on the fabric, empty for none; items: of model_items().
+    -> the host's items, each with source (the node it copies from, empty for fetching it itself), original (its path there) and
+    address (the host's own).
+    """
+    own = next(node for node in nodes if node["host"] == host)
+    found = []
+    for item in own["items"]:
+        # The first that may lend it, in the same order for everybody. A file URL names what every node has by itself.
+        local = item.get("urls") and all(url.startswith(("file:", "/")) for url in item["urls"])
+        holders = [] if local or not own["address"] else [(node, same) for node in nodes if node["address"] for same in node["items"] if _same(item, same)]
+        source, original = holders[0] if holders else (own, item)
+        lent = source["host"] != host
+        found.append(dict(item, source=source["host"] if lent else "", original=original["dest"], address=own["address"]))
+    return found
+
+
+def _same(one, other):
+    """Whether two items are one model from one place, under whatever path."""
+    defaults = {"urls": [], "repo": "", "revision": "main", "files": [], "sha256": []}
+    return all((one.get(key) or default) == (other.get(key) or default) for key, default in defaults.items())
+
+
 def model_file(model, quant):
     """The name a quant is published under: `file`, or its only source's name, or the name its raw pieces share."""
     spec = model["quants"][quant]

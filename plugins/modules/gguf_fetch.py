@@ -85,6 +85,26 @@ options:
         description: Digest of these bytes, in hexadecimal.
         type: str
         required: true
+  copy_of:
+    description:
+      - Another node that has the model. Its bytes come from there, and neither O(repo) nor O(urls) is contacted; they remain what the model is known
+        by, so a later run with or without O(copy_of) finds it untouched.
+      - Every byte is proved on arrival by the digests in O(copy_of.files), so none of these may be null.
+      - In check mode that node is not contacted either.
+    type: dict
+    suboptions:
+      url:
+        description: Where the node serves the files, RV(thefermisea.llama_cluster.gguf_share#module:url).
+        type: str
+        required: true
+      files:
+        description: RV(files) of this module on that node.
+        type: list
+        elements: dict
+        required: true
+      commit:
+        description: RV(commit) of this module on that node.
+        type: str
   adopt:
     description:
       - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are B(consumed), removed as soon as their
@@ -149,10 +169,14 @@ EXAMPLES = r"""
     token_file: /etc/llama-cluster/hub-token
   register: first
 
-- name: The same model from the node that has it
+- name: The same model from the node that has it and runs gguf_share
   thefermisea.llama_cluster.gguf_fetch:
-    urls: [http://10.100.0.31:8099/OR1-Behemoth.Q8_0.gguf]
-    pieces: "{{ first.files[0].pieces }}"
+    repo: mradermacher/OR1-Behemoth-GGUF
+    quant: Q8_0
+    copy_of:
+      url: http://10.100.0.31:50099/
+      files: "{{ first.files }}"
+      commit: "{{ first.commit }}"
     dest: /opt/models/OR1-Behemoth.Q8_0.gguf
 
 - name: Pieces that were downloaded by hand become the model
@@ -169,6 +193,11 @@ msg:
   type: str
   returned: always
   sample: "/opt/models/OR1-Behemoth.Q8_0.gguf: 77.3 GB fetched, 0 bytes resumed, 0 bytes adopted in 812 s"
+there:
+  description: Whether everything was as it is wanted before this run. In check mode the answer to whether a run is needed, whatever C(changed_when) says.
+  type: bool
+  returned: success
+  sample: false
 dest:
   description: The model as llama.cpp opens it, for shards the first one.
   type: str
@@ -214,7 +243,7 @@ commit:
   returned: success
   sample: 4b1d2a7ce2c84c0f4b6b4d3b4f7f2cbf0d1f3f2e
 gguf:
-  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns.
+  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns; empty for O(copy_of) in check mode.
   type: dict
   returned: success
   sample: {architecture: llama, quantization: Q4_1, parameters: 134515008, block_count: 30, context_length: 8192, expected_size: 98362432}
@@ -270,6 +299,14 @@ OPTIONS = {
         "elements": "dict",
         "options": {"size": {"type": "int", "required": True}, "sha256": {"type": "str", "required": True}},
     },
+    "copy_of": {
+        "type": "dict",
+        "options": {
+            "url": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "commit": {"type": "str"},
+        },
+    },
     "adopt": {"type": "list", "elements": "path", "default": []},
     "connections": {"type": "int", "default": 8},
     "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
@@ -280,7 +317,7 @@ OPTIONS = {
 
 def run(module):
     """-> what the module returns."""
-    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt")}
+    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt", "copy_of")}
     job = None
     try:
         if module.params["_job"] and not module.params["_ask"]:
@@ -300,6 +337,7 @@ def run(module):
         for entry in done["files"]:
             arguments = module.load_file_common_arguments(module.params, path=entry["path"])
             done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+        done["there"] = not done["changed"]
     except (FetchError, GGUFError) as error:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
         if isinstance(error, DiskTooSmall):

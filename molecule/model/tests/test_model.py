@@ -5,10 +5,21 @@ import time
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
-def fetch(lab, urls, dest, **more):
+def fetch(lab, urls, dest, *options, nodes="node1", **more):
     """Runs the model play with one item -> (exit status, output)."""
     item = {"model": "probe", "quant": "Q4_1", "dest": dest, "urls": ["http://%s/%s" % (lab.ethernet("node2"), url) for url in urls], **more}
-    return lab.playbook("site", "--tags", "model", "--skip-tags", "preflight", "--limit", "node1", "-e", json.dumps({"model_items": [item]}))
+    return lab.playbook("site", "--tags", "model", "--skip-tags", "preflight", "--limit", nodes, "-e", json.dumps({"model_items": [item]}), *options)
+
+
+def asked(lab):
+    """The hub's log: [(client, bytes sent)]."""
+    lines = [line.split() for line in lab.node2.check_output("cat /var/log/nginx/access.log").splitlines()]
+    return [(line[0], int(line[9])) for line in lines]
+
+
+def lending(lab):
+    """Whether node1 lends anything: a listening port, or a server that is about to listen."""
+    return bool(lab.node1.check_output("ss -Hltn sport = :50099; grep llama-cluster-share /proc/net/unix || true"))
 
 
 def published(lab):
@@ -21,16 +32,56 @@ def test_whole_and_pieces_are_the_same_model(lab):
     assert not [name for name in published(lab) if "partial" in name or "part1" in name]
 
 
+def test_it_is_fetched_once_and_copied_over_the_fabric(lab):
+    for name in ("whole", "pieces"):
+        assert lab.node3.check_output("sha256sum /opt/models/%s.gguf | cut -d' ' -f1", name) == SHA256
+        manifests = [json.loads(node.check_output("cat /opt/models/%s.gguf.manifest.json", name)) for node in (lab.node1, lab.node3)]
+        assert [manifest["verified"] for manifest in manifests] == ["size and header", "sha256"]
+        assert manifests[0]["files"][0]["pieces"] == manifests[1]["files"][0]["pieces"]
+    # Once each, besides what check mode read of the headers, by node1 alone.
+    size = lab.node1.file("/opt/models/whole.gguf").size
+    assert {client for client, _sent in asked(lab)} == {lab.ethernet("node1")}
+    assert 2 * size <= sum(sent for _client, sent in asked(lab)) < 2.5 * size
+    assert not lending(lab)
+
+
+def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
+    lab.node3.check_output("rm /opt/models/whole.gguf")
+    before = asked(lab)
+    arguments = ["whole.gguf"], "/opt/models/whole.gguf"
+    for options, changed, there in ((["--check"], 1, False), ([], 1, True), ([], 0, True)):
+        status, output = fetch(lab, *arguments, *options, nodes="node1,node3")
+        assert status == 0, output
+        assert (lab.changed(output), lab.node3.file("/opt/models/whole.gguf").exists) == (changed, there), output
+        assert not lending(lab)
+    status, output = fetch(lab, *arguments, nodes="node3")
+    assert (status, lab.changed(output)) == (0, 0), output
+    assert asked(lab) == before
+
+
+def test_a_damaged_original_is_not_copied(lab):
+    path = "/opt/models/pieces.gguf"
+    lab.node3.check_output("rm %s", path)
+    # A byte changes behind the back of size and time.
+    damage = "touch -r %s /tmp/time && printf x | dd of=%s bs=1 seek=70000000 conv=notrunc status=none && touch -r /tmp/time %s"
+    lab.node1.check_output(damage, path, path, path)
+    status, output = fetch(lab, ["pieces.gguf.part1of2", "pieces.gguf.part2of2"], path, nodes="node1,node3")
+    assert status != 0
+    assert "gguf_fetch: pieces.gguf, piece 2: sha256 is " in output
+    assert not lab.node3.file(path).exists
+    assert not lending(lab)
+
+
 def test_services_can_read_it(lab):
     lab.node1.check_output("useradd probe && setpriv --reuid=probe --clear-groups head -c 4 /opt/models/whole.gguf")
 
 
 def test_a_second_run_reads_nothing(lab):
-    before = lab.node2.check_output("wc -l < /var/log/nginx/access.log")
+    before = asked(lab)
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/whole.gguf")
     assert status == 0, output
     assert lab.changed(output) == 0
-    assert lab.node2.check_output("wc -l < /var/log/nginx/access.log") == before
+    assert asked(lab) == before
 
 
 def test_what_is_no_whole_model_is_refused_and_leaves_nothing(lab):
@@ -80,5 +131,4 @@ def test_a_killed_transfer_goes_on_where_it_was(lab):
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/probe.gguf")
     assert status == 0, output
     assert lab.node1.check_output("sha256sum /opt/models/probe.gguf | cut -d' ' -f1") == SHA256
-    sent = sum(int(line.split()[9]) for line in lab.node2.check_output("cat /var/log/nginx/access.log").splitlines())
-    assert sent < 95_000_000
+    assert sum(sent for _client, sent in asked(lab)) < 95_000_000

@@ -175,6 +175,70 @@ def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
     assert text.startswith("m.gguf, piece 2: sha256 is ")
 
 
+def copied(result, url):
+    """The option copy_of for what another node said of its model."""
+    return {"url": url, "files": result["files"], "commit": result["commit"]}
+
+
+def test_a_copy_comes_from_the_other_node_and_is_known_by_its_origin(fake, tmp_path, monkeypatch):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    lender = fake.add_plain("m.gguf", MODEL).rpartition("/")[0]
+    (tmp_path / "second").mkdir()
+    dest = tmp_path / "second/m.gguf"
+    fake.log.clear()
+    told = fetch(dest, fake, check=True, repo=REPO, quant="Q8_0", copy_of=copied(first, lender))
+    assert (told["changed"], told["size"], left(tmp_path / "second"), fake.log) == (True, len(MODEL), [], [])
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0", copy_of=copied(first, lender + "/"))
+    assert (whole(dest), done["transferred"], done["verified"]) == (True, len(MODEL), "sha256")
+    assert (done["files"][0]["pieces"], done["commit"]) == (first["files"][0]["pieces"], COMMIT)
+    assert {path for _server, path, _headers in fake.log} == {"/files/m.gguf"}
+    monkeypatch.setattr(_acquire, "Client", None)
+    for again in ({}, {"copy_of": copied(first, "http://127.0.0.1:9/")}):
+        assert fetch(dest, fake, repo=REPO, quant="Q8_0", **again)["changed"] is False
+
+
+def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
+    names = ["m-%05d-of-00003.gguf" % number for number in (1, 2, 3)]
+    files = dict(zip(names, gguf_files.shards(3)))
+    urls = [fake.add_plain(name, files[name]) for name in names]
+    first = fetch(str(tmp_path) + "/", urls=urls)
+    (tmp_path / "second").mkdir()
+    done = fetch(str(tmp_path / "second") + "/", urls=["http://127.0.0.1:9/" + name for name in names], copy_of=copied(first, urls[0].rpartition("/")[0]))
+    assert (done["verified"], done["transferred"]) == ("sha256", sum(map(len, files.values())))
+    assert all((tmp_path / "second" / name).read_bytes() == files[name] for name in names)
+
+
+def test_a_copy_with_other_bytes_gets_no_name(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    lender = fake.add_plain("m.gguf", damaged).rpartition("/")[0]
+    (tmp_path / "second").mkdir()
+    text = refused(tmp_path / "second/m.gguf", fake, repo=REPO, quant="Q8_0", copy_of=copied(first, lender))
+    assert text.startswith("m.gguf, piece 2: sha256 is ")
+
+
+def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    first = fetch(tmp_path / "m.gguf", urls=[url])
+    (tmp_path / "second").mkdir()
+    dest = tmp_path / "second/m.gguf"
+    options = {"urls": [url], "copy_of": copied(first, url.rpartition("/")[0])}
+    assert fetch(dest, check=True, **options)["changed"] is True
+    assert refused(dest, **options) == ("copy_of: m.gguf has no sha256 on the node that has it, one is needed: fetch it there with reverify: full")
+    hashed = fetch(tmp_path / "m.gguf", urls=[url], full=True)
+    assert fetch(dest, urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))["verified"] == "sha256"
+
+
+def test_a_copy_of_another_model_is_refused(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", OTHER)])
+    (tmp_path / "second").mkdir()
+    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], sha256=[sha(MODEL)], copy_of=copied(first, "http://127.0.0.1:9/"))
+    assert text == "copy_of: m.gguf has sha256 %s, %s needed: another model is there" % (sha(OTHER), sha(MODEL))
+    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], copy_of={"url": "http://127.0.0.1:9/", "files": [], "commit": None})
+    assert text == "copy_of: no files given, those of gguf_fetch on the node that has the model are needed"
+
+
 def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
     done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
     assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (True, 0, len(MODEL), "F16")

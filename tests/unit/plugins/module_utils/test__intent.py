@@ -245,6 +245,35 @@ def test_a_model_lives_where_its_head_runs():
     assert _intent.model_items(SERVICES, MODELS, "node2", GROUPS, "/opt/models") == []
 
 
+def fan_out(items, addresses, host):
+    """Where ``host`` gets its items from, all nodes holding the same ones under a path of their own."""
+    nodes = [{"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]} for name, address in addresses.items()]
+    return [(item["source"], item["original"], item["address"]) for item in _intent.fan_out(nodes, host)]
+
+
+def test_the_first_node_with_a_fabric_address_fetches_and_the_others_copy():
+    items = [{"urls": ["https://hub/m.gguf"], "sha256": ["a"]}]
+    addresses = {"node1": "", "node2": "10.100.0.32", "node3": "10.100.0.33", "node4": "10.100.0.34"}
+    assert fan_out(items, addresses, "node1") == [("", "/node1/m.gguf", "")]
+    assert fan_out(items, addresses, "node2") == [("", "/node2/m.gguf", "10.100.0.32")]
+    assert fan_out(items, addresses, "node3") == [("node2", "/node2/m.gguf", "10.100.0.33")]
+    assert fan_out(items, addresses, "node4") == [("node2", "/node2/m.gguf", "10.100.0.34")]
+
+
+def test_a_node_that_is_alone_with_a_model_fetches_it():
+    item, other = {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"}, {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"}
+    nodes = [{"host": "node1", "address": "10.0.0.1", "items": [item]}, {"host": "node2", "address": "10.0.0.2", "items": [other]}]
+    assert [item["source"] for item in _intent.fan_out(nodes, "node2")] == [""]
+    assert [item["source"] for item in _intent.fan_out(nodes[1:], "node2")] == [""]
+    nodes.insert(0, {"host": "node0", "address": "10.0.0.9", "items": [dict(other, revision="main", sha256=[], urls=[])]})
+    assert [item["source"] for item in _intent.fan_out(nodes, "node2")] == ["node0"]
+
+
+@pytest.mark.parametrize(("url", "source"), [("file:///mnt/m.gguf", ""), ("/mnt/m.gguf", ""), ("http://hub/m.gguf", "node1")])
+def test_files_of_the_node_itself_are_not_copied_from_another(url, source):
+    assert fan_out([{"urls": [url]}], {"node1": "10.0.0.1", "node2": "10.0.0.2"}, "node2")[0][0] == source
+
+
 def test_published_names():
     assert _intent.model_file(MODELS["big"], "Q4_K_M") == "Big.Q4_K_M.gguf"
     assert _intent.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf.part00"]}}}, "Q") == "y.gguf"

@@ -31,7 +31,7 @@ def test_twice_and_check_mode(capsys, fake, tmp_path):
     options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf"), "mode": "0640"}
     for check, changed, there in ((True, True, False), (False, True, True), (True, False, True), (False, False, True)):
         code, result, _out = run(capsys, _ansible_check_mode=check, **options)
-        assert (code, result["changed"], (tmp_path / "m.gguf").exists()) == (0, changed, there)
+        assert (code, result["changed"], result["there"], (tmp_path / "m.gguf").exists()) == (0, changed, not changed, there)
     assert os.stat(tmp_path / "m.gguf").st_mode & 0o777 == 0o640
 
 

@@ -1,0 +1,128 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: gguf_share
+short_description: Lend model files to other nodes over the fabric
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Starts a small HTTP server on a node that has a model, for the time that other nodes need to copy it with
+    M(thefermisea.llama_cluster.gguf_fetch) and its O(thefermisea.llama_cluster.gguf_fetch#module:copy_of).
+  - The server listens on one address, serves the named files and nothing else, and answers O(peers) and nobody else. It is neither encrypted nor
+    authenticated beyond that, so use it on a network that only the cluster is on. Copies are proved by their sha256, whoever sent them.
+  - It runs in the background with the permissions of the user who started it, and listens already when the module returns. It ends with
+    O(state=absent), when nobody has asked for O(idle) seconds, or with the node.
+options:
+  state:
+    description:
+      - V(present) starts the server; one that an interrupted run has left at O(port) is ended first. V(absent) ends it.
+    type: str
+    choices: [present, absent]
+    default: present
+  port:
+    description:
+      - The port it listens on. There is one server per port and node.
+    type: int
+    default: 50099
+  address:
+    description:
+      - The address of the node that it listens on.
+    type: str
+  files:
+    description:
+      - The files it serves, each under its own name.
+    type: list
+    elements: path
+  peers:
+    description:
+      - The addresses that it answers. Everybody else is told 403.
+    type: list
+    elements: str
+  idle:
+    description:
+      - Seconds without a request after which it ends by itself.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+seealso:
+  - module: thefermisea.llama_cluster.gguf_fetch
+"""
+
+EXAMPLES = r"""
+---
+- name: The node that has the model lends it to two others
+  thefermisea.llama_cluster.gguf_share:
+    address: 10.100.0.31
+    files: [/opt/models/OR1-Behemoth.Q8_0.gguf]
+    peers: [10.100.0.32, 10.100.0.33]
+
+- name: And stops lending it
+  thefermisea.llama_cluster.gguf_share:
+    state: absent
+"""
+
+RETURN = r"""
+url:
+  description: Where the files are; their names follow.
+  type: str
+  returned: success, with O(state=present)
+  sample: http://10.100.0.31:50099/
+pid:
+  description: The server's process.
+  type: int
+  returned: success, with O(state=present), not in check mode
+  sample: 4711
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._share import ShareError, base_url, is_running, names, start, stop
+
+OPTIONS = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "port": {"type": "int", "default": 50099},
+    "address": {"type": "str"},
+    "files": {"type": "list", "elements": "path"},
+    "peers": {"type": "list", "elements": "str"},
+    "idle": {"type": "int", "default": 600},
+}
+
+
+def run(module):
+    """-> what the module returns; raises ShareError."""
+    port, address, files = (module.params[name] for name in ("port", "address", "files"))
+    if module.params["state"] == "absent":
+        return {"changed": is_running(port) if module.check_mode else stop(port)}
+    done = {"changed": True, "url": base_url(address, port)}
+    if module.check_mode:
+        names(files)
+        return done
+    return dict(done, pid=start(address, port, files, module.params["peers"], module.params["idle"]))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=OPTIONS,
+        required_if=[("state", "present", ("address", "files", "peers"))],
+        supports_check_mode=True,
+    )
+    try:
+        done = run(module)
+    except ShareError as error:
+        module.fail_json(msg="gguf_share: %s" % error)
+    module.exit_json(**done)
+
+
+if __name__ == "__main__":
+    main()
