@@ -21,6 +21,7 @@ class Lab:
     """The scenario's nodes: `lab.node1.run(...)`, addresses, and playbooks."""
 
     def __init__(self):
+        self.name = "llama-lab%d" % SLOT
         for name in ADDRESSES:
             setattr(self, name, testinfra.get_host("docker://llama-lab%d-%s" % (SLOT, name)))
 

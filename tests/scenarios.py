@@ -29,6 +29,7 @@ BUDGETS = {
     "head_server": 420,
     "acceptance": 420,
     "model": 240,
+    "bundle": 200,
     "preflight": 240,
     "node_setup": 150,
 }

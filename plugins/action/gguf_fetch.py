@@ -6,6 +6,9 @@
 A model that is there costs one module call. Otherwise the module becomes an asynchronous job that writes its state to a
 file (plugins/module_utils/_job.py); one shell command per poll reads it and renews the lease. The state file is named after
 the request: a run that finds the job of an interrupted one follows that.
+
+With a bundle the missing files are sent first, in stretches through the connection's standard input: that needs no program
+on either side, works wherever Ansible itself does, and goes on after whatever the node already has.
 """
 
 import hashlib
@@ -17,13 +20,15 @@ import time
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._bytes import human
+from ..module_utils import _bundle
+from ..module_utils._bytes import exact, human
 from ..plugin_utils._progress import Progress, async_result, duration
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
 LEASE = 60  # seconds, as in _job.py: so long a job goes on without its controller
 POLLS = (0.5, 1, 1, 2, 2, 3, 5)  # seconds between polls; the last one from there on
 EVERY = 15  # seconds between lines
+STRETCH = 32 << 20  # bytes sent at once: what memory holds of a model, and what a lost connection costs
 STARTS = 3  # a job that lost its lease while the node could not be reached is started again
 
 
@@ -34,6 +39,11 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         arguments = self._task.args
+        if arguments.get("bundle"):
+            try:
+                arguments = dict(arguments, _bundled=bundled(arguments))
+            except _bundle.BundleError as problem:
+                raise AnsibleActionFail("gguf_fetch: %s" % problem) from None
         if self._task.check_mode or self._task.async_val:
             return dict(result, **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
         self._vars = task_vars
@@ -44,6 +54,8 @@ class ActionModule(ActionBase):
             if not answer.get("wanted"):
                 break
             if not answer["live"]:
+                for one in answer["send"]:
+                    self._send(os.path.join(arguments["bundle"], "models", one["name"]), one)
                 self._start(arguments, answer["state"])
             answer = self._follow(answer["state"])
             if not answer.get("stopped"):
@@ -52,9 +64,51 @@ class ActionModule(ActionBase):
 
     def _state_path(self, arguments):
         """Where the job for these arguments keeps its state, beside Ansible's own records; the module expands the ~."""
-        public = {name: value for name, value in arguments.items() if name != "token"}
+        public = {name: value for name, value in arguments.items() if name not in ("token", "_bundled")}
         digest = hashlib.sha256(json.dumps(public, sort_keys=True, default=str).encode()).hexdigest()
         return "%s/gguf_fetch-%s.json" % (self.get_shell_option("async_dir", default="~/.ansible_async"), digest[:24])
+
+    def _send(self, source, one):
+        """Have a file of the bundle at one["path"] of the node: [one["there"], one["size"]) is missing."""
+        size, done = one["size"], one["there"]
+        if not os.path.isfile(source) or os.path.getsize(source) != size:
+            found = exact(os.path.getsize(source)) if os.path.isfile(source) else "not there"
+            raise AnsibleActionFail("gguf_fetch: bundle: %s is %s, %s are needed by bundle.json: copy the bundle again" % (source, found, exact(size)))
+        if done > size:
+            self._shell("rm -f %s" % shlex.quote(one["path"]))
+            done = 0
+        progress = Progress(self._vars["inventory_hostname"], one["name"])
+        begun, first, shown = time.monotonic(), done, time.monotonic()
+        controller = os.getppid()
+        with open(source, "rb") as stream:
+            while done < size:
+                if os.getppid() != controller:
+                    raise AnsibleActionFail("gguf_fetch: the controller is gone: run again, it goes on")
+                stream.seek(done)
+                done = self._append(one["path"], done, stream.read(STRETCH))
+                now = time.monotonic()
+                if now - shown >= EVERY:
+                    progress.show(line({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)}))
+                    shown = now
+
+    def _append(self, path, start, data):
+        """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
+        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
+        deadline = time.monotonic() + LEASE
+        while True:
+            try:
+                answer = self._low_level_execute_command(command, in_data=data)
+            except AnsibleConnectionFailure:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(2)
+                self._connection.reset()
+                continue
+            reached = answer["stdout"].strip()
+            if answer["rc"] or not reached.isdigit() or int(reached) <= start:
+                reason = answer["stderr"].strip().rpartition(": ")[2] or "no answer"
+                raise AnsibleActionFail("gguf_fetch: bundle: %s on the node cannot be written (%s): run again, it goes on" % (path, reason))
+            return int(reached)
 
     def _shell(self, command):
         return self._low_level_execute_command(command)["stdout"]
@@ -140,6 +194,14 @@ class ActionModule(ActionBase):
         record = self._connection._shell.join_path(state.rpartition("/")[0], self._jid(state) or "none")
         command = """for n in 1 2 3 4 5 6 7 8 9 10; do grep -qs '"finished": *[0f]' {1} || break; sleep 0.3; done; rm -f {0} {0}.lease {0}.jid {1}"""
         self._shell(command.format(shlex.quote(state), shlex.quote(record)))
+
+
+def bundled(arguments):
+    """The entry of the bundle's record for these arguments. Raises BundleError."""
+    wanted = {name: arguments.get(name) for name in ("urls", "repo", "revision", "files", "sha256")}
+    wanted.update((name, [value]) for name, value in wanted.items() if isinstance(value, str) and name in ("urls", "files", "sha256"))
+    wanted["name"] = os.path.basename(arguments["dest"])
+    return _bundle.find(_bundle.read(arguments["bundle"]), wanted, arguments["bundle"])
 
 
 def line(state):

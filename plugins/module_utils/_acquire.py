@@ -449,12 +449,13 @@ def _publish(request, plan, entries, targets):
     # The first shard last: it is the one that gets loaded.
     for target in reversed(targets):
         os.rename(target.partial, target.path)
-    _sync_folder(os.path.dirname(plan.path))
+    sync_folder(os.path.dirname(plan.path))
     for target in targets:
         target.journal.delete()
 
 
-def _sync_folder(folder):
+def sync_folder(folder):
+    """Have the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

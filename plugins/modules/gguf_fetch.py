@@ -112,6 +112,11 @@ options:
     type: list
     elements: path
     default: []
+  bundle:
+    description:
+      - A bundle that C(playbooks/bundle.yml) made, a directory on the controller. The model is then sent from there through Ansible's own connection,
+        resumable and proved on arrival, and nobody is contacted; O(urls) or O(repo) only say which model it is. O(dest) names the file then.
+    type: path
   connections:
     description:
       - Parallel connections, 1 to 16.
@@ -123,6 +128,10 @@ options:
     type: str
     choices: [stat, full]
     default: stat
+  _bundled:
+    description:
+      - Set by the action plugin, not for playbooks. The model's entry in the record of O(bundle).
+    type: dict
   _job:
     description:
       - Set by the action plugin, not for playbooks. The file in which a job keeps its state.
@@ -177,6 +186,13 @@ EXAMPLES = r"""
       url: http://10.100.0.31:50099/
       files: "{{ first.files }}"
       commit: "{{ first.commit }}"
+    dest: /opt/models/OR1-Behemoth.Q8_0.gguf
+
+- name: The same model at a site without a network
+  thefermisea.llama_cluster.gguf_fetch:
+    repo: mradermacher/OR1-Behemoth-GGUF
+    files: [OR1-Behemoth.Q8_0.gguf.part1of2, OR1-Behemoth.Q8_0.gguf.part2of2]
+    bundle: /media/disk/llama-bundle
     dest: /opt/models/OR1-Behemoth.Q8_0.gguf
 
 - name: Pieces that were downloaded by hand become the model
@@ -281,6 +297,7 @@ from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._job import Job, claim, is_live
+from ..module_utils._receive import awaited, receive
 from ..module_utils._transfer import DiskTooSmall, Stopped
 
 OPTIONS = {
@@ -308,8 +325,10 @@ OPTIONS = {
         },
     },
     "adopt": {"type": "list", "elements": "path", "default": []},
+    "bundle": {"type": "path"},
     "connections": {"type": "int", "default": 8},
     "reverify": {"type": "str", "choices": ["stat", "full"], "default": "stat"},
+    "_bundled": {"type": "dict"},
     "_job": {"type": "path"},
     "_ask": {"type": "bool", "default": False},
 }
@@ -322,6 +341,7 @@ def run(module):
     try:
         if module.params["_job"] and not module.params["_ask"]:
             job = Job(module.params["_job"])
+        bundled = module.params["_bundled"]
         token = module.params["token"] or read_token(module.params["token_file"])
         request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
         if module.params["_ask"]:
@@ -329,9 +349,12 @@ def run(module):
             left = None if live else claim(module.params["_job"])
             done = None if live else unchanged(request, Watch(), hashing=False)
             if done is None:
-                return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"]}
+                send = awaited(request, bundled) if bundled and not live else []
+                return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"], "send": send}
             # The change made by a job whose controller did not live to see it has not been told to anybody yet.
             done = left if left and left["changed"] else done
+        elif bundled:
+            done = receive(request, bundled, module.check_mode, Watch(job.write, job.abandoned) if job else None)
         else:
             done = acquire(request, module.check_mode, Watch(job.write, job.abandoned) if job else None)
         for entry in done["files"]:
@@ -355,7 +378,16 @@ def main():
     module = AnsibleModule(
         argument_spec=OPTIONS,
         required_one_of=[("urls", "repo")],
-        mutually_exclusive=[("urls", "repo"), ("urls", "files"), ("files", "quant"), ("token", "token_file"), ("sha256", "pieces")],
+        mutually_exclusive=[
+            ("urls", "repo"),
+            ("urls", "files"),
+            ("files", "quant"),
+            ("token", "token_file"),
+            ("sha256", "pieces"),
+            ("bundle", "adopt"),
+            ("bundle", "pieces"),
+            ("bundle", "quant"),
+        ],
         add_file_common_args=True,
         supports_check_mode=True,
     )

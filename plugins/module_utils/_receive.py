@@ -1,0 +1,157 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Publishing a model that the controller sent from a bundle: proved on arrival, then renamed, never copied.
+
+The action plugin of gguf_fetch appends to NAME.gguf.sent beside the model. Here every byte of it is hashed; what has the
+digests of bundle.json gets its name, what has not is removed. Nobody else is contacted, and the record beside the model
+is that of a model fetched for the same request, so a later run with or without the bundle finds it unchanged.
+
+bundled: an entry of bundle.json (module_utils/_bundle.py): {files: [{name, size, pieces: [{size, sha256}]}], commit, gguf}.
+"""
+
+import contextlib
+import os
+import time
+
+from ._acquire import Watch, lock, result, sync_folder, unchanged
+from ._bytes import duration, exact, human
+from ._http import FetchError
+from ._manifest import covers, file_entry, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
+from ._transfer import check_disk, disk_failure
+
+SUFFIX = ".sent"
+
+
+def _places(request, bundled):
+    """[(path, file of the bundle)]; the first is the one that is loaded."""
+    files = bundled["files"]
+    if len(files) == 1 and not request.into_folder:
+        return [(request.dest, files[0])]
+    return [(os.path.join(request.folder(), one["name"]), one) for one in files]
+
+
+def awaited(request, bundled):
+    """What the controller has to send: [{name, path, size, there: bytes that an earlier run has sent}].
+
+    Raises FetchError when the disk is too small for it.
+    """
+    wanted = []
+    for path, one in _places(request, bundled):
+        if not os.path.exists(path):
+            there = os.path.getsize(path + SUFFIX) if os.path.exists(path + SUFFIX) else 0
+            wanted.append({"name": one["name"], "path": path + SUFFIX, "size": one["size"], "there": there})
+    if wanted:
+        size = sum(one["size"] for one in wanted)
+        check_disk(request.folder(), bundled["files"][0]["name"], size, max(0, size - sum(one["there"] for one in wanted)))
+    return wanted
+
+
+def receive(request, bundled, check=False, watch=None):
+    """Have the model at its place, from what was sent. check: find out everything, change nothing.
+
+    -> the dictionary of _acquire.result(); raises FetchError, Stopped.
+    """
+    watch = watch or Watch()
+    try:
+        done = unchanged(request, watch, check)
+        if done:
+            return done
+        if check:
+            return _foretell(request, bundled, watch)
+        if not os.path.isdir(request.folder()):
+            raise FetchError("dest: %s is not a directory: create it first" % request.folder())
+        with lock(_places(request, bundled)[0][0]):
+            return _perform(request, bundled, watch)
+    except OSError as error:
+        raise disk_failure(error.filename or request.dest, error) from None
+
+
+def _foretell(request, bundled, watch):
+    entries, news = _there(request, bundled, watch)
+    missing = awaited(request, bundled)
+    first = _places(request, bundled)[0][0]
+    outcome = "would be sent from the bundle" if missing else "is there"
+    message = "%s (%s) %s" % (first, human(sum(one["size"] for one in bundled["files"])), outcome)
+    for path, one in _places(request, bundled):
+        entries.setdefault(path, one)
+    return result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), message)
+
+
+def _perform(request, bundled, watch):
+    started = time.monotonic()
+    entries, news = _there(request, bundled, watch)
+    missing = [(path, one) for path, one in _places(request, bundled) if path not in entries]
+    for path, one in missing:
+        entries[path] = _arrived(path, one, watch)
+    first = _places(request, bundled)[0][0]
+    # The record comes first: a model without one would have to be hashed again. The first shard gets its name last: it is the one that is loaded.
+    write_manifest(manifest_path(first), _manifest(request, bundled, entries))
+    for path, _one in reversed(missing):
+        os.rename(path + SUFFIX, path)
+    sync_folder(request.folder())
+    size, seconds = sum(one["size"] for _path, one in missing), time.monotonic() - started
+    outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"
+    done = result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), "%s: %s" % (first, outcome))
+    return dict(done, transferred=size, seconds=round(seconds, 1))
+
+
+def _there(request, bundled, watch):
+    """-> ({path: record of a file that stands under its name and is the bundle's}, whether one of them had no record).
+
+    Raises FetchError for one that is another file.
+    """
+    entries, news = {}, False
+    for path, one in _places(request, bundled):
+        if not os.path.exists(path):
+            continue
+        status = os.stat(path)
+        if status.st_size != one["size"]:
+            raise FetchError("%s: is there with %s, the bundle's has %s: remove it or choose another dest" % (path, exact(status.st_size), exact(one["size"])))
+        manifest = read_manifest(manifest_path(path)) or {"files": []}
+        known = [entry for entry in manifest["files"] if entry["name"] == os.path.basename(path)]
+        known = [entry for entry in known if untouched(entry, path) and covers(entry["pieces"], one["pieces"])]
+        if not known and _differs(path, one, watch):
+            raise FetchError("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
+        entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one["pieces"])
+        news = news or not known
+    return entries, news
+
+
+def _differs(path, one, watch):
+    """(found, needed) of the first piece whose sha256 is not the bundle's, or None."""
+    found = hash_pieces(path, [piece["size"] for piece in one["pieces"]], watch.meter(path, one["size"]))
+    for digest, piece in zip(found, one["pieces"]):
+        if digest != piece["sha256"]:
+            return digest, piece["sha256"]
+    return None
+
+
+def _arrived(path, one, watch):
+    """The record of a file that was sent, once it is proved. It is removed where it is not what the bundle says."""
+    sent = path + SUFFIX
+    size = os.path.getsize(sent)
+    if size != one["size"]:
+        raise FetchError("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
+    wrong = _differs(sent, one, watch)
+    if wrong:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(sent)
+        text = "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
+        raise FetchError(text % ((one["name"],) + wrong))
+    fd = os.open(sent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+        return file_entry(os.path.basename(path), os.fstat(fd), one["pieces"])
+    finally:
+        os.close(fd)
+
+
+def _manifest(request, bundled, entries):
+    return {
+        "request": request.identity(),
+        "commit": bundled["commit"],
+        "verified": "sha256",
+        "gguf": bundled["gguf"],
+        "files": [entries[path] for path, _one in _places(request, bundled)],
+    }

@@ -1,0 +1,136 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs a real playbook that installs a model from a bundle on a local node."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _bundle
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+
+COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
+MODEL = gguf_files.model(40)  # more than one stretch
+NOWHERE = "http://127.0.0.1:9/m.gguf"
+
+PLAY = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - thefermisea.llama_cluster.gguf_fetch:
+        urls: [{url}]
+        dest: {folder}/models/{name}
+        bundle: {folder}/bundle
+      register: done
+      ignore_errors: true
+    - copy:
+        content: "{{{{ done | to_json }}}}"
+        dest: {folder}/outcome
+      check_mode: false
+"""
+
+
+class Site:
+    """A node on this machine and a bundle with m.gguf."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ("models", "bundle/models"):
+            (folder / name).mkdir(parents=True)
+        self.bundled = folder / "bundle/models/m.gguf"
+        self.bundled.write_bytes(MODEL)
+        files = [{"path": str(self.bundled), "size": len(MODEL), "pieces": [{"size": len(MODEL), "sha256": None}]}]
+        item = {"model": "m", "quant": "F16", "urls": [NOWHERE]}
+        _bundle.seal(str(folder / "bundle"), [{"files": files, "commit": None, "gguf": {}, "item": item}], [], [])
+
+    def run(self, *options, url=NOWHERE, name="m.gguf"):
+        """-> (what was printed, the module's result)"""
+        (self.folder / "play.yml").write_text(PLAY.format(url=url, folder=self.folder, name=name))
+        environment = dict(
+            os.environ,
+            HOME=str(self.folder),
+            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+            ANSIBLE_ASYNC_DIR=str(self.folder / "async"),
+            ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_CONFIG=str(self.folder / "none.cfg"),
+        )
+        variables = ["-e", "ansible_connection=local ansible_python_interpreter=%s" % sys.executable]
+        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+        done = subprocess.run(
+            [playbook, "-i", "node1,", *variables, str(self.folder / "play.yml"), *options],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        return done.stdout, json.loads((self.folder / "outcome").read_text())
+
+    def left(self):
+        return sorted(path.name for path in (self.folder / "models").iterdir())
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_a_model_comes_from_the_bundle_once(site):
+    output, outcome = site.run("--check")
+    assert (outcome["changed"], outcome["transferred"], site.left()) == (True, 0, []), output
+    output, outcome = site.run()
+    assert (outcome["changed"], outcome["verified"]) == (True, "sha256"), output
+    assert (site.folder / "models/m.gguf").read_bytes() == MODEL
+    assert site.left() == ["m.gguf", "m.gguf.manifest.json"]
+    assert list((site.folder / "async").iterdir()) == []
+    site.bundled.unlink()
+    output, outcome = site.run()
+    assert outcome["changed"] is False, output
+
+
+def test_what_was_sent_before_is_where_it_goes_on(site):
+    (site.folder / "models/m.gguf.sent").write_bytes(MODEL[: 35 << 20])
+    damaged = bytearray(MODEL)
+    damaged[1000] ^= 1
+    # The first part is not sent again, so its damage here does not matter.
+    site.bundled.write_bytes(damaged)
+    output, outcome = site.run()
+    assert outcome["changed"] is True, output
+    assert (site.folder / "models/m.gguf").read_bytes() == MODEL
+
+
+def test_a_flipped_byte_is_one_sentence_and_leaves_nothing(site):
+    damaged = bytearray(MODEL)
+    damaged[1000] ^= 1
+    site.bundled.write_bytes(damaged)
+    output, outcome = site.run()
+    assert outcome["failed"] is True
+    assert outcome["msg"].startswith("gguf_fetch: bundle: m.gguf arrived with sha256 "), output
+    assert site.left() == []
+
+
+def test_a_file_cut_short_is_not_even_sent(site):
+    site.bundled.write_bytes(MODEL[:-1])
+    output, outcome = site.run()
+    assert "m.gguf is {:,} bytes, {:,} bytes are needed by bundle.json: copy".format(len(MODEL) - 1, len(MODEL)) in outcome["msg"], output
+    assert site.left() == []
+
+
+def test_what_the_bundle_has_not_is_one_sentence(site):
+    for options in ((), ("--check",)):
+        output, outcome = site.run(*options, name="n.gguf")
+        assert "gguf_fetch: bundle: %s/bundle has no n.gguf, it has m F16 (m.gguf): make it again" % site.folder in outcome["msg"], output
+    output, outcome = site.run(url="http://127.0.0.1:9/other.gguf")
+    assert "has m.gguf of http://127.0.0.1:9/m.gguf, the inventory wants http://127.0.0.1:9/other.gguf" in outcome["msg"], output
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(site):
+    (site.folder / "models").rmdir()
+    output, outcome = site.run()
+    assert "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it goes on" in outcome["msg"], output

@@ -1,0 +1,108 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Only what has the bundle's digests gets a model's name, and it gets it without a copy."""
+
+import hashlib
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _transfer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._receive import awaited, receive
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+
+MODEL = gguf_files.model(2)
+NOWHERE = {"urls": ["http://127.0.0.1:9/m.gguf"]}
+
+
+def pieces(data, *cuts):
+    parts = [data[start:end] for start, end in zip((0, *cuts), (*cuts, len(data)))]
+    return [{"size": len(part), "sha256": hashlib.sha256(part).hexdigest()} for part in parts]
+
+
+def bundled(**files):
+    entries = [{"name": name + ".gguf", "size": len(data), "pieces": pieces(data, 1000)} for name, data in files.items()]
+    return {"files": entries, "commit": None, "gguf": {"architecture": "llama"}}
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_sent_file_becomes_the_model_by_a_rename_and_stays(tmp_path):
+    request, entry = Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL)
+    sent = tmp_path / "m.gguf.sent"
+    assert awaited(request, entry) == [{"name": "m.gguf", "path": str(sent), "size": len(MODEL), "there": 0}]
+    sent.write_bytes(MODEL)
+    inode = sent.stat().st_ino
+    done = receive(request, entry)
+    assert (done["changed"], done["transferred"], done["verified"]) == (True, len(MODEL), "sha256")
+    assert (tmp_path / "m.gguf").stat().st_ino == inode
+    assert left(tmp_path) == ["m.gguf", "m.gguf.manifest.json"]
+    assert receive(request, entry)["changed"] is False
+    # A run without the bundle finds the same model and asks nobody.
+    assert acquire(request)["changed"] is False
+
+
+def test_what_was_sent_before_is_not_sent_again(tmp_path):
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL[:1234])
+    assert [one["there"] for one in awaited(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))] == [1234]
+
+
+def test_a_flipped_byte_is_refused_and_leaves_nothing(tmp_path):
+    damaged = bytearray(MODEL)
+    damaged[1500] ^= 1
+    (tmp_path / "m.gguf.sent").write_bytes(damaged)
+    entry = bundled(m=MODEL)
+    with pytest.raises(FetchError) as caught:
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), entry)
+    needed = entry["files"][0]["pieces"][1]["sha256"]
+    assert str(caught.value).startswith("bundle: m.gguf arrived with sha256 ")
+    assert "%s is needed by bundle.json: run sha256sum -c SHA256SUMS" % needed in str(caught.value)
+    assert left(tmp_path) == []
+
+
+def test_half_a_file_is_kept_for_the_next_run(tmp_path):
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL[:1234])
+    with pytest.raises(FetchError, match="1,234 bytes.* are to be sent: run again"):
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+    assert left(tmp_path) == ["m.gguf.sent"]
+
+
+def test_a_file_that_is_there_is_proved_and_nothing_is_awaited(tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    request = Request(str(tmp_path / "m.gguf"), **NOWHERE)
+    assert awaited(request, bundled(m=MODEL)) == []
+    done = receive(request, bundled(m=MODEL))
+    assert (done["changed"], done["transferred"]) == (True, 0)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "m.gguf").write_bytes(bytes(len(MODEL)))
+    with pytest.raises(FetchError, match="its sha256 is not that of the bundle's"):
+        receive(Request(str(other / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+    (other / "m.gguf").write_bytes(b"short")
+    with pytest.raises(FetchError, match="is there with 5 bytes"):
+        receive(Request(str(other / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+
+
+def test_shards_keep_their_names(tmp_path):
+    names = ["m-00001-of-00002", "m-00002-of-00002"]
+    data = dict(zip(names, gguf_files.shards(2)))
+    request = Request(str(tmp_path / "m-00001-of-00002.gguf"), urls=["http://127.0.0.1:9/%s.gguf" % name for name in names])
+    for name in names:
+        (tmp_path / (name + ".gguf.sent")).write_bytes(data[name])
+    done = receive(request, bundled(**data))
+    assert done["dest"] == str(tmp_path / "m-00001-of-00002.gguf")
+    assert [(tmp_path / (name + ".gguf")).read_bytes() for name in names] == [data[name] for name in names]
+    assert receive(request, bundled(**data))["changed"] is False
+
+
+def test_check_mode_changes_nothing_and_sees_the_disk(tmp_path, monkeypatch):
+    request = Request(str(tmp_path / "models" / "m.gguf"), **NOWHERE)
+    done = receive(request, bundled(m=MODEL), check=True)
+    assert (done["changed"], done["transferred"], left(tmp_path)) == (True, 0, [])
+    assert "would be sent from the bundle" in done["msg"]
+    monkeypatch.setattr(_transfer, "free_disk", lambda folder: len(MODEL))
+    with pytest.raises(FetchError, match="m.gguf needs"):
+        receive(request, bundled(m=MODEL), check=True)
