@@ -28,7 +28,7 @@ BUDGETS = {
     "switch_model": 480,
     "head_server": 420,
     "acceptance": 420,
-    "model": 240,
+    "model": 330,
     "bundle": 200,
     "preflight": 240,
     "node_setup": 150,
