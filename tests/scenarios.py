@@ -29,7 +29,7 @@ BUDGETS = {
     "head_server": 420,
     "acceptance": 420,
     "model": 330,
-    "bundle": 200,
+    "bundle": 300,
     "preflight": 240,
     "node_setup": 150,
 }
