@@ -131,7 +131,7 @@ def check_disk(folder, name, size, missing):
     free = free_disk(folder)
     if missing + _MARGIN > free:
         needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
-        message = "%s has %s free, %s: free space or set dest elsewhere" % (folder, human(free), needs)
+        message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (folder, human(free), needs, human(_MARGIN))
         raise DiskTooSmall(message, folder, free, missing + _MARGIN)
 
 

@@ -57,6 +57,16 @@ def test_rules_that_were_flushed_come_back_without_a_restart(lab):
     assert main_pid(lab.node2) == before
 
 
+def test_rules_are_back_after_nftables(lab):
+    before = main_pid(lab.node2)
+    for command in ("start", "reload", "restart", "stop"):
+        lab.node2.check_output("systemctl %s nftables", command)
+        lab.eventually(lambda: lab.node2.run("nft list table inet llama_cluster_rpc").rc == 0, 10, "the rules are there after: " + command)
+        assert lab.connects(lab.node1, lab.fabric("node2"), 50052), command
+        assert not lab.connects(lab.node3, lab.fabric("node2"), 50052), command
+    assert main_pid(lab.node2) == before
+
+
 def test_no_worker_without_rules(lab):
     lab.node3.check_output("mv /etc/llama-cluster/rpc-firewall.nft /etc/llama-cluster/away && nft flush ruleset")
     lab.node3.run("systemctl restart llama-firewall")
@@ -95,8 +105,8 @@ def test_a_worker_that_is_no_longer_wanted_leaves(lab):
     status, output = lab.playbook("site", "--tags", "rpc", "-e", '{"llama_services": {"chat": %s}}' % WITHOUT_NODE3)
     assert status == 0, output
     assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
-    for path in ("/etc/systemd/system/" + UNIT, "/etc/systemd/system/llama-rpc.service", "/etc/systemd/system/llama-firewall.service"):
-        assert not lab.node3.file(path).exists, path
+    for name in (UNIT, "llama-rpc.service", "llama-firewall.service", "nftables.service.d"):
+        assert not lab.node3.file("/etc/systemd/system/" + name).exists, name
     status, output = lab.playbook("site", "--tags", "rpc")
     assert status == 0, output
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052), 10, "the worker is back")

@@ -128,7 +128,7 @@ def test_a_model_that_does_not_load_leaves_the_old_one_serving(lab):
     assert serves(lab, OLD) and ask(lab)
 
 
-def test_a_switch_under_requests(lab):
+def test_a_switch_under_requests(lab, capsys):
     with Requests(lab) as requested:
         lab.eventually(lambda: len(requested.seen) > 3, 20, "requests are answered")
         status, output = switch(lab, "Q8_0")
@@ -137,7 +137,8 @@ def test_a_switch_under_requests(lab):
     assert status == 0, output
     failed = [sent for sent, answered in requested.seen if not answered]
     seconds = failed[-1] - failed[0] if failed else 0.0
-    print("\n%d requests, %d failed, from first to last failure %.1f s" % (len(requested.seen), len(failed), seconds))
+    with capsys.disabled():
+        print("\n%d requests, %d failed, from first to last failure %.1f s" % (len(requested.seen), len(failed), seconds))
     # Fetching and proving the new model costs no request; the load does.
     first = requested.seen.index((failed[0], False)) if failed else 0
     assert all(not answered for _sent, answered in requested.seen[first : first + len(failed)])

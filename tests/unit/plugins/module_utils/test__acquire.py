@@ -287,7 +287,7 @@ def test_shards_of_two_models_are_refused(fake, tmp_path):
 def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(_transfer, "free_disk", lambda folder: 12300000)
     text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
-    assert text == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB: free space or set dest elsewhere" % tmp_path
+    assert text == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB and 67.1 MB to spare: free space or set dest elsewhere" % tmp_path
     assert left(tmp_path) == []
 
 
