@@ -126,6 +126,7 @@ def test_a_model_that_does_not_load_leaves_the_old_one_serving(lab):
     assert "the old one serves again" in output
     assert lab.node1.file(UNIT).content_string == before
     assert serves(lab, OLD) and ask(lab)
+    lab.node1.check_output("rm /opt/models/*.Q4_X.gguf*")
 
 
 def test_a_switch_under_requests(lab, capsys):
