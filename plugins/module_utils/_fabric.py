@@ -164,7 +164,8 @@ def warnings(facts, addresses, expected=None):
     for peer in facts["peers"]:
         if peer["problem"]:
             found.append(
-                "llama_fabric_address: there is no route to %s (%s), one over %s is needed: see ip route" % (peer["address"], peer["problem"], interface)
+                "llama_fabric_address: there is no route from %s to %s (%s), one over %s is needed: see ip route"
+                % (address, peer["address"], peer["problem"], interface)
             )
         elif not peer["on_fabric"]:
             found.append(

@@ -300,7 +300,7 @@ REFUSALS = [
     ),
     (
         "llama_fabric_address:",
-        "no route to 10.1.0.2 (RTNETLINK answers: Network is unreachable)",
+        "no route from 10.1.0.1 to 10.1.0.2 (RTNETLINK answers: Network is unreachable)",
         "one over ib0 is needed",
         off_fabric(peers=peer(problem="RTNETLINK answers: Network is unreachable")),
     ),

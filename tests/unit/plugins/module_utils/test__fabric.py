@@ -124,7 +124,8 @@ def test_an_address_on_another_interface_than_the_expected_one(collect):
         (
             2,
             "RTNETLINK answers: Network is unreachable\n",
-            "llama_fabric_address: there is no route to 10.100.0.32 (RTNETLINK answers: Network is unreachable), one over ib0 is needed: see ip route",
+            "llama_fabric_address: there is no route from 10.100.0.31 to 10.100.0.32 (RTNETLINK answers: Network is unreachable), one over ib0 is needed: "
+            "see ip route",
         ),
     ],
 )
