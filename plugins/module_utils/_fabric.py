@@ -72,7 +72,7 @@ def parse_route(text):
 def _peer(address, facts):
     """How the kernel would send to a peer; llama.cpp's RPC client leaves the source to it."""
     status, output = _ip("route", "get", address)
-    interface, source = parse_route(output) if status == 0 else (None, None)
+    interface, source = parse_route(output)
     return {
         "address": address,
         "interface": interface,
@@ -93,8 +93,9 @@ def describe(interface, sysfs="/sys"):
         "link_layer": layer,
         "state": _read(folder, "operstate"),
         "mtu": _number(folder, "mtu"),
+        # A bond of Ethernet cards is faster than each of their ports.
         "rate_gbps": port["rate_gbps"] if port and layer == "InfiniBand" else speed / 1000.0 if speed and speed > 0 else None,
-        "ipoib_mode": _read(folder, "mode") if layer == "InfiniBand" else None,
+        "ipoib_mode": _read(folder, "mode"),  # a file of IPoIB interfaces alone
         "errors": {name: _number(folder, "statistics", name) for name in INTERFACE_ERRORS},
         "port": port,
     }

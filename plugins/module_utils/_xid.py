@@ -10,7 +10,7 @@ import time
 # A record of /dev/kmsg: priority, sequence number, microseconds since boot, flags; then the text.
 RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7194, name=..., text; the instance stands there on a MIG device.
-XID = re.compile(r"^NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE)
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE)
 
 
 def read_xids(path="/dev/kmsg"):

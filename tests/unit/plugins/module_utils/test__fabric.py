@@ -122,6 +122,12 @@ def test_an_address_on_another_interface_than_the_expected_one(collect):
             "see ip route get 10.100.0.32",
         ),
         (
+            0,
+            OVER_IB0.replace("dev ib0", "dev eth0"),
+            "llama_fabric_address: RPC to 10.100.0.32 would leave over eth0 with source 10.100.0.31, ib0 with source 10.100.0.31 is needed: "
+            "see ip route get 10.100.0.32",
+        ),
+        (
             2,
             "RTNETLINK answers: Network is unreachable\n",
             "llama_fabric_address: there is no route from 10.100.0.31 to 10.100.0.32 (RTNETLINK answers: Network is unreachable), one over ib0 is needed: "
@@ -187,13 +193,15 @@ def test_the_port_under_a_vlan_on_a_bond(sysfs):
     assert (facts["port"]["device"], facts["port"]["port"], facts["rate_gbps"], facts["ipoib_mode"]) == ("mlx5_0", 2, 100.0, "connected")
 
 
-def test_roce_has_a_port_and_the_rate_of_its_interface(sysfs):
+def test_roce_has_a_port_and_the_rate_of_the_interface_above_it(sysfs):
     net, card = sysfs / "class/net", sysfs / "devices/0000:5e:00.0"
     write(net / "eth9", type=1, mtu=9000, operstate="up", speed=25000, dev_port=0)
     (net / "eth9/device").symlink_to(card)
     write(card / "infiniband/mlx5_2/ports/1", link_layer="Ethernet", state="4: ACTIVE", rate="25 Gb/sec (1X EDR)")
-    facts = _fabric.describe("eth9", str(sysfs))
-    assert (facts["link_layer"], facts["rate_gbps"], facts["ipoib_mode"]) == ("Ethernet", 25.0, None)
+    write(net / "bond9", type=1, mtu=9000, operstate="up", speed=50000)
+    (net / "bond9/lower_eth9").symlink_to(net / "eth9")
+    facts = _fabric.describe("bond9", str(sysfs))
+    assert (facts["link_layer"], facts["rate_gbps"], facts["ipoib_mode"]) == ("Ethernet", 50.0, None)
     assert (facts["port"]["device"], facts["port"]["port"], facts["port"]["link_layer"]) == ("mlx5_2", 1, "Ethernet")
 
 

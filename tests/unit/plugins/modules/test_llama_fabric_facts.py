@@ -31,14 +31,15 @@ def fixture_ip(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("ip")
-def test_facts_and_warnings(capsys):
+def test_facts_and_warnings(capsys, monkeypatch):
+    # Newer cores hand a warning to the display where the controller's code is loaded too, as by other tests.
+    shown = []
+    monkeypatch.setattr(llama_fabric_facts.AnsibleModule, "warn", lambda _module, warning: shown.append(warning))
     code, result = run(capsys, address="127.0.0.1", peers=["10.100.0.32"], interface="ib0")
     facts = result["ansible_facts"]["llama_fabric"]
     assert (code, result["changed"], facts["interface"], facts["link_layer"]) == (0, False, "lo", "loopback")
     assert [warning.partition(": ")[0] for warning in facts["warnings"]] == ["llama_fabric_interface", "llama_fabric_address"]
-    # A list of texts or, from newer cores, of what holds them.
-    assert len(result["warnings"]) == 2
-    assert all(warning in json.dumps(result["warnings"]) for warning in facts["warnings"])
+    assert shown == facts["warnings"]
 
 
 def test_without_ip_there_are_no_facts(capsys, monkeypatch):
