@@ -11,13 +11,13 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Runs C(nvidia-smi -q -x) and returns what it says as facts.
+  - Runs C(nvidia-smi -q -x) and returns what it says as facts, and the Xid errors of the kernel's log. Reads the output of drivers from 418 on.
   - A node without GPU, tool or driver, and a driver that hangs, are answers, RV(ansible_facts.nvidia_smi.available=false) with a
     reason, and no error.
   - What a card or driver does not support is V(null).
 options:
   deadline:
-    description: Seconds C(nvidia-smi) may take before its driver counts as hung.
+    description: Seconds C(nvidia-smi) may take before its driver counts as hung and the tool is killed with all that it started.
     type: float
     default: 10.0
 attributes:
@@ -34,6 +34,7 @@ attributes:
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
 notes:
   - Processes of other users are named for root only, and none are listed inside most containers.
+  - Most kernels show their log to root only, and most containers have none.
 """
 
 EXAMPLES = r"""
@@ -45,6 +46,11 @@ EXAMPLES = r"""
   ansible.builtin.assert:
     that: ansible_facts.nvidia_smi.available
     fail_msg: "{{ inventory_hostname }}: {{ ansible_facts.nvidia_smi.reason }}"
+
+- name: Refuse a node whose cards had an Xid error
+  ansible.builtin.assert:
+    that: ansible_facts.nvidia_smi.xids == []
+    fail_msg: "{{ inventory_hostname }}: {{ ansible_facts.nvidia_smi.xids_reason or ansible_facts.nvidia_smi.xids }}"
 """
 
 RETURN = r"""
@@ -65,6 +71,54 @@ ansible_facts:
           sample: true
         reason:
           description: Why not, in one sentence; V(null) when available.
+          type: str
+          returned: always
+          sample: null
+        warning:
+          description: What C(nvidia-smi) said beside its answer, for example that one of the cards is lost; V(null) for nothing.
+          type: str
+          returned: always
+          sample: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
+        xids:
+          description:
+            - Xid errors in the kernel's log, as far back as its ring buffer goes, one entry for each card and number; V(null) when the log cannot be read.
+            - They are there for cards that C(nvidia-smi) does not list any more, and for a driver that hangs.
+          type: list
+          elements: dict
+          returned: always
+          contains:
+            gpu:
+              description: RV(ansible_facts.nvidia_smi.gpus[].index) of the card; V(null) when it is not listed.
+              type: int
+              returned: always
+              sample: 0
+            pci_slot:
+              description: PCI address, as the kernel writes it.
+              type: str
+              returned: always
+              sample: "0000:3b:00"
+            xid:
+              description: Number of the error; NVIDIA's documentation of Xid errors explains it.
+              type: int
+              returned: always
+              sample: 79
+            count:
+              description: How often it is in the log.
+              type: int
+              returned: always
+              sample: 1
+            seconds_ago:
+              description: Seconds since the latest one.
+              type: int
+              returned: always
+              sample: 412
+            message:
+              description: Text of the latest one.
+              type: str
+              returned: always
+              sample: GPU has fallen off the bus.
+        xids_reason:
+          description: Why the kernel's log cannot be read and what is needed, in one sentence; V(null) when it was read.
           type: str
           returned: always
           sample: null
@@ -129,6 +183,11 @@ ansible_facts:
               type: int
               returned: always
               sample: 9876
+            memory_reserved_mib:
+              description: Memory that the driver keeps for itself, in MiB; V(null) for drivers that leave it out of the total.
+              type: int
+              returned: always
+              sample: 317
             utilization:
               description: Share of time with a kernel running, in percent.
               type: int
@@ -175,11 +234,26 @@ ansible_facts:
                   type: int
                   returned: always
                   sample: 0
+                profile:
+                  description: Its size in compute slices and memory.
+                  type: str
+                  returned: always
+                  sample: 3g.20gb
+                uuid:
+                  description: What E(CUDA_VISIBLE_DEVICES) calls it.
+                  type: str
+                  returned: always
+                  sample: MIG-00000000-aaaa-5555-6666-777777777777
                 gpu_instance_id:
                   description: GPU instance.
                   type: int
                   returned: always
                   sample: 1
+                compute_instance_id:
+                  description: Compute instance of the GPU instance.
+                  type: int
+                  returned: always
+                  sample: 0
                 memory_total_mib:
                   description: Memory in MiB.
                   type: int
@@ -225,6 +299,31 @@ ansible_facts:
                   type: int
                   returned: always
                   sample: 0
+                retired_pages:
+                  description: Pages taken out of use, on cards up to Volta and some later ones.
+                  type: int
+                  returned: always
+                  sample: 0
+                remapped_rows:
+                  description: Rows replaced by spare ones, on later cards.
+                  type: int
+                  returned: always
+                  sample: null
+                repair_pending:
+                  description: Whether a page or row waits for a reset of the card to be replaced.
+                  type: bool
+                  returned: always
+                  sample: false
+                repair_failed:
+                  description: Whether a row could not be replaced.
+                  type: bool
+                  returned: always
+                  sample: null
+            recovery_action:
+              description: What the driver asks for to make the card work again, for example V(Reset); V(null) for nothing, and before 535.
+              type: str
+              returned: always
+              sample: null
             throttle_reasons:
               description: What holds the clocks down now, an idle card apart; V(null) when the card does not tell.
               type: list

@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf, _intent_check, _llama_api, _sockets, _units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _fabric, _gguf, _intent_check, _llama_api, _sockets, _units
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins/module_utils"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
-PRODUCED = ("_gguf.py", "_intent.py", "_intent_check.py")
+PRODUCED = ("_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py")
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
@@ -171,6 +171,24 @@ def unresolved(monkeypatch, **_fixtures):
     return raised(_sockets.resolve, "node2:1")()
 
 
+def without_ip(tmp_path, monkeypatch):
+    def no_such_file(*_arguments, **_options):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(_fabric.subprocess, "Popen", no_such_file)
+    return raised(_fabric.collect, "10.1.0.1")()
+
+
+def off_fabric(expected=None, **facts):
+    """What a node is warned of that has its fabric address on ib0, apart from these facts."""
+    seen = dict({"address": "10.1.0.1", "interface": "ib0", "state": "up", "peers": []}, **facts)
+    return lambda **_fixtures: _fabric.warnings(seen, {"127.0.0.1": "lo", "10.0.0.1": "eth0"}, expected)
+
+
+def peer(**seen):
+    return [dict({"address": "10.1.0.2", "interface": None, "source": None, "on_fabric": False, "problem": None}, **seen)]
+
+
 # (entry the text starts with, value seen, value needed, how it comes about)
 REFUSALS = [
     # The inventory's intent.
@@ -269,6 +287,23 @@ REFUSALS = [
     ("m-1.gguf:", "its header names 3 shards, 2 given", "give all shards", shards((3, 0, 0), (3, 1, 0))),
     ("m-1.gguf:", "its header says shard 1", "place 1 needs shard 0", shards((2, 1, 0), (2, 0, 0))),
     ("m-1.gguf:", "5 tensors in all shards, they have 0", "", shards((2, 0, 5), (2, 1, 5))),
+    # A node's fabric.
+    ("ip", "cannot be run (No such file or directory)", "install the package iproute2", without_ip),
+    ("llama_fabric_address:", "which has 10.0.0.1 (eth0)", "one of these is needed", off_fabric(interface=None)),
+    ("llama_fabric_address:", "ib0 with 10.1.0.1 is down", "up is needed", off_fabric(state="down")),
+    ("llama_fabric_interface:", "10.1.0.1 is on ib0", "ib1 is needed", off_fabric("ib1")),
+    (
+        "llama_fabric_address:",
+        "RPC to 10.1.0.2 would leave over eth0 with source 10.0.0.1",
+        "ib0 with source 10.1.0.1 is needed",
+        off_fabric(peers=peer(interface="eth0", source="10.0.0.1")),
+    ),
+    (
+        "llama_fabric_address:",
+        "no route from 10.1.0.1 to 10.1.0.2 (RTNETLINK answers: Network is unreachable)",
+        "one over ib0 is needed",
+        off_fabric(peers=peer(problem="RTNETLINK answers: Network is unreachable")),
+    ),
     # A node's services.
     ("systemctl", "cannot be run (No such file or directory)", "nodes with systemd only", without_systemctl),
     ("systemctl show", "Failed to connect to bus", "is systemd running", with_silent_systemd),

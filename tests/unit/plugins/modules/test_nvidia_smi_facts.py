@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _nvidia_smi
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import nvidia_smi_facts
 
 UNIT = Path(__file__).resolve().parents[2]
@@ -34,3 +36,23 @@ def test_a_node_without_gpu_is_no_error(capsys, monkeypatch, tmp_path):
     facts = result["ansible_facts"]["nvidia_smi"]
     assert (code, facts["available"], facts["gpus"]) == (0, False, [])
     assert facts["reason"] == "nvidia-smi cannot be run (No such file or directory): no NVIDIA driver is installed"
+
+
+def documented(contains):
+    """{key: {key: ...}} as RETURN has it."""
+    return {name: documented(entry.get("contains", {})) for name, entry in contains.items()}
+
+
+def returned(facts):
+    """The same as the module returns it; of a list, its first entry."""
+    if isinstance(facts, list):
+        facts = facts[0] if facts else {}
+    return {name: returned(value) for name, value in facts.items()} if isinstance(facts, dict) else {}
+
+
+def test_everything_returned_is_documented(monkeypatch, tmp_path):
+    monkeypatch.setenv("STUB_NVIDIA_SMI", str(UNIT / "fixtures" / "nvidia_smi_550_a100_mig.xml"))
+    (tmp_path / "kmsg").write_text("6,1,5000000,-;NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.\n")
+    facts = _nvidia_smi.collect(str(UNIT / "stub_nvidia_smi"), kernel_log=str(tmp_path / "kmsg"))
+    contains = yaml.safe_load(nvidia_smi_facts.RETURN)["ansible_facts"]["contains"]["nvidia_smi"]["contains"]
+    assert returned(facts) == documented(contains)
