@@ -72,13 +72,10 @@ def plan(shape, settings, devices, local=0, force_split=False, counts=None):
         chosen = [1] * shape.block_count + [0] * (len(devices) - shape.block_count)
     placed = _place(shape, settings, devices, chosen, local)
     used = sum(count > 0 for count in chosen)
-    if used > 1:
-        topology = "split"
-    else:
-        topology = "replicas" if len(alone) > 1 else "single"
+    unsplit = "replicas" if len(alone) > 1 else "single"
     return {
         "fits": _fits(placed, devices),
-        "topology": topology,
+        "topology": "split" if used > 1 else unsplit,
         "reason": _reason(devices, alone, used),
         "devices": [_row(device, entry) for device, entry in zip(devices, placed["devices"])],
         "host": {"%s_mib" % key: mib(size) for key, size in placed["host"].items()},

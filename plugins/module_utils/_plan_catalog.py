@@ -6,18 +6,18 @@
 from ._gguf import Header, Tensor
 from ._memory import read_shape
 
-# key of a model's `header` in llama_models -> what a GGUF header calls it.
+# key of a model's `header` in llama_models -> (what a GGUF header calls it after its architecture, whether it has to be there).
 HEADER_KEYS = {
-    "architecture": None,
-    "block_count": "block_count",
-    "context_length": "context_length",
-    "embedding_length": "embedding_length",
-    "feed_forward_length": "feed_forward_length",
-    "head_count": "attention.head_count",
-    "head_count_kv": "attention.head_count_kv",
-    "key_length": "attention.key_length",
-    "value_length": "attention.value_length",
-    "vocab_size": None,
+    "architecture": (None, True),
+    "block_count": ("block_count", True),
+    "context_length": ("context_length", False),
+    "embedding_length": ("embedding_length", True),
+    "feed_forward_length": ("feed_forward_length", True),
+    "head_count": ("attention.head_count", True),
+    "head_count_kv": ("attention.head_count_kv", True),
+    "key_length": ("attention.key_length", False),
+    "value_length": ("attention.value_length", False),
+    "vocab_size": (None, True),
 }
 
 
@@ -27,7 +27,7 @@ def estimate(facts, size):
     facts: a model's `header` in llama_models. Raises ShapeError where that is not enough.
     """
     architecture = facts["architecture"]
-    metadata = {"%s.%s" % (architecture, HEADER_KEYS[key]): value for key, value in facts.items() if HEADER_KEYS.get(key)}
+    metadata = {"%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]}
     metadata.setdefault("%s.context_length" % architecture, 0)
     metadata["general.architecture"] = architecture
     width, tokens, blocks = facts["embedding_length"], facts["vocab_size"], facts["block_count"]
@@ -42,5 +42,5 @@ def facts_weights(facts):
     """Weights of a dense model of these dimensions, embedding and output layer included."""
     width, heads = facts["embedding_length"], facts["head_count"]
     head = facts.get("key_length") or width // heads
-    attention = 2 * width * head * (heads + facts.get("head_count_kv", heads))
+    attention = 2 * width * head * (heads + facts["head_count_kv"])
     return facts["block_count"] * (attention + 3 * width * facts["feed_forward_length"]) + 2 * width * facts["vocab_size"]

@@ -53,7 +53,7 @@ def settings(name, service, shape, settings, devices):
 def layers(name, service, shape, split, without):
     """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
     found = [
-        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: it has no GPU, and the main memory of a head is no device beside workers: leave it out"
+        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside workers: leave it out"
         % (name, node, split[node])
         for node in without
         if split.get(node)
@@ -67,9 +67,11 @@ def layers(name, service, shape, split, without):
 
 
 def without_header(name, service, why):
-    return (
-        "llama_services.%s.tensor_split: auto seen without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node"
-        % (name, service["model"], service["quant"], why)
+    return "llama_services.%s.tensor_split: auto seen without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
+        name,
+        service["model"],
+        service["quant"],
+        why,
     )
 
 
@@ -86,19 +88,16 @@ def does_not_fit(name, service, plan, advice):
     """plan: described; advice: what would fit."""
     key = "models" if service["kind"] == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
     worst = max(plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
-    return (
-        "llama_services.%s.%s: %s %s with %d tokens of %s KV cache does not fit, %d MiB are needed on %s of %s and %d MiB are there: choose %s"
-        % (
-            name,
-            key,
-            plan["model"],
-            plan["quant"],
-            plan["ctx_size"],
-            plan["cache_type"],
-            worst["total_mib"],
-            worst["device"],
-            worst["node"],
-            worst["free_mib"],
-            ", or ".join(advice) or "another model, or add nodes",
-        )
+    return "llama_services.%s.%s: %s %s with %d tokens of %s KV cache does not fit, %d MiB are needed on %s of %s and %d MiB are there: choose %s" % (
+        name,
+        key,
+        plan["model"],
+        plan["quant"],
+        plan["ctx_size"],
+        plan["cache_type"],
+        worst["total_mib"],
+        worst["device"],
+        worst["node"],
+        worst["free_mib"],
+        ", or ".join(advice) or "another model, or add nodes",
     )

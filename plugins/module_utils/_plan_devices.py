@@ -84,16 +84,21 @@ def _device(node, device, name, kind, total_mib, margin_mib):
 
 def of_inventory(node, cards, margin_mib):
     """The devices that an inventory's llama_devices ([{name, memory_mib}]) says a node has."""
-    return [_device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card["memory_mib"], margin_mib) for index, card in enumerate(cards)]
+    return [of_card(node, index, card, margin_mib) for index, card in enumerate(cards)]
 
 
-def of_text(text, margin_mib):
-    """'3x32510,24000' -> devices of as many nodes; ValueError in one sentence."""
+def of_card(node, index, card, margin_mib):
+    """A GPU that nobody looked at. card: {name, memory_mib}"""
+    return _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card["memory_mib"], margin_mib)
+
+
+def cards(text):
+    """'3x32510,24000' -> [{name, memory_mib}], a card for each of as many nodes; ValueError in one sentence."""
     found = []
     for part in re.split(r"[\s,]+", str(text).strip()):
         match = re.match(r"^(?:([1-9]\d?)x)?([1-9]\d*)$", part)
         if not match:
             raise ValueError("devices: %s seen, COUNTxMIB such as 3x32510 is needed: give the memory of each card in MiB" % (part or "nothing"))
         for _number in range(int(match.group(1) or 1)):
-            found.append(_device("node%d" % (len(found) + 1), "GPU0", "GPU", "GPU", match.group(2), margin_mib))
+            found.append({"name": "node%d" % (len(found) + 1), "memory_mib": int(match.group(2))})
     return found

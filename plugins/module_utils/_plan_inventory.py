@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The memory plan of an inventory: all of its services together, those that share a card added up. Private to the collection."""
 
+import base64
+import json
+
 from . import _plan_check as check
 from ._intent import expand
 from ._intent_check import weights
@@ -12,15 +15,15 @@ from ._plan_advice import nearest
 from ._plan_catalog import estimate
 
 
-def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=None):
+def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
     """Plan every service.
 
-    nodes: {node: {devices: [of _plan_devices], cores: int or None}}; headers: [{model, quant, shape: of shape_facts() or None, problem: why there is
-    none}]; build: llama_cpp_version; previous: {service: what stored() kept of an earlier plan}. -> {services: {name: [plan() with service, model,
-    quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs}]}, one for each model of a router on each of its
-    hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
+    nodes: {node: {devices: [of _plan_devices], cores: int or None}}; headers: results of llama_plan, each with its item of model_items(); build:
+    llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in base64}]. -> {services: {name: [plan() with
+    service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a
+    router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
     """
-    one = _Inventory(services, models, groups, nodes, headers, build, previous or {})
+    one = _Inventory(services, models, groups, nodes, headers, build, previous)
     for name in sorted(services, key=one.order):
         one.add(name)
     return {"services": one.planned, "unplanned": one.unplanned, "refused": one.refused, "sharing": one.sharing}
@@ -37,8 +40,8 @@ def stored(plans):
 class _Inventory(object):
     def __init__(self, services, models, groups, nodes, headers, build, previous):
         self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
-        self.headers = {(one["model"], one["quant"]): one for one in headers}
-        self.build, self.previous = build, previous
+        self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
+        self.build, self.previous = build, {one["item"]: _kept(one) for one in previous}
         self.planned, self.unplanned, self.refused, self.sharing = {}, {}, [], []
         self.claimed = {}  # (node, device): {service: MiB}
 
@@ -73,7 +76,7 @@ class _Inventory(object):
             self.refused.append(check.without_header(name, service, why))
 
     def _shape(self, model, quant):
-        """-> (Shape, header or catalog); raises ShapeError."""
+        """-> (Shape, where from: header or the reason for an estimate); raises ShapeError."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
             return shape_of(known["shape"]), "header"
@@ -81,7 +84,7 @@ class _Inventory(object):
         facts = self.models[model].get("header")
         if size and facts:
             return estimate(facts, size), "catalog"
-        raise ShapeError(known.get("problem") or "its header was not read and llama_models.%s has no header" % model)
+        raise ShapeError(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def _devices(self, nodes):
         return [
@@ -177,7 +180,7 @@ class _Inventory(object):
             self.refused.append(check.needs_no_split(name, described, alone))
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
-            words = ["tensor_split auto (%s)" % "+".join(map(str, automatic["counts"]))] if automatic["fits"] else []
+            words = ["tensor_split auto (%s)" % _layers(automatic)] if automatic["fits"] else []
             self.refused.append(check.does_not_fit(name, service, described, words + self._advice(shape, settings, devices, local, model, quant, counts)))
         self._share(name, shape, settings, devices, local)
 
@@ -202,6 +205,19 @@ class _Inventory(object):
         self.sharing.append("%s shares cards with %s:" % (name, ", ".join(others)))
         self.sharing.extend("  %s: %s" % (words, _choice(planned)) for words, planned in choices)
         self.sharing.append("  %s" % ("decision: " + best if best else "decision: none of these, it does not fit"))
+
+
+def _kept(read):
+    """An earlier plan; [] where there is none, or none of this version's."""
+    try:
+        kept = json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))
+        return kept if kept[0]["inputs"] and kept[0]["counts"] else []
+    except (ValueError, KeyError, IndexError, TypeError):
+        return []
+
+
+def _layers(planned):
+    return ", ".join("%s %d" % (row["node"], row["layers"]) for row in planned["devices"])
 
 
 def _choice(planned):

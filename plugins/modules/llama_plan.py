@@ -234,8 +234,9 @@ from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._memory import ShapeError
-from ..module_utils._plan import for_devices, shape_facts
+from ..module_utils._plan import shape_facts
 from ..module_utils._plan_header import local_shape, remote_shape
+from ..module_utils._plan_what_if import what_if
 
 
 def main():
@@ -281,7 +282,7 @@ def main():
         module.fail_json(msg="llama_plan: %s" % error)
     result = {"shape": shape_facts(shape)}
     if given["devices"]:
-        result.update(for_devices(shape, given))
+        result.update(what_if(shape, given))
     module.exit_json(changed=False, **result)
 
 
