@@ -70,6 +70,8 @@ class _Inventory(object):
         self.unplanned[name] = why
         if service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
             return
+        if expand(service["head"], self.groups)[0] not in self.nodes:
+            return  # nobody's command line is written in this run
         if kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]:
             self.planned[name] = kept
         else:

@@ -94,6 +94,7 @@ def test_another_setting_is_applied(lab):
         "parallel": 2,
         "threads": 2,
         "tensor_split": {"node2": 20, "node3": 10},
+        "force_split": True,
     }
     status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": {"chat": settings}}))
     assert status == 0, output

@@ -15,6 +15,7 @@ CHAT = {
     "port": 8000,
     "rpc_port": 50052,
     "threads": 2,
+    "force_split": True,
 }
 
 
