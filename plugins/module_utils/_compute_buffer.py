@@ -53,7 +53,10 @@ def _sizes(shape, settings, known, devices, local, outputs):
         only = max(logits + 4 * hidden, core + 2 * hidden) + mask
         return only, only, only, only, 4 * hidden + mask
     middle = core + mask
-    first = middle + hidden + mask
+    if shape.n_ff_exp and shape.architecture.startswith("granite"):
+        # The results of a token's experts reach the next device one by one, each in a buffer for all of them.
+        middle = max(middle, (shape.n_expert_used**2 + 1) * hidden)
+    first = core + hidden + 2 * mask
     last = max(logits + F32 * rows * shape.n_embd, middle)
     return middle, first, last, max(first, last), hidden + 2 * mask
 

@@ -64,7 +64,6 @@ _UNKNOWN_CACHES = (
     "attention.indexer.head_count",
     "attention.shared_kv_layers",
     "kda.head_dim",
-    "nextn_predict_layers",
     "wkv.head_size",
 )
 
@@ -218,8 +217,10 @@ def read_shape(header):
         if keys.get(key):
             raise _unknown(keys, key)
     blocks, entry, output, named = _tensors(headers, count)
-    if "token_embd.weight" not in named or not all(blocks):
+    skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
+    if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
         raise ShapeError("architecture %s: the header lacks tensors of the model: give all its shards in order" % architecture)
+    blocks[count - skipped :] = [0] * skipped
     tied = "output.weight" not in named
     if tied:
         output += _padded(named["token_embd.weight"])
@@ -228,6 +229,7 @@ def read_shape(header):
     head = n_embd // max(n_head) if max(n_head) else 0
     window, swa_layers = _swa_layers(keys, count)
     recurrent, n_head_kv = _recurrent(keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head)))
+    n_head_kv = n_head_kv[: count - skipped] + [0] * skipped
     n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
     head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)
     swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)

@@ -40,7 +40,7 @@ class Model(object):
 
     def key(self, name, value):
         full = "%s.%s" % (self.architecture, name)
-        kind = make.F32 if isinstance(value, float) else make.U32
+        kind = make.F32 if isinstance(value, float) else make.ARRAY if isinstance(value, tuple) else make.U32
         self.metadata = [item for item in self.metadata if item[0] != full] + [(full, kind, value)]
 
     def tensor(self, name, *dims, kind=None):
@@ -63,8 +63,9 @@ class Model(object):
             self.norm("blk.%d.attn_q_norm.weight" % block, self.head)
             self.norm("blk.%d.attn_k_norm.weight" % block, self.head)
 
-    def feed_forward(self, block, n_ff):
-        self.norm("blk.%d.ffn_norm.weight" % block, self.n_embd)
+    def feed_forward(self, block, n_ff, normed=True):
+        if normed:
+            self.norm("blk.%d.ffn_norm.weight" % block, self.n_embd)
         self.tensor("blk.%d.ffn_gate.weight" % block, self.n_embd, n_ff)
         self.tensor("blk.%d.ffn_up.weight" % block, self.n_embd, n_ff)
         self.tensor("blk.%d.ffn_down.weight" % block, n_ff, self.n_embd, kind=Q6_K if self.weight == Q4_K and block % 2 else None)
@@ -74,6 +75,11 @@ class Model(object):
         self.tensor("blk.%d.ffn_gate_exps.weight" % block, self.n_embd, n_ff, count, kind=kind)
         self.tensor("blk.%d.ffn_up_exps.weight" % block, self.n_embd, n_ff, count, kind=kind)
         self.tensor("blk.%d.ffn_down_exps.weight" % block, n_ff, self.n_embd, count, kind=kind)
+
+    def shared_expert(self, block, n_ff):
+        self.tensor("blk.%d.ffn_gate_shexp.weight" % block, self.n_embd, n_ff)
+        self.tensor("blk.%d.ffn_up_shexp.weight" % block, self.n_embd, n_ff)
+        self.tensor("blk.%d.ffn_down_shexp.weight" % block, n_ff, self.n_embd)
 
     def write(self, path):
         """-> bytes of the whole (sparse) file"""
@@ -222,9 +228,59 @@ def deepseek_v3():
         model.norm("blk.%d.ffn_norm.weight" % block, 7168)
         model.experts(block, 256, 2048)
         model.norm("blk.%d.exp_probs_b.bias" % block, 256)
-        model.tensor("blk.%d.ffn_gate_shexp.weight" % block, 7168, 2048)
-        model.tensor("blk.%d.ffn_up_shexp.weight" % block, 7168, 2048)
-        model.tensor("blk.%d.ffn_down_shexp.weight" % block, 2048, 7168)
+        model.shared_expert(block, 2048)
+    return model
+
+
+def glm_45_air():
+    """Its last block predicts further tokens: llama.cpp counts it, and loads nothing of it."""
+    model = Model("glm4moe", 47, 4096, 151552, 96, 8, 128, 131072)
+    for name, value in (
+        ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64), ("leading_dense_block_count", 1), ("nextn_predict_layers", 1),
+        ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length", 1408),
+    ):  # fmt: skip
+        model.key(name, value)
+    for block in range(47):
+        model.attention(block, bias=True)
+        model.norm("blk.%d.post_attention_norm.weight" % block, 4096)
+        if block < 1:
+            model.feed_forward(block, 10944, normed=False)
+            continue
+        model.experts(block, 128, 1408)
+        model.norm("blk.%d.exp_probs_b.bias" % block, 128)
+        model.shared_expert(block, 1408)
+    for name, dims in (("eh_proj", (8192, 4096)), ("enorm", (4096,)), ("hnorm", (4096,)), ("shared_head_norm", (4096,))):
+        model.tensor("blk.46.nextn.%s.weight" % name, *dims, kind=F32 if len(dims) == 1 else None)
+    return model
+
+
+def granite_4_small():
+    """36 of its 40 blocks keep a constant state (Mamba 2) and no cache."""
+    attends, inner, state, heads = (5, 15, 25, 35), 8192, 128, 128
+    model = Model("granitehybrid", 40, 4096, 100352, 32, 8, 128, 131072, weight=Q4_K, tied=True)
+    model.key("attention.head_count_kv", (make.I32, [8 if block in attends else 0 for block in range(40)]))
+    for name, value in (
+        ("feed_forward_length", 768), ("ssm.conv_kernel", 4), ("ssm.inner_size", inner), ("ssm.state_size", state), ("ssm.group_count", 1),
+        ("ssm.time_step_rank", heads), ("expert_count", 72), ("expert_used_count", 10), ("expert_shared_feed_forward_length", 1536),
+        ("logit_scale", 16.0), ("residual_scale", 0.22), ("embedding_scale", 12.0), ("rope.dimension_count", 128),
+    ):  # fmt: skip
+        model.key(name, value)
+    for block in range(40):
+        if block in attends:
+            model.attention(block)
+        else:
+            model.norm("blk.%d.attn_norm.weight" % block, 4096)
+            model.tensor("blk.%d.ssm_in.weight" % block, 4096, 2 * inner + 2 * state + heads)
+            model.norm("blk.%d.ssm_conv1d.weight" % block, 4, inner + 2 * state)
+            model.norm("blk.%d.ssm_conv1d.bias" % block, inner + 2 * state)
+            model.norm("blk.%d.ssm_dt.bias" % block, heads)
+            model.norm("blk.%d.ssm_a" % block, 1, heads)
+            model.norm("blk.%d.ssm_d" % block, 1, heads)
+            model.norm("blk.%d.ssm_norm.weight" % block, inner, 1)
+            model.tensor("blk.%d.ssm_out.weight" % block, inner, 4096)
+        model.norm("blk.%d.ffn_norm.weight" % block, 4096)
+        model.experts(block, 72, 768)
+        model.shared_expert(block, 1536)
     return model
 
 
@@ -240,4 +296,6 @@ MODELS = {
     "Mistral Small 24B": mistral_24b,
     "Mixtral 8x7B": mixtral_8x7b,
     "Phi-4 14B": phi4_14b,
+    "GLM-4.5-Air": glm_45_air,
+    "Granite 4 Small": granite_4_small,
 }
