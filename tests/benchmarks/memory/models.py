@@ -236,7 +236,8 @@ def glm_45_air():
     """Its last block predicts further tokens: llama.cpp counts it, and loads nothing of it."""
     model = Model("glm4moe", 47, 4096, 151552, 96, 8, 128, 131072)
     for name, value in (
-        ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64), ("leading_dense_block_count", 1), ("nextn_predict_layers", 1),
+        ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64), ("leading_dense_block_count", 1),
+        ("nextn_predict_layers", 1),
         ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length", 1408),
     ):  # fmt: skip
         model.key(name, value)
