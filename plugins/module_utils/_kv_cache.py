@@ -5,6 +5,8 @@
 
 from collections import namedtuple
 
+from ._build_range import ranges_of
+
 # Cache type: (weights per block, bytes per block).
 CACHE_TYPES = {
     "f32": (1, 4),
@@ -17,10 +19,6 @@ CACHE_TYPES = {
     "q4_0": (32, 18),
     "iq4_nl": (32, 18),
 }
-
-LAST_WITH_MLA_VALUES = 7772
-FIRST_WITHOUT_MLA_VALUES = 11434
-"""Up to the first build a compressed cache (MLA) still has values, from the second on it has keys alone. Between them nothing was measured."""
 
 Cells = namedtuple("Cells", "streams full swa sequences")
 """streams: separate caches (one, or one per sequence); full, swa: cells of a layer in one stream; sequences: requests at once."""
@@ -47,21 +45,21 @@ def row_bytes(cache_type, weights):
     return -(-weights // block) * size
 
 
-def _layer_row(shape, settings, block):
+def _layer_row(shape, settings, block, mla_values):
     """Bytes of one cell of a layer."""
     if shape.mla:
         keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope)
-        if settings.build is not None and settings.build > LAST_WITH_MLA_VALUES:
-            return keys if settings.build >= FIRST_WITHOUT_MLA_VALUES else keys + row_bytes(settings.cache_type_v, shape.mla.rank)
-        return keys + row_bytes(settings.cache_type_v, shape.mla.rank)
+        return keys + row_bytes(settings.cache_type_v, shape.mla.rank) if mla_values else keys
     heads = shape.n_head_kv[block]
-    return row_bytes(settings.cache_type_k, heads * shape.head_k) + row_bytes(settings.cache_type_v, heads * shape.head_v)
+    return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(settings.cache_type_v, heads * shape.head_v[block])
 
 
 def kv_bytes(shape, settings):
-    """-> [bytes of each block's cache, all sequences together, recurrent state included]"""
+    """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
     size = cells(shape, settings)
+    mla_values = any(known.mla_values for known in ranges_of(settings.build))
     return [
-        size.streams * (size.swa if shape.swa_layers[block] else size.full) * _layer_row(shape, settings, block) + size.sequences * shape.recurrent[block]
+        size.streams * (size.swa if shape.swa_layers[block] else size.full) * _layer_row(shape, settings, block, mla_values)
+        + size.sequences * shape.recurrent[block]
         for block in range(shape.block_count)
     ]

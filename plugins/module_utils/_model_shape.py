@@ -13,12 +13,13 @@ from collections import namedtuple
 Shape = namedtuple(
     "Shape",
     "architecture name block_count context_length rope_scaling block_bytes input_bytes output_bytes tied n_embd n_vocab n_head n_head_kv head_k head_v"
-    " n_ff n_expert n_expert_used n_ff_exp swa_window swa_layers mla recurrent",
+    " n_ff ffn_parts fused_ffn n_expert n_expert_used n_ff_exp swa_window swa_layers mla recurrent",
 )
 """block_bytes: [bytes of each block's tensors]; input_bytes: the tensors that stay with the head's CPU; output_bytes: those of the
-device with the output layer, the embedding too where it is tied; n_head, n_head_kv: [per block]; head_k, head_v: weights of one head's key
-and value; swa_window: tokens, 0 without a sliding window; swa_layers: [bool per block]; mla: None or Mla; recurrent: [bytes of constant state per
-sequence, per block]; rope_scaling: whether the header scales positions beyond those it was trained on."""
+device with the output layer, the embedding too where it is tied; n_head, n_head_kv, head_k, head_v: [per block] heads, and weights of one head's key and
+value; n_ff: width of the widest dense feed-forward, 0 without one; ffn_parts: how many tensors of that width are alive at once; fused_ffn: gate and up are
+one tensor; n_ff_exp: width of one expert, 0 without experts; swa_window: tokens, 0 without a sliding window; swa_layers: [bool per block]; mla: None or
+Mla; recurrent: [bytes of constant state per sequence, per block]; rope_scaling: whether the header scales positions beyond those trained on."""
 
 Mla = namedtuple("Mla", "rank rope head_k")
 """rank: kv_lora_rank; rope: rotated weights of a key; head_k: key_length_mla."""
@@ -26,7 +27,8 @@ Mla = namedtuple("Mla", "rank rope head_k")
 Swa = namedtuple("Swa", "period window dense_first")
 """period: one layer in so many attends to everything; window: tokens where the header names none."""
 
-# The architectures whose caches have a sliding window. The others keep the whole context, whatever their header says of a window.
+# The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the whole context, whatever their
+# header says of a window.
 SWA = {
     "afmoe": Swa(4, 0, False),
     "cohere2": Swa(4, 0, False),
@@ -39,6 +41,31 @@ SWA = {
     "olmo2": Swa(4, 0, False),
     "smallthinker": Swa(4, 4096, True),
 }
+
+# The architectures with layers of constant state instead of, or beside, a cache: which layers those are.
+RECURRENT = {
+    "falcon-h1": "beside",
+    "granitehybrid": "without heads",
+    "jamba": "without heads",
+    "lfm2": "without heads",
+    "lfm2moe": "without heads",
+    "mamba": "all",
+    "mamba2": "all",
+    "nemotron_h": "without heads and feed-forward",
+    "nemotron_h_moe": "without heads and feed-forward",
+    "qwen35": "interval",
+    "qwen35moe": "interval",
+    "qwen3next": "interval",
+}
+_INTERVAL = 4  # qwen3next and its kin attend in every fourth layer, unless the header says otherwise
+
+# Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a cache.
+_UNKNOWN_CACHES = (
+    "attention.indexer.head_count",
+    "attention.shared_kv_layers",
+    "kda.head_dim",
+    "wkv.head_size",
+)
 
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
 _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
@@ -109,6 +136,71 @@ def _mla(keys):
     return Mla(rank, keys.number("rope.dimension_count"), keys.number("attention.key_length_mla"))
 
 
+def _recurrent(keys, count, n_embd, n_head_kv):
+    """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r and n_embd_s, kept in F32"""
+    kind = RECURRENT.get(keys.architecture)
+    if kind is None:
+        if keys.get("ssm.state_size") is not None or keys.get("shortconv.l_cache") is not None:
+            raise _unknown(keys, "ssm.state_size")
+        return [0] * count, n_head_kv
+    if keys.get("shortconv.l_cache"):
+        weights = n_embd * (keys.number("shortconv.l_cache") - 1)
+    else:
+        inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
+        weights = max(keys.number("ssm.conv_kernel") - 1, 0) * (inner + 2 * keys.number("ssm.group_count", 0) * state) + state * inner
+    n_ff = keys.per_block("feed_forward_length", count, 0)
+    interval = keys.number("full_attention_interval", _INTERVAL) or 1
+    states, heads = [], []
+    for block in range(count):
+        recurrent = {
+            "all": True,
+            "beside": True,
+            "interval": (block + 1) % interval != 0,
+            "without heads": n_head_kv[block] == 0,
+            "without heads and feed-forward": n_head_kv[block] == 0 and n_ff[block] == 0,
+        }[kind]
+        states.append(4 * weights if recurrent else 0)
+        heads.append(0 if recurrent and kind != "beside" else n_head_kv[block])
+    return states, heads
+
+
+def _unknown(keys, key):
+    return ShapeError(
+        "architecture %s: its cache (%s.%s) is not among those that can be computed: give tensor_split by node, and check it with llama-fit-params"
+        % (keys.architecture, keys.architecture, key)
+    )
+
+
+def _tensors(headers, count):
+    """-> (bytes per block, bytes of the input, bytes of the output, {name: Tensor})"""
+    blocks, entry, output, named = [0] * count, 0, 0, {}
+    for tensor in (tensor for header in headers for tensor in header.tensors):
+        named[tensor.name] = tensor
+        block = _BLOCK.match(tensor.name)
+        if block and int(block.group(1)) < count:
+            blocks[int(block.group(1))] += _padded(tensor)
+        elif _INPUT.match(tensor.name):
+            entry += _padded(tensor)
+        else:
+            output += _padded(tensor)
+    return blocks, entry, output, named
+
+
+def _feed_forward(named, count):
+    """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an expert)"""
+    n_ff, parts, fused, n_ff_exp = 0, 0, False, 0
+    for block in range(count):
+        down, up = named.get("blk.%d.ffn_down.weight" % block), named.get("blk.%d.ffn_up.weight" % block)
+        if down and up and down.dims[0] > n_ff:
+            n_ff = down.dims[0]
+            fused = up.dims[-1] == 2 * n_ff
+            parts = 3 if fused or "blk.%d.ffn_gate.weight" % block in named else 2
+        expert = named.get("blk.%d.ffn_down_exps.weight" % block)
+        if expert:
+            n_ff_exp = max(n_ff_exp, expert.dims[0])
+    return n_ff, parts, fused, n_ff_exp
+
+
 def read_shape(header):
     """-> Shape of a model.
 
@@ -121,55 +213,50 @@ def read_shape(header):
         raise ShapeError("the header has no general.architecture, which the memory depends on: give the first shard of the model")
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
-    for key in ("attention.indexer.head_count", "ssm.state_size", "ssm.conv_kernel", "wkv.head_size"):
-        if keys.get(key) is not None:
-            raise ShapeError(
-                "architecture %s: its cache (%s.%s) is not among those that can be planned: give tensor_split by node and check with llama-fit-params"
-                % (architecture, architecture, key)
-            )
-    blocks, entry, output, dims = [0] * count, 0, 0, {}
-    for tensor in (tensor for part in headers for tensor in part.tensors):
-        dims[tensor.name] = tensor.dims
-        block = _BLOCK.match(tensor.name)
-        if block and int(block.group(1)) < count:
-            blocks[int(block.group(1))] += _padded(tensor)
-        elif _INPUT.match(tensor.name):
-            entry += _padded(tensor)
-        else:
-            output += _padded(tensor)
-    if "token_embd.weight" not in dims:
-        raise ShapeError("architecture %s: the header has no tensor token_embd.weight: give all shards of the model" % architecture)
-    tied = "output.weight" not in dims
+    for key in _UNKNOWN_CACHES:
+        if keys.get(key):
+            raise _unknown(keys, key)
+    blocks, entry, output, named = _tensors(headers, count)
+    skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
+    if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
+        raise ShapeError("architecture %s: the header lacks tensors of the model: give all its shards in order" % architecture)
+    blocks[count - skipped :] = [0] * skipped
+    tied = "output.weight" not in named
     if tied:
-        output += next(_padded(tensor) for part in headers for tensor in part.tensors if tensor.name == "token_embd.weight")
+        output += _padded(named["token_embd.weight"])
     n_embd = keys.number("embedding_length")
-    n_head = keys.per_block("attention.head_count", count)
-    n_head_kv = keys.per_block("attention.head_count_kv", count, max(n_head))
+    n_head = keys.per_block("attention.head_count", count, 0)
     head = n_embd // max(n_head) if max(n_head) else 0
     window, swa_layers = _swa_layers(keys, count)
-    scaling = keys.get("rope.scaling.type")
+    recurrent, n_head_kv = _recurrent(keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head)))
+    n_head_kv = n_head_kv[: count - skipped] + [0] * skipped
+    n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
+    head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)
+    swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)
     return Shape(
         architecture=architecture,
         name=metadata.get("general.name"),
         block_count=count,
         context_length=keys.number("context_length"),
-        rope_scaling=scaling not in (None, "none") or any("rope_factors_long" in name for name in dims),
+        rope_scaling=keys.get("rope.scaling.type", "none") != "none" or "rope_factors_long.weight" in named,
         block_bytes=blocks,
         input_bytes=entry,
         output_bytes=output,
         tied=tied,
         n_embd=n_embd,
-        n_vocab=dims["token_embd.weight"][1],
+        n_vocab=named["token_embd.weight"].dims[-1],
         n_head=n_head,
         n_head_kv=n_head_kv,
-        head_k=keys.number("attention.key_length", head),
-        head_v=keys.number("attention.value_length", head),
-        n_ff=keys.number("feed_forward_length", 0),
+        head_k=[swa_k if swa else head_k for swa in swa_layers],
+        head_v=[swa_v if swa else head_v for swa in swa_layers],
+        n_ff=n_ff,
+        ffn_parts=parts,
+        fused_ffn=fused,
         n_expert=keys.number("expert_count", 0),
         n_expert_used=keys.number("expert_used_count", 0),
-        n_ff_exp=keys.number("expert_feed_forward_length", 0),
+        n_ff_exp=n_ff_exp,
         swa_window=window,
         swa_layers=swa_layers,
         mla=_mla(keys),
-        recurrent=[0] * count,
+        recurrent=recurrent,
     )
