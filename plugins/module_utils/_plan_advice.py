@@ -7,6 +7,8 @@ from ._bytes import human
 from ._plan import context, plan
 
 CONTEXT_STEP = 1024
+# The types that work over RPC, largest first.
+CACHE_TYPES = ("f16", "q8_0", "q4_0")
 
 
 def nearest(shape, settings, devices, local=0, sizes=None, counts=None):
@@ -19,14 +21,12 @@ def nearest(shape, settings, devices, local=0, sizes=None, counts=None):
         return plan(shape, settings._replace(**changes), devices, local, counts=counts)["fits"]
 
     found = []
-    tokens = largest(lambda tokens: fits(shape, ctx_size=tokens), context(shape, settings))
+    wanted = context(shape, settings)
+    tokens = largest(lambda tokens: fits(shape, ctx_size=tokens), wanted)
     if tokens:
         found.append("ctx_size %d" % tokens)
-    smaller = ["q8_0", "q4_0"][["f16", "q8_0"].index(settings.cache_type_k) :] if settings.cache_type_k in ("f16", "q8_0") and settings.flash_attn else []
-    for cache_type in smaller:
-        if fits(shape, cache_type_k=cache_type, cache_type_v=cache_type):
-            found.append("cache_type_k and cache_type_v %s" % cache_type)
-            break
+    if settings.flash_attn:
+        found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings.cache_type_k, wanted, tokens))
     sizes = dict(sizes or {})
     own = sizes.pop("", None)
     for quant in sorted(sizes, key=lambda name: (-(sizes[name] or 0), name)):
@@ -34,6 +34,17 @@ def nearest(shape, settings, devices, local=0, sizes=None, counts=None):
             found.append("quant %s (%s)" % (quant, human(sizes[quant])))
             break
     return found
+
+
+def _smaller_cache(fits, cache_type, wanted, tokens):
+    """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is still more than ``tokens``."""
+    both = {}
+    for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
+        both = {"cache_type_k": smaller, "cache_type_v": smaller}
+        if fits(**both):
+            return ["cache_type_k and cache_type_v %s" % smaller]
+    most = largest(lambda tokens: fits(ctx_size=tokens, **both), wanted) if both else 0
+    return ["ctx_size %d with cache_type_k and cache_type_v %s" % (most, both["cache_type_k"])] if most > tokens else []
 
 
 def largest(fits, tokens):

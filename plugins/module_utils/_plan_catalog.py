@@ -22,7 +22,7 @@ HEADER_KEYS = {
 
 
 def estimate(facts, size):
-    """Shape of a dense model of ``size`` bytes: its blocks are taken as alike, embedding and output layer as of the mean width.
+    """Shape of a dense model of ``size`` bytes, all of its weights taken as of the mean width.
 
     facts: a model's `header` in llama_models. Raises ShapeError where that is not enough.
     """
@@ -30,17 +30,20 @@ def estimate(facts, size):
     metadata = {"%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]}
     metadata.setdefault("%s.context_length" % architecture, 0)
     metadata["general.architecture"] = architecture
-    width, tokens, blocks = facts["embedding_length"], facts["vocab_size"], facts["block_count"]
-    table = int(size * width * tokens / float(facts_weights(facts)))
-    block = (size - 2 * table) // blocks
-    tensors = [Tensor("token_embd.weight", (width, tokens), "F32", 0, table), Tensor("output.weight", (width, tokens), "F32", 0, table)]
-    tensors += [Tensor("blk.%d.weight" % number, (block,), "F32", 0, block) for number in range(blocks)]
+    dims = _tensors(facts)
+    mean = size / float(sum(rows * columns for _name, (rows, columns) in dims))
+    tensors = [Tensor(name, (rows, columns), "F32", 0, int(rows * columns * mean)) for name, (rows, columns) in dims]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
 
 
-def facts_weights(facts):
-    """Weights of a dense model of these dimensions, embedding and output layer included."""
-    width, heads = facts["embedding_length"], facts["head_count"]
-    head = facts.get("key_length") or width // heads
-    attention = 2 * width * head * (heads + facts["head_count_kv"])
-    return facts["block_count"] * (attention + 3 * width * facts["feed_forward_length"]) + 2 * width * facts["vocab_size"]
+def _tensors(facts):
+    """[(name, dims)] of a dense model; norms and biases are too small to count."""
+    width, tokens, inner = facts["embedding_length"], facts["vocab_size"], facts["feed_forward_length"]
+    key = facts.get("key_length") or width // facts["head_count"]
+    query, keys, values = facts["head_count"] * key, facts["head_count_kv"] * key, facts["head_count_kv"] * (facts.get("value_length") or key)
+    found = [("token_embd.weight", (width, tokens)), ("output.weight", (width, tokens))]
+    for block in range(facts["block_count"]):
+        parts = [("attn_q", (width, query)), ("attn_k", (width, keys)), ("attn_v", (width, values)), ("attn_output", (query, width))]
+        parts += [("ffn_gate", (width, inner)), ("ffn_up", (width, inner)), ("ffn_down", (inner, width))]
+        found.extend(("blk.%d.%s.weight" % (block, name), dims) for name, dims in parts)
+    return found
