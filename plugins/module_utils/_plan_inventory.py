@@ -183,7 +183,7 @@ class _Inventory(object):
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["tensor_split auto (%s)" % _layers(automatic)] if automatic["fits"] else []
-            self.refused.append(check.does_not_fit(name, service, described, words + self._advice(shape, settings, devices, local, model, quant, counts)))
+            self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
         self._share(name, shape, settings, devices, local)
 
     def _advice(self, shape, settings, devices, local, model, quant, counts=None):
