@@ -27,5 +27,6 @@ class FilterModule:
             "plan_lines": _plan_lines.lines,
             "plan_node_devices": _plan_devices.of_node,
             "plan_card_devices": _plan_devices.of_inventory,
+            "plan_inventory_cards": _plan_devices.inventory_cards,
             "plan_cards": _one_sentence(_plan_devices.cards),
         }

@@ -85,7 +85,7 @@ def plan(shape, settings, devices, local=0, force_split=False, counts=None):
 
 
 def _reason(devices, alone, used):
-    names = ["%s of %s" % (device["device"], device["node"]) for device in devices]
+    names = ["%s %s" % (device["node"], device["device"]) for device in devices]
     if used > 1:
         return "it fits %s alone, and is split because it is told to" % names[alone[0]] if alone else "it fits none of %s alone" % ", ".join(names)
     if len(alone) > 1:

@@ -87,6 +87,11 @@ def of_inventory(node, cards, margin_mib):
     return [of_card(node, index, card, margin_mib) for index, card in enumerate(cards)]
 
 
+def inventory_cards(nodes, hostvars):
+    """llama_devices of nodes -> [{node, name, memory_mib}]; nothing for a node without."""
+    return [dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []]
+
+
 def of_card(node, index, card, margin_mib):
     """A GPU that nobody looked at. card: {name, memory_mib}"""
     return _device(node, "GPU%d" % index, card.get("name", "GPU"), "GPU", card["memory_mib"], margin_mib)

@@ -8,9 +8,9 @@ import json
 
 from . import _plan_check as check
 from ._intent import expand
-from ._intent_check import weights
+from ._intent_check import hopeless, weights
 from ._memory import ShapeError
-from ._plan import plan, settings_for, shape_of, slot_context
+from ._plan import MIB, plan, settings_for, shape_of, slot_context
 from ._plan_advice import nearest
 from ._plan_catalog import estimate
 
@@ -31,10 +31,11 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
 
 def stored(plans):
     """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to run."""
-    return [
-        dict(one, devices=[{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]])
-        for one in plans
-    ]  # fmt: skip
+    kept = []
+    for one in plans:
+        devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
+        kept.append(dict({key: value for key, value in one.items() if key != "problem"}, devices=devices))
+    return kept
 
 
 class _Inventory(object):
@@ -68,7 +69,12 @@ class _Inventory(object):
         """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
         service, kept = self.services[name], self.previous.get(name)
         self.unplanned[name] = why
-        if service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
+        memory = {
+            node: {"kind": facts["devices"][0]["kind"], "bytes": MIB * sum(one["total_mib"] for one in facts["devices"])} for node, facts in self.nodes.items()
+        }
+        told = hopeless({name: service}, self.models, self.groups, memory)
+        self.refused.extend(told)
+        if told or service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
@@ -113,6 +119,7 @@ class _Inventory(object):
             ctx_size=settings.ctx_size or shape.context_length,
             slot_ctx_size=slot_context(shape, settings),
             cache_type=settings.cache_type_k,
+            problem=None if source == "header" else self.headers.get((model, quant), {}).get("msg"),
             layers=layers,
             inputs=inputs,
         )

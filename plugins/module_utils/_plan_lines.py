@@ -20,10 +20,13 @@ def table(one):
     """The lines of one model's plan."""
     slots = "" if one["slot_ctx_size"] == one["ctx_size"] else " (%d for each request)" % one["slot_ctx_size"]
     estimated = ", ESTIMATED from the catalog, its header was not read" if one["source"] == "catalog" else ""
-    title = "%s: %s %s, %d tokens%s of %s KV cache%s" % (one["service"], one["model"], one["quant"], one["ctx_size"], slots, one["cache_type"], estimated)
+    model = " ".join(word for word in (one["model"], one["quant"]) if word)
+    title = "%s: %s, %d tokens%s of %s KV cache%s" % (one["service"], model, one["ctx_size"], slots, one["cache_type"], estimated)
     rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     found = [title]
+    if one.get("problem"):
+        found.append("  %s" % one["problem"])
     for row in rows:
         cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
         found.append("  " + "  ".join(cells).rstrip())

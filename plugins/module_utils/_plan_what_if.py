@@ -12,7 +12,7 @@ from ._plan_lines import table
 def what_if(shape, given):
     """given: the options of llama_plan. -> its result with devices."""
     settings = settings_for(dict(given, cache_type_k=given["cache_type"], cache_type_v=given["cache_type"]), given["build"])
-    devices = [of_card(device["name"], 0, device, given["margin_mib"]) for device in given["devices"]]
+    devices = [of_card(device["node"] or device["name"], 0, device, given["margin_mib"]) for device in given["devices"]]
     planned = plan(shape, settings, devices, 1, given["force_split"])
     advice = []
     if slot_context(shape, settings) > (shape.context_length or slot_context(shape, settings)) and not shape.rope_scaling:
@@ -23,7 +23,7 @@ def what_if(shape, given):
         planned,
         service="plan",
         model=shape.name or shape.architecture,
-        quant="(%s)" % shape.architecture,
+        quant=shape.architecture if shape.name else "",
         source="header",
         ctx_size=context(shape, settings),
         slot_ctx_size=slot_context(shape, settings),

@@ -59,9 +59,13 @@ options:
     suboptions:
       name:
         description:
-          - Name of the device, which RV(devices) repeats as node; of a card whose memory bandwidth is known by its product name, that name.
+          - Name of the card. Cards whose memory bandwidth is known by their product name are weighed by it.
         type: str
         required: true
+      node:
+        description:
+          - Where it is; RV(devices) repeats it. The same as O(devices[].name) where it is not given.
+        type: str
       memory_mib:
         description:
           - Memory of the device that a model may use, in MiB.
@@ -156,7 +160,7 @@ reason:
   description: Why that.
   type: str
   returned: with devices
-  sample: it fits none of GPU of gpu2, GPU of gpu3, GPU of gpu1 alone
+  sample: it fits none of gpu2 GPU0, gpu3 GPU0, gpu1 GPU0 alone
 devices:
   description: The share of each device, in MiB, rounded up; where the model does not fit, the best of the placements that do not.
   type: list
@@ -164,7 +168,7 @@ devices:
   returned: with devices
   contains:
     node:
-      description: Name of the device.
+      description: Name of the node, or of the device.
       type: str
       sample: gpu2
     first_layer:
@@ -253,7 +257,7 @@ def main():
                 "type": "list",
                 "elements": "dict",
                 "default": [],
-                "options": {"name": {"type": "str", "required": True}, "memory_mib": {"type": "int", "required": True}},
+                "options": {"name": {"type": "str", "required": True}, "node": {"type": "str"}, "memory_mib": {"type": "int", "required": True}},
             },
             "margin_mib": {"type": "int", "default": 1024},
             "ctx_size": {"type": "int", "default": 0},

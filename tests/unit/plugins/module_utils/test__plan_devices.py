@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _nvidia_smi
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_devices import bandwidth, cards, of_node
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_devices import bandwidth, cards, inventory_cards, of_node
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -68,3 +68,8 @@ def test_bandwidths_go_by_the_longest_name():
     assert bandwidth("Tesla V100S-PCIE-32GB") == 1134
     assert bandwidth("Tesla V100-SXM2-32GB") == 900
     assert bandwidth("Some other card") is None and bandwidth(None) is None
+
+
+def test_cards_of_an_inventory():
+    hostvars = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {}}
+    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], hostvars)] == [("a", "H200"), ("a", "GPU")]

@@ -168,6 +168,18 @@ def test_each_refusal(changes, sentence):
         assert found[0].startswith(sentence)
 
 
+def test_without_any_header_weights_that_exceed_all_cards_are_refused():
+    models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
+    found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())
+    (sentence,) = found["refused"]
+    assert sentence.startswith("llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 102.3 GB of GPU")
+
+
+def test_why_it_is_an_estimate_is_said():
+    failed = {"item": {"model": "big", "quant": "Q4_K_M"}, "msg": "llama_plan: https://hub: cannot be reached", "failed": True}
+    assert "  llama_plan: https://hub: cannot be reached" in lines(plan(chat(), headers=[failed]))
+
+
 def test_rope_scaling_allows_more_context():
     shape = _plan_catalog.estimate(FACTS, 47 * 10**9)._replace(rope_scaling=True)
     header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": _plan.shape_facts(shape)}
