@@ -34,8 +34,7 @@ def cases(build, folder, endpoints, path, shape):
         for cache_type in TYPES:
             settings = _memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
-            # llama-fit-params reserves logits for every token of a ubatch, whatever llama-server does.
-            ours = _memory.place(shape, settings, counts, outputs=settings.ubatch_size)["devices"]
+            ours = _memory.place(shape, settings, counts, fit_params=True)["devices"]
             theirs = gguf_parser.estimate(header, _kv_cache.row_bytes, settings, counts)
             yield from ((need, (mine["weights"], mine["kv"], mine["compute"]), their) for need, mine, their in zip(needs, ours, theirs))
 
