@@ -7,16 +7,23 @@ llama.cpp has no formula for them: it builds the graph and asks its allocator. T
 widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434; docs/memory.md says how far they are off.
 """
 
+from collections import namedtuple
+
 from ._build_range import ranges_of
 from ._kv_cache import CACHE_TYPES, cells
 
 F32 = 4
 
 
+def _query(shape):
+    """Weights of one token's query, all heads together."""
+    return max(shape.n_head) * max(shape.head_k)
+
+
 def _core(shape, settings, known, full_cells, tokens):
     """The widest place inside a layer, without what stays alive from layer to layer."""
     row = F32 * tokens
-    n_embd, query = shape.n_embd, max(shape.n_head) * max(shape.head_k)
+    n_embd, query = shape.n_embd, _query(shape)
     beside = query if known.rotated_cache else n_embd
     if known.rotated_cache and query < n_embd and CACHE_TYPES[settings.cache_type_k][0] > 1:
         beside = 2 * query
@@ -36,43 +43,65 @@ def _core(shape, settings, known, full_cells, tokens):
     return scores + row * (max(widest) if shape.mla else 2 * query + 2 * n_embd)
 
 
-def _sizes(shape, settings, known, devices, local, outputs):
-    """-> (device in the middle, first device, device with the output layer, only device, host)"""
+def _device(shape, settings, known, place, fit_params):
+    """Bytes of one device's buffer under one BuildRange; place: Place."""
     size = cells(shape, settings)
     tokens = min(size.full * size.streams, settings.ubatch_size)
     core = _core(shape, settings, known, size.full, tokens)
     hidden = F32 * tokens * shape.n_embd
-    mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
-    rows = outputs or (tokens if known.all_outputs else min(size.sequences, tokens))
-    logits = F32 * rows * shape.n_vocab + (2 * hidden if shape.fused_ffn else 0)
-    if devices > 1 and (known.rpc_events or local == devices):
-        middle = core + 9 * hidden + 4 * mask
-        last = max(logits + 9 * hidden + 4 * mask, middle)
-        return middle, middle + 5 * hidden, last, last, 10 * hidden + 4 * mask
+    seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
+    mask = (2 if settings.flash_attn else 4) * seen * tokens
+    rows = tokens if known.all_outputs or fit_params else min(size.sequences, tokens)
+    logits = F32 * rows * shape.n_vocab if place.is_last else 0
+    if place.is_last and shape.fused_ffn:
+        logits += 2 * hidden
+    if place.pipeline:
+        # Four copies of what the device is given: the masks, and the hidden state once (llama-fit-params: twice) or, with the embeddings, three times.
+        copies = 14 if place.is_first else 9 if fit_params else 5
+        return max(core, logits) + copies * hidden + 4 * mask
     if known.rpc_events:
-        only = max(logits + 4 * hidden, core + 2 * hidden) + mask
-        return only, only, only, only, 4 * hidden + mask
+        return max(logits + 4 * hidden, core + 2 * hidden) + mask
     middle = core + mask
-    if shape.n_ff_exp and shape.architecture.startswith("granite"):
+    if not fit_params:
+        middle += F32 * tokens * _query(shape)
+    if shape.n_ff_exp and shape.architecture.startswith("granite") and not place.is_first:
         # The results of a token's experts reach the next device one by one, each in a buffer for all of them.
         middle = max(middle, (shape.n_expert_used**2 + 1) * hidden)
-    first = core + hidden + 2 * mask
-    last = max(logits + F32 * rows * shape.n_embd, middle)
-    return middle, first, last, max(first, last), hidden + 2 * mask
+    if place.is_first:
+        middle = max(middle, core + hidden + 2 * mask)
+    return max(logits + (F32 * rows * shape.n_embd if place.is_last else 0), middle)
 
 
-def compute_bytes(shape, settings, used, local, outputs=None):
+def _host(shape, settings, known, pipeline):
+    """Bytes of the head's own buffer under one BuildRange: the inputs of a ubatch."""
+    size = cells(shape, settings)
+    tokens = min(size.full * size.streams, settings.ubatch_size)
+    hidden = F32 * tokens * shape.n_embd
+    mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
+    if pipeline:
+        return 10 * hidden + 4 * mask
+    return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
+
+
+Place = namedtuple("Place", "is_first is_last has_swa swa_only pipeline")
+"""is_first, is_last: whether the device has the first, the last blocks; has_swa, swa_only: whether some, all of its layers have a sliding window."""
+
+
+def compute_bytes(shape, settings, counts, local, fit_params=False):
     """-> ([bytes of each device], bytes of the host)
 
-    used: [whether the device has layers]; local: how many of the last devices are the head's own; outputs: rows of logits that a ubatch reserves, None for
-    what llama-server asks for.
+    counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params says instead of what llama-server
+    takes (it reserves logits for every token of a ubatch, and reckons some buffers differently because it allocates nothing).
     """
-    devices, host = [0] * len(used), 0
-    holders = [device for device, has_layers in enumerate(used) if has_layers]
+    devices, host = [0] * len(counts), 0
     for known in ranges_of(settings.build):
-        middle, first, last, only, mine = _sizes(shape, settings, known, len(used), local, outputs)
-        host = max(host, mine)
-        for device in holders:
-            size = only if len(holders) == 1 else first if device == holders[0] else last if device == holders[-1] else middle
-            devices[device] = max(devices[device], size)
+        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts))
+        host = max(host, _host(shape, settings, known, pipeline))
+        end = 0
+        for device, count in enumerate(counts):
+            begin, end = end, end + count
+            windows = shape.swa_layers[begin:end]
+            if count:
+                place = Place(begin == 0, end == shape.block_count, any(windows), all(windows), pipeline)
+                devices[device] = max(devices[device], _device(shape, settings, known, place, fit_params))
     return devices, host

@@ -37,17 +37,17 @@ def settings_of(**given):
     return Settings(**dict(defaults, **given))
 
 
-def place(shape, settings, counts, local=None, outputs=None):
+def place(shape, settings, counts, local=None, fit_params=False):
     """Memory of each device when ``counts`` blocks go to each.
 
     counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to block_count; local: how many of the last
-    devices are the head's own (None: none); outputs: see _compute_buffer.compute_bytes. -> {"devices": [{"first_layer", "last_layer" (None without
+    devices are the head's own (None: none); fit_params: see compute_bytes. -> {"devices": [{"first_layer", "last_layer" (None without
     layers), "layers", "weights", "kv", "compute"}], "host": {"weights", "kv", "compute"}}. Raises ValueError when the counts do not sum up.
     """
     if sum(counts) != shape.block_count:
         raise ValueError("%s blocks placed, the model has %d" % (sum(counts), shape.block_count))
     caches = kv_bytes(shape, settings)
-    compute, host = compute_bytes(shape, settings, [count > 0 for count in counts], local or 0, outputs)
+    compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params)
     last = max(device for device, count in enumerate(counts) if count)
     devices, first = [], 0
     for device, count in enumerate(counts):

@@ -1,0 +1,81 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The memory formulas beside llama-fit-params, on header-only files of real models: three RPC servers on the loopback, three contexts, three cache types.
+
+weights, KV: devices whose whole MiB are the same; total: weights, KV cache and compute buffer of a device, error in percent of what llama.cpp says. The
+second table is gguf-parser-go's formulas on the same cases.
+
+    run.py 11434=DIR 7772=DIR        DIR holds llama-fit-params and the RPC server of that build
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins")]
+import gguf_parser  # noqa: E402
+import models  # noqa: E402
+import oracle  # noqa: E402
+from module_utils import _gguf, _kv_cache, _memory  # noqa: E402
+
+MIB = 1 << 20
+CONTEXTS, TYPES, DEVICES = (4096, 16384, 32768), ("f16", "q8_0", "q4_0"), 3
+
+
+def cases(build, folder, endpoints, path, shape):
+    """-> ([(Need, ours, theirs)] per device and case); ours, theirs: (weights, KV, compute) in bytes"""
+    third = shape.block_count // DEVICES
+    counts = [third + 1, third, shape.block_count - 2 * third - 1]
+    header = _gguf.read_path(path)
+    for ctx_size in CONTEXTS:
+        for cache_type in TYPES:
+            settings = _memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
+            needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
+            ours = _memory.place(shape, settings, counts, fit_params=True)["devices"]
+            theirs = gguf_parser.estimate(header, _kv_cache.row_bytes, settings, counts)
+            yield from ((need, (mine["weights"], mine["kv"], mine["compute"]), their) for need, mine, their in zip(needs, ours, theirs))
+
+
+def row(name, found, which):
+    """One line of a table."""
+    errors, weights, caches = [], 0, 0
+    for case in found:
+        need, told = case[0], case[which]
+        weights += told[0] // MIB == need.weights
+        caches += told[1] // MIB == need.kv
+        total = need.weights + need.kv + need.compute
+        errors.append(100 * (sum(told) / MIB - total) / total)
+    mean = sum(map(abs, errors)) / len(errors)
+    worst = max(errors, key=abs)
+    return "| %-18s | %5d | %7d | %5d | %6.3f | %+7.3f |" % (name, len(errors), weights, caches, mean, worst)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("builds", nargs="+", metavar="BUILD=DIR")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / (name + ".gguf") for name in models.MODELS}
+        for name, path in paths.items():
+            models.MODELS[name]().write(path)
+        for one in options.builds:
+            build, programs = one.split("=", 1)
+            found = {}
+            with oracle.Servers(programs, DEVICES) as servers:
+                for name, path in paths.items():
+                    shape = _memory.read_shape(_gguf.read_path(str(path)))
+                    found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
+            found["all"] = [case for cases_ in found.values() for case in cases_]
+            for which, title in ((1, "the formulas of this collection"), (2, "those of gguf-parser-go")):
+                print("\nb%s, %s" % (build, title))
+                print("| %-18s | cases | weights | KV    | mean %% | worst %% |" % "model")
+                print("|%s|-------|---------|-------|--------|---------|" % ("-" * 20))
+                for name, cases_ in found.items():
+                    print(row(name, cases_, which))
+
+
+if __name__ == "__main__":
+    main()
