@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors bench soak
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench soak
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -26,6 +26,10 @@ scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="r
 errors:  ## the error texts an operator may read, side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	.venv/bin/pytest -q -s tests/unit/test_error_texts.py -k side_by_side
+
+plans:  ## the memory plans of the reference inventories, the tables of docs/plan.md
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/plan_tables.py
 
 bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, needs both programs and 12 GB of disk)
 	@tests/lab/venv.sh requirements-dev.txt
