@@ -110,7 +110,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
         split = service.get("tensor_split", "auto")
         planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)
         if planned:
-            instance["layers"] = planned[0]["layers"]
+            instance["layers"] = {node: count for node, count in planned[0]["layers"].items() if count or node != host}
             instance["tensor_split"] = planned[0]["tensor_split"]
         elif isinstance(split, dict):
             devices = workers + ([host] if split.get(host) else [])

@@ -10,11 +10,11 @@ MAX_DEVICES = 15
 
 
 def threads(name, service, nodes):
-    """More threads than cores stand in each other's way. nodes: {node: {cores}}; None where nobody looked."""
+    """More threads than cores stand in each other's way. nodes: {node: {cores}}; nothing where nobody looked."""
     return [
-        "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], facts["cores"], node)
+        "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], int(facts["cores"]), node)
         for node, facts in sorted(nodes.items())
-        if facts.get("cores") and service.get("threads", 0) > facts["cores"]
+        if facts.get("cores") and service.get("threads", 0) > int(facts["cores"])
     ]
 
 

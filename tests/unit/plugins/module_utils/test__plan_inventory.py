@@ -168,6 +168,12 @@ def test_each_refusal(changes, sentence):
         assert found[0].startswith(sentence)
 
 
+def test_cores_as_older_cores_of_ansible_hand_them_on():
+    of = {name: dict(facts, cores="40") for name, facts in nodes().items()}
+    assert plan(chat(threads=40), of)["refused"] == []
+    assert len(plan(chat(threads=41), of)["refused"]) == 3
+
+
 def test_without_any_header_weights_that_exceed_all_cards_are_refused():
     models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
     found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())
