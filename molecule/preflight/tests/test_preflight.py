@@ -76,6 +76,30 @@ def test_a_model_that_no_download_could_make_fit(lab):
     untouched(lab)
 
 
+def test_a_split_that_no_memory_asks_for(lab):
+    status, output = site(lab, force_split=None)
+    assert status != 0
+    assert "llama_services.chat.workers: smollm2-135m-instruct Q4_1 fits main of node2 alone (" in output
+    assert "drop workers, or set force_split: true" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_layers_that_do_not_sum_up(lab):
+    status, output = site(lab, tensor_split={"node2": 15, "node3": 14})
+    assert status != 0
+    assert "llama_services.chat.tensor_split: 29 layers in all seen, the 30 of smollm2-135m-instruct are needed" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_more_context_than_the_model_was_made_for(lab):
+    status, output = site(lab, ctx_size=65536, parallel=1)
+    assert status != 0
+    assert "llama_services.chat.ctx_size: 65536 tokens for each request seen, at most the 8192 that smollm2-135m-instruct was made for" in output
+    untouched(lab)
+
+
 def test_a_truncated_model(lab):
     lab.node1.check_output("head -c 50000000 /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf > /var/tmp/truncated.gguf")
     status, output = site(lab, model("file:///var/tmp/truncated.gguf"))
@@ -127,4 +151,7 @@ def test_a_sound_inventory_passes_and_changes_nothing(lab):
     status, output = lab.playbook("site", "--tags", "preflight")
     assert status == 0, output
     assert lab.changed(output) == 0
+    assert "chat: smollm2-135m-instruct Q4_1, 4096 tokens of f16 KV cache node device layers weights KV compute margin total free" in output
+    assert "node2 main 0-14 (15) " in output and "node3 main 15-29 (15) " in output
+    assert "--tensor-split 15,16" in output
     untouched(lab)
