@@ -84,7 +84,7 @@ class _Inventory(object):
             self.refused.append(check.without_header(name, service, why))
 
     def _shape(self, model, quant):
-        """-> (Shape, where from: header or the reason for an estimate); raises ShapeError."""
+        """-> (Shape, header or catalog); raises ShapeError."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
             return shape_of(known["shape"]), "header"
@@ -183,14 +183,15 @@ class _Inventory(object):
             planned = plan(shape, settings, devices, local, force, counts)
         described = self._described(name, model, quant, source, shape, settings, planned, inputs)
         self.planned[name] = [described]
-        self._claim(name, planned["devices"])
-        alone = plan(shape, settings, devices, local)
-        if workers and not force and alone["topology"] != "split" and alone["fits"]:
-            self.refused.append(check.needs_no_split(name, described, alone))
+        # One device is enough wherever it is; the head's own are looked at first.
+        alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
+        if alone is not planned and alone["topology"] != "split" and alone["fits"]:
+            self.refused.append(check.needs_no_split(name, described, alone, head))
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["tensor_split auto (%s)" % _layers(automatic)] if automatic["fits"] else []
             self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
+        self._claim(name, planned["devices"])
         self._share(name, shape, settings, devices, local)
 
     def _advice(self, shape, settings, devices, local, model, quant, counts=None):

@@ -300,7 +300,7 @@ REFUSALS = [
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
-    ("llama_services.chat.workers:", "big Q1_0 fits GPU0 of node2 alone", "a head without workers is needed", planned(quant="Q1_0")),
+    ("llama_services.chat.workers:", "big Q1_0 fits GPU0 of node1 alone", "a head without workers is needed", planned(quant="Q1_0")),
     ("llama_services.chat.workers:", "16 devices seen", "at most 15 are needed", planned(nodes={"node2": card("node2", 15)})),
     ("llama_services.chat.workers:", "", "one for each: use fewer workers", planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q")),
     ("llama_services.chat.tensor_split:", "79 layers in all seen", "the 80 of big are needed", planned(tensor_split={"node1": 40, "node2": 39})),
