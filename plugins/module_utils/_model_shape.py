@@ -96,8 +96,8 @@ class _Keys(object):
             value = max(value) if value else default
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ShapeError(
-                "architecture %s: the header has no usable %s.%s, which its memory depends on: use a file of a current llama.cpp"
-                % (self.architecture, self.architecture, key)
+                "architecture %s: %s.%s is %s, a count is needed: use a file that a current llama.cpp converted"
+                % (self.architecture, self.architecture, key, "missing" if value is None else ascii(value)[:40])
             )
         return value
 
@@ -119,7 +119,8 @@ def _swa_layers(keys, count):
     if isinstance(pattern, list):
         if len(pattern) < count:
             raise ShapeError(
-                "architecture %s: its sliding window pattern names %d layers, %d are needed: fetch the header again" % (keys.architecture, len(pattern), count)
+                "architecture %s: its sliding window pattern names %d layers, %d are needed: use a file that a current llama.cpp converted"
+                % (keys.architecture, len(pattern), count)
             )
         return window, [bool(item) for item in pattern[:count]]
     if rule is None:
@@ -166,7 +167,7 @@ def _recurrent(keys, count, n_embd, n_head_kv):
 
 def _unknown(keys, key):
     return ShapeError(
-        "architecture %s: its cache (%s.%s) is not among those that can be computed: give tensor_split by node, and check it with llama-fit-params"
+        "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give tensor_split by node, and try it"
         % (keys.architecture, keys.architecture, key)
     )
 
@@ -210,7 +211,7 @@ def read_shape(header):
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str):
-        raise ShapeError("the header has no general.architecture, which the memory depends on: give the first shard of the model")
+        raise ShapeError("header: general.architecture is missing, its name is needed: give the first shard of the model")
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
     for key in _UNKNOWN_CACHES:
@@ -219,7 +220,9 @@ def read_shape(header):
     blocks, entry, output, named = _tensors(headers, count)
     skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
     if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
-        raise ShapeError("architecture %s: the header lacks tensors of the model: give all its shards in order" % architecture)
+        raise ShapeError(
+            "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of the model in order" % architecture
+        )
     blocks[count - skipped :] = [0] * skipped
     tied = "output.weight" not in named
     if tied:

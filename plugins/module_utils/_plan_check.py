@@ -80,8 +80,7 @@ def needs_no_split(name, plan, alone, head):
     step = "drop workers" if device["node"] == head else "make %s the head and drop workers" % device["node"]
     return (
         "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since a split is slower: "
-        "%s, or set force_split: true"
-        % (name, plan["model"], plan["quant"], device["device"], device["node"], device["total_mib"], device["free_mib"], step)
+        "%s, or set force_split: true" % (name, plan["model"], plan["quant"], device["device"], device["node"], device["total_mib"], device["free_mib"], step)
     )
 
 

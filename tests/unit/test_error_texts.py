@@ -21,6 +21,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import (
     _gguf,
     _intent_check,
     _llama_api,
+    _model_shape,
     _plan_devices,
     _plan_inventory,
     _sockets,
@@ -32,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins/module_utils"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
-PRODUCED = ("_gguf.py", "_intent.py", "_intent_check.py", "_plan_check.py")
+PRODUCED = ("_gguf.py", "_intent.py", "_intent_check.py", "_model_shape.py", "_plan_check.py")
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
@@ -166,6 +167,13 @@ def gguf(keys=(), tensors=(), version=3, announced=None):
 
 def parse(data, limit=_gguf.MAX_HEADER):
     return _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
+
+
+def shape(keys=(), tensors=("token_embd.weight", "blk.0.weight")):
+    """What is told of the memory of a llama of one block with these keys and tensors."""
+    known = [key(b"general.architecture", make.STRING, make.text("llama")), number(b"llama.block_count", 1), *keys]
+    header = parse(gguf(known, [tensor(name, offset=128 * place) for place, name in enumerate(tensors)]))
+    return raised(_model_shape.read_shape, header)
 
 
 def size_problem(size):
@@ -354,6 +362,28 @@ REFUSALS = [
     ("m-1.gguf:", "its header names 3 shards, 2 given", "give all shards", shards((3, 0, 0), (3, 1, 0))),
     ("m-1.gguf:", "its header says shard 1", "place 1 needs shard 0", shards((2, 1, 0), (2, 0, 0))),
     ("m-1.gguf:", "5 tensors in all shards, they have 0", "", shards((2, 0, 5), (2, 1, 5))),
+    # The memory that a header tells.
+    ("header:", "general.architecture is missing", "give the first shard", raised(_model_shape.read_shape, parse(gguf()))),
+    ("architecture llama:", "tensors of the embedding or of a block are missing", "give all shards", shape(tensors=("blk.0.weight",))),
+    ("architecture llama:", "llama.embedding_length is missing", "a count is needed", shape()),
+    (
+        "architecture llama:",
+        "llama.attention.indexer.head_count seen",
+        "a cache of keys and values or a Mamba state is needed",
+        shape([number(b"llama.attention.indexer.head_count", 4)]),
+    ),
+    (
+        "architecture llama:",
+        "names 0 layers",
+        "1 are needed",
+        shape(
+            [
+                number(b"llama.embedding_length", 32),
+                number(b"llama.attention.sliding_window", 32),
+                array(b"llama.attention.sliding_window_pattern", make.I32, 0),
+            ]
+        ),
+    ),
     # A node's services.
     ("systemctl", "cannot be run (No such file or directory)", "nodes with systemd only", without_systemctl),
     ("systemctl show", "Failed to connect to bus", "is systemd running", with_silent_systemd),

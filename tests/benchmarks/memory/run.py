@@ -10,23 +10,24 @@ second table is gguf-parser-go's formulas on the same cases.
 """
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins")]
+sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins"), str(HERE.parents[1])]
 import gguf_parser  # noqa: E402
-import models  # noqa: E402
 import oracle  # noqa: E402
 from module_utils import _gguf, _kv_cache, _memory  # noqa: E402
+from unit import model_files  # noqa: E402
 
 MIB = 1 << 20
 CONTEXTS, TYPES, DEVICES = (4096, 16384, 32768), ("f16", "q8_0", "q4_0"), 3
 
 
 def cases(build, folder, endpoints, path, shape):
-    """-> ([(Need, ours, theirs)] per device and case); ours, theirs: (weights, KV, compute) in bytes"""
+    """Yields (case, [Need], [ours], [theirs]) with an entry per device; ours, theirs: (weights, KV, compute) in bytes."""
     third = shape.block_count // DEVICES
     counts = [third + 1, third, shape.block_count - 2 * third - 1]
     header = _gguf.read_path(path)
@@ -36,14 +37,14 @@ def cases(build, folder, endpoints, path, shape):
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
             ours = _memory.place(shape, settings, counts, fit_params=True)["devices"]
             theirs = gguf_parser.estimate(header, _kv_cache.row_bytes, settings, counts)
-            yield from ((need, (mine["weights"], mine["kv"], mine["compute"]), their) for need, mine, their in zip(needs, ours, theirs))
+            case = {"build": build, "counts": counts, "ctx_size": ctx_size, "cache_type": cache_type}
+            yield case, needs, [(mine["weights"], mine["kv"], mine["compute"]) for mine in ours], theirs
 
 
 def row(name, found, which):
     """One line of a table."""
     errors, weights, caches = [], 0, 0
-    for case in found:
-        need, told = case[0], case[which]
+    for need, told in ((need, told) for case in found for need, told in zip(case[1], case[which])):
         weights += told[0] // MIB == need.weights
         caches += told[1] // MIB == need.kv
         total = need.weights + need.kv + need.compute
@@ -56,11 +57,13 @@ def row(name, found, which):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("builds", nargs="+", metavar="BUILD=DIR")
+    parser.add_argument("--record", metavar="FILE", help="write what llama-fit-params said, for the unit tests")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: Path(folder) / (name + ".gguf") for name in models.MODELS}
+        paths = {name: Path(folder) / (name + ".gguf") for name in model_files.MODELS}
         for name, path in paths.items():
-            models.MODELS[name]().write(path)
+            model_files.MODELS[name]().write(path)
+        recorded = []
         for one in options.builds:
             build, programs = one.split("=", 1)
             found = {}
@@ -68,13 +71,18 @@ def main():
                 for name, path in paths.items():
                     shape = _memory.read_shape(_gguf.read_path(str(path)))
                     found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
+            recorded += [dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _ours, _theirs in cases_]
             found["all"] = [case for cases_ in found.values() for case in cases_]
-            for which, title in ((1, "the formulas of this collection"), (2, "those of gguf-parser-go")):
+            for which, title in ((2, "the formulas of this collection"), (3, "those of gguf-parser-go")):
                 print("\nb%s, %s" % (build, title))
                 print("| %-18s | cases | weights | KV    | mean %% | worst %% |" % "model")
                 print("|%s|-------|---------|-------|--------|---------|" % ("-" * 20))
                 for name, cases_ in found.items():
                     print(row(name, cases_, which))
+    if options.record:
+        # One case in three holds every context and every type.
+        kept = [case for case in recorded if CONTEXTS.index(case["ctx_size"]) == TYPES.index(case["cache_type"])]
+        Path(options.record).write_text("[\n" + ",\n".join(json.dumps(case) for case in kept) + "\n]\n")
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_plan
-from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files, model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
-for folder in ("memory", "acquisition"):
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks" / folder))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks/acquisition"))
 import header  # noqa: E402
-import models  # noqa: E402
 
 CARDS = [{"name": "node%d" % number, "memory_mib": 32510} for number in (2, 3, 1)]
 
@@ -36,7 +34,7 @@ def remote(fake, path):
 
 @pytest.fixture
 def qwen(tmp_path):
-    models.qwen2_72b().write(tmp_path / "Qwen2-72B.Q8_0.gguf")
+    model_files.qwen2_72b().write(tmp_path / "Qwen2-72B.Q8_0.gguf")
     return tmp_path / "Qwen2-72B.Q8_0.gguf"
 
 
@@ -58,7 +56,7 @@ def test_without_devices_only_the_shape(capsys, qwen):
 
 def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
     path = tmp_path / "DeepSeek-V3.Q4_K_M.gguf"
-    models.deepseek_v3().write(path)
+    model_files.deepseek_v3().write(path)
     with FakeHub() as fake:
         code, result = run(capsys, url=[remote(fake, path)], devices=CARDS, ctx_size=4096, parallel=1)
     assert (code, result["fits"]) == (0, False)

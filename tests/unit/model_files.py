@@ -7,11 +7,7 @@ The dimensions are those of the published config.json of each model, the tensor 
 memory does not depend on it, and a header stays below 0.2 MB.
 """
 
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "unit"))
-import gguf_files as make  # noqa: E402
+from . import gguf_files as make
 
 F32, Q8_0, Q4_K, Q6_K, MXFP4 = 0, 8, 12, 14, 39
 
@@ -81,9 +77,12 @@ class Model(object):
         self.tensor("blk.%d.ffn_up_shexp.weight" % block, self.n_embd, n_ff)
         self.tensor("blk.%d.ffn_down_shexp.weight" % block, n_ff, self.n_embd)
 
+    def header(self):
+        return make.header_bytes(self.metadata, self.tensors)
+
     def write(self, path):
         """-> bytes of the whole (sparse) file"""
-        header = make.header_bytes(self.metadata, self.tensors)
+        header = self.header()
         size = len(header) + -len(header) % 32
         for _name, dims, kind in self.tensors:
             bytes_ = make.tensor_bytes(dims, kind)
