@@ -73,6 +73,31 @@ def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
     assert (code, result["tensor_split"]) == (0, [27, 27, 27])
 
 
+def test_ten_shards_cost_no_more(capsys, tmp_path):
+    """A giant as hubs have it: the vocabulary in the first of ten shards."""
+    model = model_files.deepseek_v3()
+    words = (gguf_files.STRING, ["token %06d" % number for number in range(257021)])  # tokens and merges
+    per = -(-len(model.tensors) // 10)
+    with FakeHub() as fake:
+        urls = []
+        for number in range(10):
+            tensors = model.tensors[number * per : (number + 1) * per]
+            keys = [("split.no", gguf_files.U16, number), ("split.count", gguf_files.U16, 10)]
+            keys.append(("split.tensors.count", gguf_files.I32, len(model.tensors)))
+            if not number:
+                keys += [*model.metadata, ("tokenizer.ggml.tokens", gguf_files.ARRAY, words)]
+            header_bytes = gguf_files.header_bytes(keys, tensors)
+            path = tmp_path / ("m-%05d-of-00010.gguf" % (number + 1))
+            sizes = (gguf_files.tensor_bytes(dims, kind) for _name, dims, kind in tensors)
+            with open(path, "wb") as stream:
+                stream.write(header_bytes)
+                stream.truncate(len(header_bytes) + -len(header_bytes) % 32 + sum(size + -size % 32 for size in sizes))
+            urls.append(remote(fake, path))
+        code, result = run(capsys, urls=urls, devices=CARDS, ctx_size=4096, parallel=1)
+        assert fake.sent < 16 << 20
+    assert (code, result["fits"], result["shape"]["block_count"]) == (0, False, 61)
+
+
 def test_a_repository_and_its_shards(capsys):
     with FakeHub() as fake:
         names = ["m-%05d-of-00003.gguf" % number for number in (1, 2, 3)]
