@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench soak
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory soak
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -35,6 +35,12 @@ bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, need
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/acquisition/header.py
 	@.venv/bin/python tests/benchmarks/acquisition/run.py $(BENCH)
+
+# BUILDS says which builds, and where their programs lie: make bench-memory BUILDS="11434=DIR 7772=DIR" MODELS="FILE FILE". MODELS are really loaded.
+bench-memory:  ## the memory formulas beside llama-fit-params, and beside real loads of MODELS (about half an hour)
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
+	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
 soak:  ## a million damaged model headers (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt

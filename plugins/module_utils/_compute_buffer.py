@@ -32,9 +32,9 @@ def _core(shape, settings, known, full_cells, tokens):
         fused = shape.fused_ffn and known.rotated_cache
         widest.append(shape.ffn_parts * shape.n_ff + n_embd + (0 if fused else beside))
     if shape.n_ff_exp:
-        used = shape.n_expert_used
-        widest.append(used * (2 * n_embd + shape.n_ff_exp) + n_embd)
-        widest.append(used * 3 * shape.n_ff_exp + n_embd + beside)
+        # What the experts give lies where their gate and up were, if it fits there.
+        results = n_embd if n_embd > 2 * shape.n_ff_exp else 0
+        widest.append(shape.n_expert_used * (3 * shape.n_ff_exp + results) + n_embd + beside)
     if shape.mla:
         widest.append(max(shape.n_head) * (2 * shape.mla.rank + 2 * shape.mla.rope + shape.mla.head_k) + 3 * n_embd)
     if settings.flash_attn:
@@ -45,7 +45,7 @@ def _core(shape, settings, known, full_cells, tokens):
 
 def _device(shape, settings, known, place, fit_params):
     """Bytes of one device's buffer under one BuildRange; place: Place."""
-    size = cells(shape, settings)
+    size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
     core = _core(shape, settings, known, size.full, tokens)
     hidden = F32 * tokens * shape.n_embd
@@ -53,7 +53,7 @@ def _device(shape, settings, known, place, fit_params):
     mask = (2 if settings.flash_attn else 4) * seen * tokens
     rows = tokens if known.all_outputs or fit_params else min(size.sequences, tokens)
     logits = F32 * rows * shape.n_vocab if place.is_last else 0
-    if place.is_last and shape.fused_ffn:
+    if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden
     if place.pipeline:
         # Four copies of what the device is given: the masks, and the hidden state once (llama-fit-params: twice) or, with the embeddings, three times.
@@ -74,7 +74,7 @@ def _device(shape, settings, known, place, fit_params):
 
 def _host(shape, settings, known, pipeline):
     """Bytes of the head's own buffer under one BuildRange: the inputs of a ubatch."""
-    size = cells(shape, settings)
+    size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
     hidden = F32 * tokens * shape.n_embd
     mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens

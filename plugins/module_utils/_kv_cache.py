@@ -28,15 +28,18 @@ def _pad(count, step):
     return count + -count % step
 
 
-def cells(shape, settings):
-    """-> Cells. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified cache."""
+def cells(shape, settings, known):
+    """-> Cells under one BuildRange. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified cache."""
     automatic = not settings.parallel or settings.parallel < 1
     sequences = 4 if automatic else settings.parallel
     unified = automatic or bool(settings.kv_unified)
     context = _pad(settings.ctx_size or shape.context_length, 256)
     full = context if unified else _pad(context // sequences, 256)
     swa = _pad(min(full, shape.swa_window * (sequences if unified else 1) + settings.ubatch_size), 256)
-    return Cells(1 if unified else sequences, full, swa, sequences)
+    streams = 1 if unified else sequences
+    if known.whole_context_beside_states and any(shape.recurrent):
+        full *= streams
+    return Cells(streams, full, swa, sequences)
 
 
 def row_bytes(cache_type, weights):
@@ -56,10 +59,10 @@ def _layer_row(shape, settings, block, mla_values):
 
 def kv_bytes(shape, settings):
     """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
-    size = cells(shape, settings)
-    mla_values = any(known.mla_values for known in ranges_of(settings.build))
-    return [
-        size.streams * (size.swa if shape.swa_layers[block] else size.full) * _layer_row(shape, settings, block, mla_values)
-        + size.sequences * shape.recurrent[block]
-        for block in range(shape.block_count)
-    ]
+    needs = [0] * shape.block_count
+    for known in ranges_of(settings.build):
+        size = cells(shape, settings, known)
+        for block, sliding in enumerate(shape.swa_layers):
+            cache = size.streams * (size.swa if sliding else size.full) * _layer_row(shape, settings, block, known.mla_values)
+            needs[block] = max(needs[block], cache + size.sequences * shape.recurrent[block])
+    return needs

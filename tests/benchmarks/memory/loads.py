@@ -50,7 +50,7 @@ def load(folder, build, model, endpoints, counts, settings):
     server.communicate()
     late.cancel()
     told = _load_log.parse(lines)
-    if not any(device["endpoint"] for device in told["devices"]):
+    if not lines or not any(sign in lines[-1] for sign in READY):
         raise RuntimeError("%s\n%s" % (" ".join(command), "".join(lines[-20:])))
     return {device["endpoint"]: device for device in told["devices"] if device["endpoint"]}
 

@@ -69,6 +69,7 @@ def fit_params(folder, build, model, endpoints, counts, settings):
     if len(rows) != len(endpoints) + 1:
         raise RuntimeError("%s\n%s" % (" ".join(command), text[-3000:]))
     names = ["RPC0[%s]" % endpoint for endpoint in endpoints]
-    needs = [Need(int(weights), int(kv), compute.get(name, 0.0)) for (weights, kv, _), name in zip(rows, names)]
+    # The program may end before the last lines of its log are written: then the whole MiB of its table count.
+    needs = [Need(int(weights), int(kv), compute.get(name, float(whole))) for (weights, kv, whole), name in zip(rows, names)]
     weights, kv, compute_mib = rows[-1]
     return needs, Need(int(weights), int(kv), compute.get("CPU", float(compute_mib)))

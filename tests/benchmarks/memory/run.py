@@ -4,7 +4,7 @@
 """The memory formulas beside llama-fit-params, on header-only files of real models: three RPC servers on the loopback, three contexts, three cache types.
 
 weights, KV: devices whose whole MiB are the same; total: weights, KV cache and compute buffer of a device, error in percent of what llama.cpp says. The
-second table is gguf-parser-go's formulas on the same cases.
+second table is gguf-parser-go's formulas on the same cases, the third other settings on one to three devices.
 
     run.py 11434=DIR 7772=DIR        DIR holds llama-fit-params and the RPC server of that build
 """
@@ -24,6 +24,15 @@ from unit import model_files  # noqa: E402
 
 MIB = 1 << 20
 CONTEXTS, TYPES, DEVICES = (4096, 16384, 32768), ("f16", "q8_0", "q4_0"), 3
+OTHERS = {
+    "context 65536": {"ctx_size": 65536},
+    "context 131072": {"ctx_size": 131072},
+    "ubatch 256": {"ubatch_size": 256},
+    "ubatch 2048": {"ubatch_size": 2048},
+    "4 slots": {"parallel": 4},
+    "3 slots, context 8192": {"parallel": 3, "ctx_size": 8192},
+    "no flash attention": {"flash_attn": False},
+}
 
 
 def cases(build, folder, endpoints, path, shape):
@@ -54,6 +63,27 @@ def row(name, found, which):
     return "| %-18s | %5d | %7d | %5d | %6.3f | %+7.3f |" % (name, len(errors), weights, caches, mean, worst)
 
 
+def others(build, folder, paths, title):
+    """One line of the third table: all models with these settings on one, two and three devices."""
+    worst, weights, caches, count = [], 0, 0, 0
+    for devices in (1, 2, 3):
+        errors = []
+        with oracle.Servers(folder, devices) as servers:
+            for path in paths.values():
+                shape = _memory.read_shape(_gguf.read_path(str(path)))
+                each = shape.block_count // devices
+                counts = [each] * (devices - 1) + [shape.block_count - each * (devices - 1)]
+                settings = _memory.settings_of(**dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title]))
+                needs, _host = oracle.fit_params(folder, build, path, servers.endpoints, counts, settings)
+                for need, mine in zip(needs, _memory.place(shape, settings, counts, fit_params=True)["devices"]):
+                    count += 1
+                    weights += mine["weights"] // MIB == need.weights
+                    caches += mine["kv"] // MIB == need.kv
+                    errors.append(100 * ((mine["weights"] + mine["kv"] + mine["compute"]) / MIB / sum(need) - 1))
+        worst.append("%+.3f" % max(errors, key=abs))
+    return "| %-21s | %5d | %7d | %5d | %s |" % (title, count, weights, caches, " | ".join(worst))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("builds", nargs="+", metavar="BUILD=DIR")
@@ -79,6 +109,11 @@ def main():
                 print("|%s|-------|---------|-------|--------|---------|" % ("-" * 20))
                 for name, cases_ in found.items():
                     print(row(name, cases_, which))
+            print("\nb%s, other settings: worst error of a device's total in percent" % build)
+            print("| settings              | cases | weights | KV    | 1 device | 2 devices | 3 devices |")
+            print("|%s|-------|---------|-------|----------|-----------|-----------|" % ("-" * 23))
+            for title in OTHERS:
+                print(others(int(build), programs, paths, title), flush=True)
     if options.record:
         # One case in three holds every context and every type.
         kept = [case for case in recorded if CONTEXTS.index(case["ctx_size"]) == TYPES.index(case["cache_type"])]

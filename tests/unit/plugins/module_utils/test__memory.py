@@ -228,6 +228,13 @@ def test_constant_states(architecture, more, caches, states):
         assert kv(shape, ctx_size=4096, parallel=parallel, kv_unified=True) == expected
 
 
+def test_b7772_gives_every_sequence_the_whole_context_beside_states():
+    shape = shape_of(architecture="granitehybrid", **dict(STATE, **{"attention.head_count_kv": [0, 2]}))
+    for build, caches in ((7772, 4), (11434, 1), (None, 4)):
+        assert kv(shape, ctx_size=4096, parallel=4, build=build) == [4 * STATE_BYTES, caches * 4096 * 256]
+        assert kv(shape, ctx_size=4096, parallel=4, build=build, kv_unified=True) == [4 * STATE_BYTES, 4096 * 256]
+
+
 def test_short_convolutions():
     shape = shape_of(architecture="lfm2", **{"attention.head_count_kv": [0, 2], "shortconv.l_cache": 3})
     assert kv(shape) == [4 * 128 * 2, 1024 * 256]
