@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors bench soak
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory soak
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -27,10 +27,20 @@ errors:  ## the error texts an operator may read, side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	.venv/bin/pytest -q -s tests/unit/test_error_texts.py -k side_by_side
 
+plans:  ## the memory plans of the reference inventories, the tables of docs/plan.md
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/plan_tables.py
+
 bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, needs both programs and 12 GB of disk)
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/acquisition/header.py
 	@.venv/bin/python tests/benchmarks/acquisition/run.py $(BENCH)
+
+# BUILDS says which builds, and where their programs lie: make bench-memory BUILDS="11434=DIR 7772=DIR" MODELS="FILE FILE". MODELS are really loaded.
+bench-memory:  ## the memory formulas beside llama-fit-params, and beside real loads of MODELS (about half an hour)
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
+	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
 soak:  ## a million damaged model headers (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt

@@ -31,7 +31,7 @@ _MAX_TENSOR_NAME = 63  # ggml's GGML_MAX_NAME less its terminator
 _MAX_ARRAY_STRINGS = 4 << 20  # in all arrays together; walking them is what costs time
 _MAX_KEPT_ARRAY = 4096  # elements; per-layer values are kept, vocabularies are walked over
 _MAX_KEPT_BYTES = 8 << 20  # metadata text and arrays together
-_FIRST_WINDOW = 1 << 20
+_FIRST_WINDOW = 1 << 19  # of ten shards, nine have nothing but a short header
 _LAST_WINDOW = 4 << 20
 _I64_MAX = (1 << 63) - 1
 
@@ -153,7 +153,7 @@ it, every tensor padded; minimum_size: the same without the padding of the last 
 
 
 class _Cursor(object):
-    """Sequential access through growing windows, so that a 2 kB header costs 1 MiB and a 6 MB one three reads."""
+    """Sequential access through growing windows, so that a 2 kB header costs 512 KiB and a 6 MB one five reads."""
 
     def __init__(self, read, name, limit):
         self.read, self.name, self.limit = read, name, limit

@@ -81,7 +81,8 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
     """The heads of a node: list of dicts with all that the unit, the health check and the report need.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own; counts are layers, and the last device's
-    count includes the output layer (llama.cpp counts it as one more item).
+    count includes the output layer (llama.cpp counts it as one more item). Counts are those of the memory plan (the fact preflight_plan of the head)
+    where there is one, else those of the inventory.
     """
     instances = []
     for name, service in _by_systemd(services):
@@ -107,7 +108,11 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "memory_max": service.get("memory_max", ""),
         }
         split = service.get("tensor_split", "auto")
-        if isinstance(split, dict):
+        planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)
+        if planned:
+            instance["layers"] = {node: count for node, count in planned[0]["layers"].items() if count or node != host}
+            instance["tensor_split"] = planned[0]["tensor_split"]
+        elif isinstance(split, dict):
             devices = workers + ([host] if split.get(host) else [])
             counts = [split[device] for device in devices]
             instance["layers"] = dict(zip(devices, counts))

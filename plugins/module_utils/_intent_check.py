@@ -7,6 +7,7 @@ import re
 
 from ._bytes import human
 from ._intent import IntentError, expand, near
+from ._plan_catalog import HEADER_KEYS
 
 # key -> (type, required). Types are checked; what a value means is checked below.
 SERVICE_KEYS = {
@@ -31,6 +32,8 @@ SERVICE_KEYS = {
         "numa": (str, False),
         "timeout": (int, False),
         "tensor_split": ((str, dict), False),
+        "force_split": (bool, False),
+        "slot_ctx_size": (int, False),
         "memory_max": (str, False),
         "launcher": (str, False),
         "nodes": (int, False),
@@ -54,7 +57,7 @@ SERVICE_KEYS = {
 }
 # What a job asks SLURM for, and so means nothing under systemd.
 SLURM_KEYS = ("nodes", "partition", "qos")
-MODEL_KEYS = {"repo", "revision", "aliases", "parameters", "quants"}
+MODEL_KEYS = {"repo", "revision", "aliases", "parameters", "header", "quants"}
 QUANT_KEYS = {"files", "urls", "file", "sha256", "size", "bits_per_weight"}
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
 CHOICES = {
@@ -256,7 +259,7 @@ def _number_errors(entry, service):
     for key in ("port", "rpc_port"):
         if key in service and not 1 <= service[key] <= 65535:
             found.append("%s.%s: %d seen, 1 to 65535 is needed" % (entry, key, service[key]))
-    for key in ("ctx_size", "parallel", "threads", "batch_size", "ubatch_size", "timeout", "models_max", "nodes"):
+    for key in ("ctx_size", "slot_ctx_size", "parallel", "threads", "batch_size", "ubatch_size", "timeout", "models_max", "nodes"):
         if key in service and service[key] < 1:
             found.append("%s.%s: %d seen, at least 1 is needed" % (entry, key, service[key]))
     for key in SLURM_KEYS:
@@ -301,6 +304,7 @@ def _model_errors(name, model):
     found = [
         "%s.%s: unknown key%s" % (entry, key, near(key, MODEL_KEYS, "; known keys: " + ", ".join(sorted(MODEL_KEYS)))) for key in model if key not in MODEL_KEYS
     ]
+    found.extend(_header_errors(entry + ".header", model.get("header", {})))
     for quant, spec in model["quants"].items():
         where = "%s.quants.%s" % (entry, quant)
         if not isinstance(spec, dict):
@@ -318,6 +322,18 @@ def _model_errors(name, model):
         sources = spec.get("files") or spec.get("urls") or []
         if spec.get("sha256") and len(spec["sha256"]) != len(sources):
             found.append("%s.sha256: %d seen, one for each of its %d files is needed" % (where, len(spec["sha256"]), len(sources)))
+    return found
+
+
+def _header_errors(entry, header):
+    if not isinstance(header, dict):
+        return ["%s: %r seen, a map is needed" % (entry, header)]
+    found = [
+        "%s.%s: unknown key%s" % (entry, key, near(key, HEADER_KEYS, "; known keys: " + ", ".join(HEADER_KEYS))) for key in header if key not in HEADER_KEYS
+    ]
+    missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
+    if header and missing:
+        found.append("%s: %s missing, all of what the header of its GGUF file says of them is needed to estimate a plan" % (entry, ", ".join(missing)))
     return found
 
 

@@ -4,12 +4,14 @@
 """What an operator reads: the acceptance report of a service and the status of a cluster. Private to the collection."""
 
 import json
+import re
 
 
-def acceptance(head, health, load, prompt, max_tokens):
-    """One service's report: what was asked and answered, how fast, and what each worker held (MiB) and moved (bytes).
+def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
+    """One service's report: what was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off.
 
-    head is an entry of head_instances; health and load are the results of llama_health and llama_load_info for it.
+    head is an entry of head_instances; health and load are the results of llama_health and llama_load_info for it; plans its entry in
+    memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is loaded.
     """
     moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
@@ -39,8 +41,44 @@ def acceptance(head, health, load, prompt, max_tokens):
         "tokens_per_second": None if rate is None else round(rate, 1),
         "answer": health.get("answer"),
         "workers": workers,
+        "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards or {})],
         "curl": "curl -sS %s/chat/completions -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], body),
     }
+
+
+def _planned(head, load, plan, cards):
+    """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of the plan, against the log."""
+    endpoints = dict(zip(head["workers"], head["rpc_endpoints"]))
+    seen = {}
+    rows = []
+    for device in plan["devices"]:
+        node = device["node"]
+        places = _places(load["devices"], endpoints.get(node), device["device"])
+        number = seen[node] = seen.get(node, -1) + 1
+        loaded = places if device["device"] == "main" else places[number : number + 1]
+        planned = {kind: device[kind + "_mib"] for kind in ("weights", "kv", "compute")}
+        found = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
+        found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in found.items()}
+        used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if "GPU%s" % gpu["index"] == device["device"]]
+        rows.append(
+            {
+                "node": node,
+                "device": device["device"],
+                "planned_mib": planned,
+                "loaded_mib": found if loaded else None,
+                "error_percent": round(100.0 * (sum(planned.values()) - sum(found.values())) / sum(found.values()), 2) if sum(found.values()) else None,
+                "total_mib": device["total_mib"],
+                "card_mib": used[0] if used else None,
+            }
+        )
+    return rows
+
+
+def _places(devices, endpoint, name):
+    """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its main memory."""
+    if endpoint or name != "main":
+        return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+$", one["device"]))]
+    return [one for one in devices if one["endpoint"] is None]
 
 
 def acceptance_lines(report):
@@ -50,11 +88,25 @@ def acceptance_lines(report):
         + ("" if worker["bytes_sent"] is None else ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker)
         for worker in report["workers"]
     ]
+    lines.extend(_plan_line(row) for row in report["plan"])
     lines.append("endpoint: %s" % report["endpoint"])
     if report["answer"] is None:
         lines.append("tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"])
         return lines + [report["curl"]]
     return lines + ["tokens/s: %s" % report["tokens_per_second"], report["curl"], "answer: %s" % " ".join(report["answer"].split())]
+
+
+def _plan_line(row):
+    place = "plan %s %s: " % (row["node"], row["device"])
+    if row["loaded_mib"] is None:
+        return place + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded" % row["planned_mib"]
+    card = "" if row["card_mib"] is None else ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])
+    return (
+        place
+        + "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
+        + ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
+        + ", off by %+.2f %%%s" % (row["error_percent"], card)
+    )
 
 
 def status_lines(nodes, heads):

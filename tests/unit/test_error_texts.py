@@ -17,14 +17,24 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _fabric, _gguf, _intent_check, _llama_api, _sockets, _units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import (
+    _fabric,
+    _gguf,
+    _intent_check,
+    _llama_api,
+    _model_shape,
+    _plan_devices,
+    _plan_inventory,
+    _sockets,
+    _units,
+)
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins/module_utils"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
-PRODUCED = ("_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py")
+PRODUCED = ("_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py", "_model_shape.py", "_plan_check.py")
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
@@ -83,6 +93,34 @@ def too_large(quants):
     return lambda **_fixtures: _intent_check.hopeless(services, models, INVENTORY["groups"], memory)
 
 
+# A dense model of 80 layers, and a card of 32 GB in each of the two nodes.
+FACTS = {"architecture": "qwen3", "block_count": 80, "context_length": 40960, "embedding_length": 8192, "feed_forward_length": 29568}
+FACTS.update({"head_count": 64, "head_count_kv": 8, "key_length": 128, "vocab_size": 151936})
+PLANNED = {"big": {"header": FACTS, "quants": {"Q4_K_M": {"size": 40 * 10**9}, "Q8_0": {"size": 77 * 10**9}, "Q1_0": {"size": 9 * 10**9}, "X": {}}}}
+PLANNED["few"] = {"header": dict(FACTS, block_count=8), "quants": {"Q": {"size": 40 * 10**9}}}
+
+
+def card(node, count=1, memory=32510):
+    return {"devices": _plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
+
+
+def planned(nodes=None, **keys):
+    """What a service with these keys is told by the memory plan."""
+    service = dict(CHAT, model="big", quant="Q4_K_M", ctx_size=4096, parallel=1)
+    service = {name: value for name, value in dict(service, **keys).items() if value is not None}
+    nodes = dict({node: card(node) for node in ("node1", "node2")}, **(nodes or {}))
+    return lambda **_fixtures: _plan_inventory.memory_plan({"chat": service}, PLANNED, INVENTORY["groups"], nodes)["refused"]
+
+
+def crowded(**_fixtures):
+    """What a router is told whose model is too large for its host."""
+    router = dict(FAST, models={"big": "Q4_K_M"}, ctx_size=4096)
+    return _plan_inventory.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
+
+
+MAIN = {"devices": _plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
+
+
 def raised(function, *arguments):
     """The text of what a call raises, which must be an error of the collection's own."""
 
@@ -90,6 +128,17 @@ def raised(function, *arguments):
         with pytest.raises(Exception) as problem:
             function(*arguments)
         assert type(problem.value).__module__.startswith("ansible_collections.thefermisea.llama_cluster.")
+        return [str(problem.value)]
+
+    return produce
+
+
+def text_of(function, argument):
+    """The text of a ValueError, which the caller hands on."""
+
+    def produce(**_fixtures):
+        with pytest.raises(ValueError) as problem:
+            function(argument)
         return [str(problem.value)]
 
     return produce
@@ -119,6 +168,13 @@ def gguf(keys=(), tensors=(), version=3, announced=None):
 
 def parse(data, limit=_gguf.MAX_HEADER):
     return _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
+
+
+def shape(keys=(), tensors=("token_embd.weight", "blk.0.weight")):
+    """What is told of the memory of a llama of one block with these keys and tensors."""
+    known = [key(b"general.architecture", make.STRING, make.text("llama")), number(b"llama.block_count", 1), *keys]
+    header = parse(gguf(known, [tensor(name, offset=128 * place) for place, name in enumerate(tensors)]))
+    return raised(_model_shape.read_shape, header)
 
 
 def size_problem(size):
@@ -253,6 +309,44 @@ REFUSALS = [
     ("llama_models.m.quants.Q8_0.url:", "unknown key", "did you mean urls?", quant(url="http://x/m.gguf", files=["m.gguf"])),
     ("llama_models.m.quants.Q8_0.files:", "m has no repo", "the Hugging Face repository of the files is needed", model(repo="")),
     ("llama_models.m.quants.Q8_0.sha256:", "2 seen", "one for each of its 1 files is needed", quant(files=["m.gguf"], sha256=["a", "b"])),
+    ("llama_models.m.header:", "[1] seen", "a map is needed", model(header=[1])),
+    ("llama_models.m.header.layers:", "unknown key", "known keys: architecture", model(header=dict(FACTS, layers=1))),
+    ("llama_models.m.header:", "block_count, ", "is needed to estimate a plan", model(header={"architecture": "qwen3"})),
+    # The memory plan.
+    (
+        "llama_services.chat.quant:",
+        "big Q8_0 with 4096 tokens of f16 KV cache does not fit, 3",
+        "MiB are needed on GPU0 of node2 and 32510 MiB are there: choose quant Q4_K_M (40.0 GB)",
+        planned(quant="Q8_0"),
+    ),
+    ("llama_services.chat.quant:", "does not fit", "choose ctx_size ", planned(ctx_size=40960, quant="Q4_K_M", nodes={"node2": card("node2", 1, 20000)})),
+    (
+        "llama_services.chat.tensor_split:",
+        "big Q4_K_M with 4096 tokens of f16 KV cache does not fit",
+        "choose tensor_split auto (node2 41, node1 39)",
+        planned(tensor_split={"node1": 1, "node2": 79}),
+    ),
+    ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
+    ("llama_services.chat.workers:", "big Q1_0 fits GPU0 of node1 alone", "a head without workers is needed", planned(quant="Q1_0")),
+    ("llama_services.chat.workers:", "16 devices seen", "at most 15 are needed", planned(nodes={"node2": card("node2", 15)})),
+    ("llama_services.chat.workers:", "", "one for each: use fewer workers", planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q")),
+    ("llama_services.chat.tensor_split:", "79 layers in all seen", "the 80 of big are needed", planned(tensor_split={"node1": 40, "node2": 39})),
+    (
+        "llama_services.chat.tensor_split.node1:",
+        "40 layers seen",
+        "0 are needed",
+        planned(tensor_split={"node1": 40, "node2": 40}, nodes={"node1": MAIN, "node2": card("node2", 1, 80000)}),
+    ),
+    ("llama_services.chat.tensor_split:", "auto seen without a plan of big X", "a header is needed", planned(quant="X")),
+    ("llama_services.chat.ctx_size:", "40961 tokens for each request seen", "at most the 40960", planned(ctx_size=40961, cache_type_k="q4_0")),
+    (
+        "llama_services.chat.parallel:",
+        "2 slots share 4096 tokens of context, 2048 each",
+        "the promised slot_ctx_size of 4096 is needed: set ctx_size to 8192",
+        planned(parallel=2, slot_ctx_size=4096),
+    ),
+    ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
+    ("devices:", "3*32510 seen", "COUNTxMIB such as 3x32510 is needed", text_of(_plan_devices.cards, "3*32510")),
     # Headers of model files.
     ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),
     ("m.gguf:", "starts with b'<htm'", "a GGUF file starts with b'GGUF'", raised(parse, b"<html>")),
@@ -303,6 +397,28 @@ REFUSALS = [
         "no route from 10.1.0.1 to 10.1.0.2 (RTNETLINK answers: Network is unreachable)",
         "one over ib0 is needed",
         off_fabric(peers=peer(problem="RTNETLINK answers: Network is unreachable")),
+    ),
+    # The memory that a header tells.
+    ("header:", "general.architecture is missing", "give the first shard", raised(_model_shape.read_shape, parse(gguf()))),
+    ("architecture llama:", "tensors of the embedding or of a block are missing", "give all shards", shape(tensors=("blk.0.weight",))),
+    ("architecture llama:", "llama.embedding_length is missing", "a count is needed", shape()),
+    (
+        "architecture llama:",
+        "llama.attention.indexer.head_count seen",
+        "a cache of keys and values or a Mamba state is needed",
+        shape([number(b"llama.attention.indexer.head_count", 4)]),
+    ),
+    (
+        "architecture llama:",
+        "names 0 layers",
+        "1 are needed",
+        shape(
+            [
+                number(b"llama.embedding_length", 32),
+                number(b"llama.attention.sliding_window", 32),
+                array(b"llama.attention.sliding_window_pattern", make.I32, 0),
+            ]
+        ),
     ),
     # A node's services.
     ("systemctl", "cannot be run (No such file or directory)", "nodes with systemd only", without_systemctl),

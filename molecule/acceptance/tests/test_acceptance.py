@@ -14,6 +14,10 @@ def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
         assert worker["model_mib"] > 10
         assert worker["kv_mib"] > 10
         assert worker["bytes_sent"] > 1000 and worker["bytes_received"] > 1000
+    assert [row["node"] for row in seen["plan"]] == ["node2", "node3"]
+    for row in seen["plan"]:
+        for kind in ("weights", "kv"):
+            assert 0 <= row["planned_mib"][kind] - row["loaded_mib"][kind] < 1.1, row  # a plan is rounded up
 
 
 def test_it_refuses_a_service_whose_head_is_down(lab):

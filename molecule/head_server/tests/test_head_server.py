@@ -94,9 +94,42 @@ def test_another_setting_is_applied(lab):
         "parallel": 2,
         "threads": 2,
         "tensor_split": {"node2": 20, "node3": 10},
+        "force_split": True,
     }
     status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": {"chat": settings}}))
     assert status == 0, output
     lab.eventually(lambda: answers(lab), 90, "the head answers")
     slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), timeout=10).json()
     assert [slot["n_ctx"] for slot in slots] == [1024, 1024]
+
+
+def test_an_automatic_split_is_planned_and_stays(lab):
+    settings = {
+        "kind": "distributed",
+        "primary": True,
+        "model": "smollm2-135m-instruct",
+        "quant": "Q4_1",
+        "head": "llama_head",
+        "workers": "llama_rpc",
+        "port": 8000,
+        "rpc_port": 50052,
+        "ctx_size": 2048,
+        "parallel": 1,
+        "threads": 2,
+        "force_split": True,
+    }
+    intent = json.dumps({"llama_services": {"chat": settings}})
+    status, output = lab.playbook("site", "--tags", "head", "-e", intent)
+    assert status == 0, output
+    unit = lab.node1.check_output("systemctl cat %s", UNIT)
+    counts = [int(count) for count in unit.split("--tensor-split ")[1].split()[0].split(",")]
+    assert sum(counts) == 31 and min(counts) > 0  # the output layer counts
+    plan = json.loads(lab.node1.check_output("cat /etc/llama-cluster/plan-chat.json"))[0]
+    assert plan["tensor_split"] == counts
+    lab.eventually(lambda: answers(lab), 90, "the head answers")
+    status, output = lab.playbook("site", "--tags", "head", "-e", intent)
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    status, output = lab.playbook("verify", "-e", intent)
+    assert status == 0, output
+    assert "plan node2 main: " in output and "loaded (weights, KV cache, compute), off by " in output

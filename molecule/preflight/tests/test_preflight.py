@@ -15,6 +15,7 @@ CHAT = {
     "port": 8000,
     "rpc_port": 50052,
     "threads": 2,
+    "force_split": True,
 }
 
 
@@ -75,6 +76,30 @@ def test_a_model_that_no_download_could_make_fit(lab):
     untouched(lab)
 
 
+def test_a_split_that_no_memory_asks_for(lab):
+    status, output = site(lab, force_split=None)
+    assert status != 0
+    assert "llama_services.chat.workers: smollm2-135m-instruct Q4_1 fits main of node1 alone (" in output
+    assert "drop workers, or set force_split: true" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_layers_that_do_not_sum_up(lab):
+    status, output = site(lab, tensor_split={"node2": 15, "node3": 14})
+    assert status != 0
+    assert "llama_services.chat.tensor_split: 29 layers in all seen, the 30 of smollm2-135m-instruct are needed" in output
+    assert lab.changed(output) == 0
+    untouched(lab)
+
+
+def test_more_context_than_the_model_was_made_for(lab):
+    status, output = site(lab, ctx_size=65536, parallel=1)
+    assert status != 0
+    assert "llama_services.chat.ctx_size: 65536 tokens for each request seen, at most the 8192 that smollm2-135m-instruct was made for" in output
+    untouched(lab)
+
+
 def test_a_truncated_model(lab):
     lab.node1.check_output("head -c 50000000 /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf > /var/tmp/truncated.gguf")
     status, output = site(lab, model("file:///var/tmp/truncated.gguf"))
@@ -114,6 +139,22 @@ def test_a_fabric_address_that_is_nowhere(lab):
     untouched(lab)
 
 
+def interface(node, address):
+    """The name of the interface that has an address."""
+    return next(line.split()[1] for line in node.check_output("ip -o -4 addr show").splitlines() if " inet %s/" % address in line)
+
+
+def test_rpc_that_would_leave_the_fabric_is_warned_of(lab):
+    ethernet, fabric = interface(lab.node1, lab.ethernet("node1")), interface(lab.node1, lab.fabric("node1"))
+    lab.node1.check_output("ip route add %s/32 dev %s", lab.fabric("node2"), ethernet)
+    status, output = lab.playbook("site", "--tags", "preflight", "-e", "llama_fabric_interface=ib0")
+    lab.node1.check_output("ip route del %s/32 dev %s", lab.fabric("node2"), ethernet)
+    assert status == 0, output
+    assert "llama_fabric_address: RPC to %s would leave over %s with source %s, %s with source %s is needed" % (
+        lab.fabric("node2"), ethernet, lab.ethernet("node1"), fabric, lab.fabric("node1")) in output  # fmt: skip
+    assert "llama_fabric_interface: %s is on %s, ib0 is needed" % (lab.fabric("node1"), fabric) in output
+
+
 def test_an_inventory_without_nodes(lab, tmp_path):
     inventory = tmp_path / "hosts.yml"
     inventory.write_text("all: {hosts: {somewhere: {}}}\n")
@@ -126,4 +167,8 @@ def test_a_sound_inventory_passes_and_changes_nothing(lab):
     status, output = lab.playbook("site", "--tags", "preflight")
     assert status == 0, output
     assert lab.changed(output) == 0
+    assert "chat: smollm2-135m-instruct Q4_1, 4096 tokens of f16 KV cache node device layers weights KV compute margin total free" in output
+    assert "node2 main 0-14 (15) " in output and "node3 main 15-29 (15) " in output
+    assert "--tensor-split 15,16" in output
+    assert "llama_fabric_" not in output
     untouched(lab)

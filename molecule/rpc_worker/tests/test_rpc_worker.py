@@ -114,5 +114,5 @@ def test_a_worker_that_is_no_longer_wanted_leaves(lab):
 
 WITHOUT_NODE3 = (
     '{"kind": "distributed", "model": "smollm2-135m-instruct", "quant": "Q4_1", "head": "llama_head", "workers": "node2", '
-    '"port": 8000, "rpc_port": 50052, "threads": 2, "primary": true}'
+    '"port": 8000, "rpc_port": 50052, "threads": 2, "primary": true, "force_split": true}'
 )

@@ -1,7 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a whole process takes that reads the header of a 77 GB model and compares its size: interpreter, imports, parsing.
+"""How long a whole process takes that reads the header of a 77 GB model and compares its size: interpreter, imports, parsing. Then the same for one
+that says how much memory the model needs on three devices, and how many bytes of the file it reads: over the network, what that costs; and for one that
+plans its split.
 
 The file is sparse: a real header of Qwen2-72B's shape in Q8_0 (80 blocks, 963 tensors, 152,064 tokens, 151,387 merges), grown to exactly the
 size that its tensors need.
@@ -31,6 +33,31 @@ assert found["complete"], found
 peak = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")][0]
 print(found["size"], found["tensors"], peak)
 """
+PLACE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from module_utils import _gguf, _memory
+read = []
+with open(sys.argv[2], "rb", buffering=0) as stream:
+    def part(offset, length):
+        read.append(length)
+        return os.pread(stream.fileno(), length, offset)
+    shape = _memory.read_shape(_gguf.read_header(part, sys.argv[2], _gguf.MAX_REMOTE_HEADER))
+placed = _memory.place(shape, _memory.settings_of(ctx_size=8192, parallel=1), [27, 27, 26])
+assert [device["layers"] for device in placed["devices"]] == [27, 27, 26], placed
+print(sum(read), len(read))
+"""
+PLAN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from module_utils._plan import plan, settings_for
+from module_utils._plan_devices import cards, of_card
+from module_utils._plan_header import local_shape
+devices = [of_card(card["name"], 0, card, 1024) for card in cards("3x32510")]
+found = plan(local_shape(sys.argv[2]), settings_for({"ctx_size": 8192, "parallel": 1}, "b11434"), devices, 1)
+assert found["fits"], found
+print(",".join(map(str, found["tensor_split"])))
+"""
 
 
 def write(path):
@@ -49,6 +76,9 @@ def write(path):
         ("general.file_type", make.U32, 7),
         ("qwen2.block_count", make.U32, BLOCKS),
         ("qwen2.context_length", make.U32, 32768),
+        ("qwen2.embedding_length", make.U32, WIDTH),
+        ("qwen2.attention.head_count", make.U32, 64),
+        ("qwen2.attention.head_count_kv", make.U32, 8),
         ("tokenizer.ggml.tokens", make.ARRAY, (make.STRING, ["token %06d" % number for number in range(TOKENS)])),
         ("tokenizer.ggml.token_type", make.ARRAY, (make.I32, [1] * TOKENS)),
         ("tokenizer.ggml.merges", make.ARRAY, (make.STRING, ["ab %06d" % number for number in range(MERGES)])),
@@ -61,6 +91,16 @@ def write(path):
     return len(header)
 
 
+def timed(program, path, rounds):
+    """-> ([seconds of a whole process], [words it printed])"""
+    times = []
+    for _round in range(rounds):
+        begun = time.monotonic()
+        told = subprocess.run([sys.executable, "-c", program, str(ROOT / "plugins"), path], check=True, capture_output=True, text=True).stdout
+        times.append(time.monotonic() - begun)
+    return times, told.split()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=21)
@@ -68,15 +108,15 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "m.gguf")
         header = write(path)
-        times = []
-        for _round in range(options.rounds):
-            begun = time.monotonic()
-            told = subprocess.run([sys.executable, "-c", PROCESS, str(ROOT / "plugins"), path], check=True, capture_output=True, text=True).stdout
-            times.append(time.monotonic() - begun)
-    size, tensors, memory = told.split()
+        times, (size, tensors, memory) = timed(PROCESS, path, options.rounds)
+        placing, (read, pieces) = timed(PLACE, path, options.rounds)
+        planning, (split,) = timed(PLAN, path, options.rounds)
     print("header of %.1f MB, %s tensors, file of %.1f GB (sparse):" % (header / 1e6, tensors, int(size) / 1e9))
     print("whole process %.2f s in the median of %d (%.2f to %.2f s), %.0f MB" % (
         statistics.median(times), options.rounds, min(times), max(times), int(memory) * 1024 / 1e6))  # fmt: skip
+    print("placed on three devices: whole process %.2f s (%.2f to %.2f s), %.1f MB of the file read in %s requests" % (
+        statistics.median(placing), min(placing), max(placing), int(read) / 1e6, pieces))  # fmt: skip
+    print("split planned (%s): whole process %.2f s (%.2f to %.2f s)" % (split, statistics.median(planning), min(planning), max(planning)))
 
 
 if __name__ == "__main__":

@@ -73,3 +73,55 @@ def test_status():
         "its configuration changed since it started",
         "  node4        no units",
     ]
+
+
+def planned(node, device, weights, kv, compute):
+    return {"node": node, "device": device, "weights_mib": weights, "kv_mib": kv, "compute_mib": compute, "total_mib": weights + kv + compute + 1024}
+
+
+LOADED = {
+    "devices": [
+        {"device": "CPU", "endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0, "compute_mib": 9.0},
+        {"device": "CUDA0", "endpoint": None, "layers": 20, "model_mib": 40.0, "kv_mib": 10.0, "compute_mib": 5.0},
+        {"device": "CUDA_Host", "endpoint": None, "layers": 0, "model_mib": 1.0, "kv_mib": 0.0, "compute_mib": 2.0},
+        {"device": "RPC0", "endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0, "compute_mib": 4.0},
+        {"device": "RPC1", "endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0, "compute_mib": 3.0},
+    ]
+}
+PLAN = {
+    "devices": [
+        planned("node2", "GPU0", 21, 30, 4),
+        planned("node2", "GPU1", 12, 15, 3),
+        planned("node3", "GPU0", 9, 9, 9),
+        planned("node1", "GPU0", 40, 10, 5),
+    ]
+}
+
+
+def test_the_plan_beside_the_log_and_the_cards():
+    cards = {"node2": [{"index": 0, "memory_used_mib": 700}, {"index": 1, "memory_used_mib": 600}], "node1": [{"index": 0, "memory_used_mib": None}]}
+    report = _report.acceptance(HEAD, READY, LOADED, "Where?", 8, [PLAN], cards)
+    rows = report["plan"]
+    assert [(row["node"], row["device"], row["card_mib"]) for row in rows] == [
+        ("node2", "GPU0", 700),
+        ("node2", "GPU1", 600),
+        ("node3", "GPU0", None),
+        ("node1", "GPU0", None),
+    ]
+    assert rows[0]["loaded_mib"] == {"weights": 20.25, "kv": 30.0, "compute": 4.0}
+    assert rows[0]["error_percent"] == round(100 * (55 - 54.25) / 54.25, 2)
+    assert rows[1]["loaded_mib"]["weights"] == 11.5
+    assert rows[2]["loaded_mib"] is None and rows[2]["error_percent"] is None
+    assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
+    lines = _report.acceptance_lines(report)
+    assert lines[2] == (
+        "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 %, "
+        "the card has 700 MiB in use of 1079 planned with the margin"
+    )
+    assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not tell what was loaded"
+
+
+def test_a_head_that_computes_on_its_main_memory():
+    plan = {"devices": [planned("node1", "main", 70, 10, 16)]}
+    (row,) = _report.acceptance(dict(HEAD, workers=[], rpc_endpoints=[]), READY, {"devices": LOADED["devices"][:3]}, "Where?", 8, [plan])["plan"]
+    assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}

@@ -1,0 +1,103 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
+
+from ._plan import context, slot_context
+
+MAX_DEVICES = 15
+"""llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
+
+
+def threads(name, service, nodes):
+    """More threads than cores stand in each other's way. nodes: {node: {cores}}; nothing where nobody looked."""
+    return [
+        "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], int(facts["cores"]), node)
+        for node, facts in sorted(nodes.items())
+        if facts.get("cores") and service.get("threads", 0) > int(facts["cores"])
+    ]
+
+
+def context_length(name, model, shape, settings):
+    """More context for a request than the model was made for."""
+    if not shape.context_length or shape.rope_scaling or slot_context(shape, settings) <= shape.context_length:
+        return []
+    return [
+        "llama_services.%s.ctx_size: %d tokens for each request seen, at most the %d that %s was made for are needed, its header has no rope scaling: "
+        "lower it or choose another model" % (name, slot_context(shape, settings), shape.context_length, model)
+    ]
+
+
+def settings(name, service, shape, settings, devices):
+    """What a service's settings and the model together get wrong."""
+    found = context_length(name, service["model"], shape, settings)
+    promised, tokens = service.get("slot_ctx_size", 0), slot_context(shape, settings)
+    if tokens < promised:
+        found.append(
+            "llama_services.%s.parallel: %d slots share %d tokens of context, %d each, the promised slot_ctx_size of %d is needed: "
+            "set ctx_size to %d or lower parallel"
+            % (name, settings.parallel or 1, context(shape, settings), tokens, promised, promised * (settings.parallel or 1))
+        )
+    if len(devices) > MAX_DEVICES:
+        found.append(
+            "llama_services.%s.workers: %d devices seen, at most %d are needed, llama.cpp drives no more: use fewer workers" % (name, len(devices), MAX_DEVICES)
+        )
+    elif len(devices) > shape.block_count:
+        found.append(
+            "llama_services.%s.workers: %d devices seen, at most the %d layers of %s are needed, one for each: use fewer workers"
+            % (name, len(devices), shape.block_count, service["model"])
+        )
+    return found
+
+
+def layers(name, service, shape, split, without):
+    """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
+    found = [
+        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside workers: leave it out"
+        % (name, node, split[node])
+        for node in without
+        if split.get(node)
+    ]
+    if sum(split.values()) != shape.block_count:
+        found.append(
+            "llama_services.%s.tensor_split: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"
+            % (name, sum(split.values()), shape.block_count, service["model"])
+        )
+    return found
+
+
+def without_header(name, service, why):
+    return "llama_services.%s.tensor_split: auto seen without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
+        name,
+        service["model"],
+        service["quant"],
+        why,
+    )
+
+
+def needs_no_split(name, plan, alone, head):
+    device = next(one for one in alone["devices"] if one["layers"])
+    step = "drop workers" if device["node"] == head else "make %s the head and drop workers" % device["node"]
+    return (
+        "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since a split is slower: "
+        "%s, or set force_split: true" % (name, plan["model"], plan["quant"], device["device"], device["node"], device["total_mib"], device["free_mib"], step)
+    )
+
+
+def does_not_fit(name, service, plan, advice):
+    """plan: described; advice: what would fit."""
+    key = "models" if service["kind"] == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
+    worst = max(plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
+    return "llama_services.%s.%s: %s %s with %d tokens of %s KV cache does not fit, %d MiB are needed on %s of %s and %d MiB are there: choose %s" % (
+        name,
+        key,
+        plan["model"],
+        plan["quant"],
+        plan["ctx_size"],
+        plan["cache_type"],
+        worst["total_mib"],
+        worst["device"],
+        worst["node"],
+        worst["free_mib"],
+        ", or ".join(advice) or "another model, or add nodes",
+    )

@@ -1,0 +1,32 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The shape of a model from its header, wherever the model is. Private to the collection."""
+
+import os
+
+from ._acquire import Request, resolve
+from ._gguf import check_shards, read_path, shard_names
+from ._http import Client
+from ._memory import read_shape
+
+
+def local_shape(path):
+    """Shape of the model on this machine that ``path`` (any shard) belongs to. Raises OSError, GGUFError, ShapeError."""
+    folder, base = os.path.split(path)
+    paths = [os.path.join(folder, name) for name in shard_names(base)]
+    headers = [read_path(name) for name in paths]
+    check_shards(headers, paths)
+    return read_shape(headers)
+
+
+def remote_shape(**asked):
+    """Shape of a model on servers or in a hub's repository; asked: as for _acquire.Request, without dest. Only headers are read.
+
+    Raises FetchError, GGUFError, ShapeError.
+    """
+    client = Client()
+    try:
+        return read_shape(resolve(Request("/model.gguf", **asked), client).headers)
+    finally:
+        client.close()

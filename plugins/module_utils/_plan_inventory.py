@@ -1,0 +1,245 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The memory plan of an inventory: all of its services together, those that share a card added up. Private to the collection."""
+
+import base64
+import json
+
+from . import _plan_check as check
+from ._intent import expand
+from ._intent_check import hopeless, weights
+from ._memory import ShapeError
+from ._plan import MIB, plan, settings_for, shape_of, slot_context
+from ._plan_advice import nearest
+from ._plan_catalog import estimate
+
+
+def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
+    """Plan every service.
+
+    nodes: {node: {devices: [of _plan_devices], cores: int or None}}; headers: results of llama_plan, each with its item of model_items(); build:
+    llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in base64}]. -> {services: {name: [plan() with
+    service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a
+    router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
+    """
+    one = _Inventory(services, models, groups, nodes, headers, build, previous)
+    for name in sorted(services, key=one.order):
+        one.add(name)
+    return {"services": one.planned, "unplanned": one.unplanned, "refused": one.refused, "sharing": one.sharing}
+
+
+def stored(plans):
+    """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to run."""
+    kept = []
+    for one in plans:
+        devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
+        kept.append(dict({key: value for key, value in one.items() if key != "problem"}, devices=devices))
+    return kept
+
+
+class _Inventory(object):
+    def __init__(self, services, models, groups, nodes, headers, build, previous):
+        self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
+        self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
+        self.build, self.previous = build, {one["item"]: _kept(one) for one in previous}
+        self.planned, self.unplanned, self.refused, self.sharing = {}, {}, [], []
+        self.claimed = {}  # (node, device): {service: MiB}
+
+    def order(self, name):
+        """What leaves no choice is placed first."""
+        service = self.services[name]
+        return (service["kind"] != "router", not isinstance(service.get("tensor_split"), dict), name)
+
+    def add(self, name):
+        service = self.services[name]
+        hosts = expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups) if "head" in service else []
+        hosts = hosts or expand(service["host"], self.groups)
+        strangers = [host for host in hosts if host not in self.nodes]
+        if strangers:
+            self._without(name, "%s is not part of this run" % ", ".join(strangers))
+            return
+        self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}))
+        if service["kind"] == "router":
+            self._add_router(name, service, hosts)
+        else:
+            self._add_distributed(name, service)
+
+    def _without(self, name, why):
+        """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
+        service, kept = self.services[name], self.previous.get(name)
+        self.unplanned[name] = why
+        memory = {
+            node: {"kind": facts["devices"][0]["kind"], "bytes": MIB * sum(one["total_mib"] for one in facts["devices"])} for node, facts in self.nodes.items()
+        }
+        told = hopeless({name: service}, self.models, self.groups, memory)
+        self.refused.extend(told)
+        if told or service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
+            return
+        if expand(service["head"], self.groups)[0] not in self.nodes:
+            return  # nobody's command line is written in this run
+        if kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]:
+            self.planned[name] = kept
+        else:
+            self.refused.append(check.without_header(name, service, why))
+
+    def _shape(self, model, quant):
+        """-> (Shape, header or catalog); raises ShapeError."""
+        known = self.headers.get((model, quant), {})
+        if known.get("shape"):
+            return shape_of(known["shape"]), "header"
+        size = weights(self.models[model], quant)[0]
+        facts = self.models[model].get("header")
+        if size and facts:
+            return estimate(facts, size), "catalog"
+        raise ShapeError(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
+
+    def _devices(self, nodes):
+        return [
+            dict(device, claimed_mib=sum(self.claimed.get((device["node"], device["device"]), {}).values()))
+            for node in nodes
+            for device in self.nodes[node]["devices"]
+        ]
+
+    def _claim(self, name, devices):
+        for device in devices:
+            if device["total_mib"]:
+                self.claimed.setdefault((device["node"], device["device"]), {})[name] = device["total_mib"]
+
+    def _described(self, name, model, quant, source, shape, settings, planned, inputs):
+        layers = {}
+        for device in planned["devices"]:
+            layers[device["node"]] = layers.get(device["node"], 0) + device["layers"]
+        return dict(
+            planned,
+            service=name,
+            model=model,
+            quant=quant,
+            source=source,
+            ctx_size=settings.ctx_size or shape.context_length,
+            slot_ctx_size=slot_context(shape, settings),
+            cache_type=settings.cache_type_k,
+            problem=None if source == "header" else self.headers.get((model, quant), {}).get("msg"),
+            layers=layers,
+            inputs=inputs,
+        )
+
+    def _add_router(self, name, service, hosts):
+        """Every host serves every model, and has models_max of them at once."""
+        settings = settings_for(service, self.build)
+        parts = []
+        for host in hosts:
+            found = []
+            for model in sorted(service["models"]):
+                quant = service["models"][model]
+                try:
+                    shape, source = self._shape(model, quant)
+                except ShapeError as problem:
+                    self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
+                    continue
+                devices = self._devices([host])
+                planned = plan(shape, settings, devices, local=len(devices))
+                found.append(self._described(name, model, quant, source, shape, settings, planned, []))
+                self.refused.extend(check.context_length(name, model, shape, settings))
+                if not planned["fits"]:
+                    self.refused.append(check.does_not_fit(name, service, found[-1], self._advice(shape, settings, devices, len(devices), model, quant)))
+            # The largest ones, since any of them may be loaded together.
+            for index, device in enumerate(self._devices([host])):
+                totals = sorted((one["devices"][index]["total_mib"] for one in found), reverse=True)[: service.get("models_max", 1)]
+                self._claim(name, [dict(device, total_mib=sum(totals))])
+            parts.extend(found)
+        self.planned[name] = parts
+
+    def _add_distributed(self, name, service):
+        model, quant = service["model"], service["quant"]
+        head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
+        try:
+            shape, source = self._shape(model, quant)
+            settings = settings_for(service, self.build)
+            if not settings.ctx_size and not shape.context_length:
+                raise ShapeError("llama_models.%s.header has no context_length, and the service no ctx_size" % model)
+        except ShapeError as problem:
+            self._without(name, str(problem))
+            return
+        own = self._devices([head])
+        # llama.cpp computes on a head's main memory only where there is nothing else.
+        local = 0 if workers and own[0]["kind"] == "main" else len(own)
+        devices = self._devices(workers) + own[:local]
+        told = check.settings(name, service, shape, settings, devices)
+        counts, split = None, service.get("tensor_split", "auto")
+        if isinstance(split, dict):
+            told += check.layers(name, service, shape, split, [] if local else [head])
+            counts = _per_device(split, devices)
+        self.refused.extend(told)
+        if told:
+            return
+        inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d["node"], d["device"], d["total_mib"], d["margin_mib"]] for d in devices]]
+        force = bool(service.get("force_split"))
+        kept = self.previous.get(name)
+        planned = None
+        if counts is None and kept and kept[0]["inputs"] == inputs:
+            planned = plan(shape, settings, devices, local, force, kept[0]["counts"])
+        if not planned or not planned["fits"]:
+            planned = plan(shape, settings, devices, local, force, counts)
+        described = self._described(name, model, quant, source, shape, settings, planned, inputs)
+        self.planned[name] = [described]
+        # One device is enough wherever it is; the head's own are looked at first.
+        alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
+        if alone is not planned and alone["topology"] != "split" and alone["fits"]:
+            self.refused.append(check.needs_no_split(name, described, alone, head))
+        elif not planned["fits"]:
+            automatic = plan(shape, settings, devices, local, force) if counts else planned
+            words = ["tensor_split auto (%s)" % _layers(automatic)] if automatic["fits"] else []
+            self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
+        self._claim(name, planned["devices"])
+        self._share(name, shape, settings, devices, local)
+
+    def _advice(self, shape, settings, devices, local, model, quant, counts=None):
+        sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
+        return nearest(shape, settings, devices, local, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts)
+
+    def _share(self, name, shape, settings, devices, local):
+        """What the choices are for a service whose cards others use too."""
+        others = sorted({other for device in devices for other in self.claimed.get((device["node"], device["device"]), {}) if other != name})
+        if not others:
+            return
+        apart = [device for device in devices if not device["claimed_mib"]]
+        free = [dict(device, claimed_mib=0) for device in devices]
+        choices = []
+        if apart:
+            own = sum(not device["claimed_mib"] for device in devices[len(devices) - local :])
+            choices.append(("apart, on the cards that %s leaves alone" % ", ".join(others), plan(shape, settings, apart, own)))
+        choices.append(("uneven split beside %s" % ", ".join(others), plan(shape, settings, devices, local, True)))
+        choices.append(("alternating with %s" % ", ".join(others), plan(shape, settings, free, local, True)))
+        best = next((words for words, planned in choices if planned["fits"]), None)
+        self.sharing.append("%s shares cards with %s:" % (name, ", ".join(others)))
+        self.sharing.extend("  %s: %s" % (words, _choice(planned)) for words, planned in choices)
+        self.sharing.append("  %s" % ("decision: " + best if best else "decision: none of these, it does not fit"))
+
+
+def _kept(read):
+    """An earlier plan; [] where there is none, or none of this version's."""
+    try:
+        kept = json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))
+        return kept if kept[0]["inputs"] and kept[0]["counts"] else []
+    except (ValueError, KeyError, IndexError, TypeError):
+        return []
+
+
+def _layers(planned):
+    return ", ".join("%s %d" % (row["node"], row["layers"]) for row in planned["devices"])
+
+
+def _choice(planned):
+    shares = ["%s %d layers, %d of %d MiB" % (row["node"], row["layers"], row["total_mib"], row["free_mib"]) for row in planned["devices"]]
+    return "%s (%s)" % ("fits" if planned["fits"] else "does not fit", "; ".join(shares))
+
+
+def _per_device(split, devices):
+    """Counts by node -> counts by device; a node's layers are spread evenly over its cards."""
+    counts = []
+    for device in devices:
+        cards = [other["device"] for other in devices if other["node"] == device["node"]]
+        share, rest = divmod(split.get(device["node"], 0), len(cards))
+        counts.append(share + (cards.index(device["device"]) < rest))
+    return counts

@@ -1,0 +1,44 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A memory plan as an operator reads it: one table. Private to the collection."""
+
+COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
+
+
+def lines(planned):
+    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps."""
+    found = []
+    for name in sorted(planned["services"]):
+        for one in planned["services"][name]:
+            found.extend(table(one))
+    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()))
+    return found + planned["sharing"]
+
+
+def table(one):
+    """The lines of one model's plan."""
+    slots = "" if one["slot_ctx_size"] == one["ctx_size"] else " (%d for each request)" % one["slot_ctx_size"]
+    estimated = ", ESTIMATED from the catalog, its header was not read" if one["source"] == "catalog" else ""
+    model = " ".join(word for word in (one["model"], one["quant"]) if word)
+    title = "%s: %s, %d tokens%s of %s KV cache%s" % (one["service"], model, one["ctx_size"], slots, one["cache_type"], estimated)
+    rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    found = [title]
+    if one.get("problem"):
+        found.append("  %s" % one["problem"])
+    for row in rows:
+        cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
+        found.append("  " + "  ".join(cells).rstrip())
+    verdict = "%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"
+    split = ", --tensor-split %s" % ",".join(map(str, one["tensor_split"])) if one["tensor_split"] else ""
+    host = ", main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"])
+    found.append("  MiB; %s%s%s" % (verdict, split, host if any(one["host"].values()) else ""))
+    return found
+
+
+def _cells(device):
+    place = "-" if not device["layers"] else "%d-%d (%d)" % (device["first_layer"], device["last_layer"], device["layers"])
+    # What an earlier plan left says nothing of what is free now.
+    sizes = [str(device.get(key, "-")) for key in ("weights_mib", "kv_mib", "compute_mib", "margin_mib", "total_mib", "free_mib")]
+    return [device["node"], device["device"], place] + sizes

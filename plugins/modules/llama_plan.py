@@ -1,0 +1,294 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_plan
+short_description: Tell before a download whether a model fits, and how to split it
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Reads a model's header, from a file or by range requests from a server, and computes how much memory its weights, its KV cache and llama.cpp's
+    compute buffers need on each device, and which layers go where.
+  - A model that fits one device is not split, unless told to. A model that fits nowhere is no failure of this module; RV(fits) says so, and
+    RV(advice) names what would fit.
+  - Of a split, the counts of layers fit every device and keep the slowest one as fast as possible.
+options:
+  path:
+    description:
+      - The model on the node; any shard stands for all of them. Where it is not there, O(urls) or O(repo) is read.
+    type: path
+  urls:
+    description:
+      - The model's files on servers (http, https or file), in order. Only headers are read, at most 16 MiB of one.
+    type: list
+    elements: str
+    aliases: [url]
+  repo:
+    description:
+      - A repository of the hub that has O(files).
+    type: str
+  files:
+    description:
+      - The model's files in O(repo).
+    type: list
+    elements: str
+  revision:
+    description:
+      - Branch, tag or commit of O(repo).
+    type: str
+    default: main
+  endpoint:
+    description:
+      - Base URL of the hub.
+    type: str
+    default: https://huggingface.co
+  token_file:
+    description:
+      - A file on the node whose content is sent as a bearer token, and to no host that the server redirects to.
+    type: path
+  devices:
+    description:
+      - The devices in llama.cpp's order, RPC devices first and the head's own last. Without any, only RV(shape) is returned.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description:
+          - Name of the card. Cards whose memory bandwidth is known by their product name are weighed by it.
+        type: str
+        required: true
+      node:
+        description:
+          - Where it is; RV(devices) repeats it. The same as O(devices[].name) where it is not given.
+        type: str
+      memory_mib:
+        description:
+          - Memory of the device that a model may use, in MiB.
+        type: int
+        required: true
+  margin_mib:
+    description:
+      - What no formula covers, in MiB of each device; the accelerator's context, its memory pools, and the peak of a prefill.
+    type: int
+    default: 1024
+  ctx_size:
+    description:
+      - Tokens of context in all slots together; V(0) is the model's own.
+    type: int
+    default: 0
+  parallel:
+    description:
+      - Slots that share the context; without it llama-server's own choice.
+    type: int
+  batch_size:
+    description:
+      - Tokens that a prefill submits at once.
+    type: int
+    default: 2048
+  ubatch_size:
+    description:
+      - Tokens that are computed at once.
+    type: int
+    default: 512
+  cache_type:
+    description:
+      - Type of both halves of the KV cache.
+    type: str
+    choices: [f16, q8_0, q4_0]
+    default: f16
+  build:
+    description:
+      - The llama.cpp release, such as V(b11434); without it the larger of what known releases need.
+    type: str
+  force_split:
+    description:
+      - Split the model even if it fits one device.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    details:
+      - It changes nothing.
+"""
+
+EXAMPLES = r"""
+---
+- name: Whether a model would fit three cards
+  thefermisea.llama_cluster.llama_plan:
+    url: https://models.example.org/OR1-Behemoth.Q4_K_M.gguf
+    devices:
+      - {name: gpu2, memory_mib: 32510}
+      - {name: gpu3, memory_mib: 32510}
+      - {name: gpu1, memory_mib: 32510}
+    ctx_size: 131072
+    parallel: 1
+    cache_type: q4_0
+    build: b11434
+  register: plan
+
+- name: What a local model's header says about memory
+  thefermisea.llama_cluster.llama_plan:
+    path: /opt/models/SmolLM2-135M-Instruct.Q4_1.gguf
+"""
+
+RETURN = r"""
+shape:
+  description: What of the header decides the memory; sizes in bytes, for the collection's own filters.
+  type: dict
+  returned: success
+fits:
+  description: Whether the model fits.
+  type: bool
+  returned: with devices
+  sample: true
+topology:
+  description: V(single), V(replicas) where it fits each of several devices, or V(split).
+  type: str
+  returned: with devices
+  sample: split
+reason:
+  description: Why that.
+  type: str
+  returned: with devices
+  sample: it fits none of gpu2 GPU0, gpu3 GPU0, gpu1 GPU0 alone
+devices:
+  description: The share of each device, in MiB, rounded up; where the model does not fit, the best of the placements that do not.
+  type: list
+  elements: dict
+  returned: with devices
+  contains:
+    node:
+      description: Name of the node, or of the device.
+      type: str
+      sample: gpu2
+    first_layer:
+      description: First layer; null where it has none.
+      type: int
+      sample: 0
+    last_layer:
+      description: Last layer.
+      type: int
+      sample: 26
+    layers:
+      description: Number of layers.
+      type: int
+      sample: 27
+    weights_mib:
+      description: Weights, the output layer's on the last device.
+      type: int
+      sample: 14725
+    kv_mib:
+      description: KV cache.
+      type: int
+      sample: 3888
+    compute_mib:
+      description: Compute buffers.
+      type: int
+      sample: 942
+    margin_mib:
+      description: O(margin_mib).
+      type: int
+      sample: 1024
+    total_mib:
+      description: All of it.
+      type: int
+      sample: 20578
+    free_mib:
+      description: What the device has.
+      type: int
+      sample: 32510
+host:
+  description: What the head keeps in its main memory; weights_mib, kv_mib, compute_mib.
+  type: dict
+  returned: with devices
+tensor_split:
+  description: The counts for C(--tensor-split), the output layer counted; empty for one device.
+  type: list
+  elements: int
+  returned: with devices
+  sample: [27, 27, 27]
+advice:
+  description: Where it does not fit, the nearest things that would.
+  type: list
+  elements: str
+  returned: with devices
+  sample: [ctx_size 40960, cache_type_k and cache_type_v q8_0]
+lines:
+  description: The plan as a table.
+  type: list
+  elements: str
+  returned: with devices
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._gguf import GGUFError
+from ..module_utils._http import FetchError
+from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
+from ..module_utils._memory import ShapeError
+from ..module_utils._plan import shape_facts
+from ..module_utils._plan_header import local_shape, remote_shape
+from ..module_utils._plan_what_if import what_if
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path"},
+            "urls": {"type": "list", "elements": "str", "aliases": ["url"]},
+            "repo": {"type": "str"},
+            "files": {"type": "list", "elements": "str"},
+            "revision": {"type": "str", "default": "main"},
+            "endpoint": {"type": "str", "default": DEFAULT_ENDPOINT},
+            "token_file": {"type": "path"},
+            "devices": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"name": {"type": "str", "required": True}, "node": {"type": "str"}, "memory_mib": {"type": "int", "required": True}},
+            },
+            "margin_mib": {"type": "int", "default": 1024},
+            "ctx_size": {"type": "int", "default": 0},
+            "parallel": {"type": "int"},
+            "batch_size": {"type": "int", "default": 2048},
+            "ubatch_size": {"type": "int", "default": 512},
+            "cache_type": {"type": "str", "choices": ["f16", "q8_0", "q4_0"], "default": "f16"},
+            "build": {"type": "str"},
+            "force_split": {"type": "bool", "default": False},
+        },
+        mutually_exclusive=[("urls", "repo")],
+        required_one_of=[("path", "urls", "repo")],
+        required_by={"repo": ("files",)},
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        if given["path"] and (os.path.exists(given["path"]) or not (given["urls"] or given["repo"])):
+            shape = local_shape(given["path"])
+        else:
+            asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
+            shape = remote_shape(token=read_token(given["token_file"]), **asked)
+    except OSError as error:
+        module.fail_json(msg="llama_plan: %s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
+    except (FetchError, GGUFError, ShapeError) as error:
+        module.fail_json(msg="llama_plan: %s" % error)
+    result = {"shape": shape_facts(shape)}
+    if given["devices"]:
+        result.update(what_if(shape, given))
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

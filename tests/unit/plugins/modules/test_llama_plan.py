@@ -1,0 +1,132 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module on headers of real models' shapes: from a sparse file, by range from a server, from a repository."""
+
+import json
+import mmap
+import sys
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files, model_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks/acquisition"))
+import header  # noqa: E402
+
+CARDS = [{"name": "node%d" % number, "memory_mib": 32510} for number in (2, 3, 1)]
+
+
+def run(capsys, **options):
+    with patch_module_args(options), pytest.raises(SystemExit) as stop:
+        llama_plan.main()
+    return stop.value.code, json.loads(capsys.readouterr().out)
+
+
+def remote(fake, path):
+    """A sparse file of any size on a server, without reading it. -> its URL"""
+    with open(path, "rb") as stream:
+        return fake.add_plain(path.name, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+@pytest.fixture
+def qwen(tmp_path):
+    model_files.qwen2_72b().write(tmp_path / "Qwen2-72B.Q8_0.gguf")
+    return tmp_path / "Qwen2-72B.Q8_0.gguf"
+
+
+def test_a_local_model(capsys, qwen):
+    code, result = run(capsys, path=str(qwen), devices=CARDS, ctx_size=4096, parallel=1, build="b11434")
+    assert (code, result["changed"], result["fits"], result["topology"]) == (0, False, True, "split")
+    assert result["tensor_split"] == [27, 27, 27]
+    assert [device["node"] for device in result["devices"]] == ["node2", "node3", "node1"]
+    assert result["advice"] == []
+    assert result["lines"][1].split() == ["node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free"]
+    assert result["lines"][2].split()[2:4] == ["0-26", "(27)"]
+
+
+def test_without_devices_only_the_shape(capsys, qwen):
+    code, result = run(capsys, path=str(qwen))
+    assert (code, result["shape"]["block_count"]) == (0, 80)
+    assert "fits" not in result
+
+
+def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
+    path = tmp_path / "DeepSeek-V3.Q4_K_M.gguf"
+    model_files.deepseek_v3().write(path)
+    with FakeHub() as fake:
+        code, result = run(capsys, url=[remote(fake, path)], devices=CARDS, ctx_size=4096, parallel=1)
+    assert (code, result["fits"]) == (0, False)
+    assert sum(device["total_mib"] for device in result["devices"]) > 350000
+    assert any("does not fit" in line for line in result["lines"])
+    assert result["advice"] == ["a smaller model, or more devices"]
+
+
+def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
+    size = header.write(tmp_path / "m.gguf")
+    with FakeHub() as fake:
+        code, result = run(capsys, url=[remote(fake, tmp_path / "m.gguf")], devices=CARDS, ctx_size=4096, parallel=1, build="b11434")
+        assert size < fake.sent < 16 << 20
+    assert (code, result["tensor_split"]) == (0, [27, 27, 27])
+
+
+def test_ten_shards_cost_no_more(capsys, tmp_path):
+    """A giant as hubs have it: the vocabulary in the first of ten shards."""
+    model = model_files.deepseek_v3()
+    words = (gguf_files.STRING, ["token %06d" % number for number in range(257021)])  # tokens and merges
+    per = -(-len(model.tensors) // 10)
+    with FakeHub() as fake:
+        urls = []
+        for number in range(10):
+            tensors = model.tensors[number * per : (number + 1) * per]
+            keys = [("split.no", gguf_files.U16, number), ("split.count", gguf_files.U16, 10)]
+            keys.append(("split.tensors.count", gguf_files.I32, len(model.tensors)))
+            if not number:
+                keys += [*model.metadata, ("tokenizer.ggml.tokens", gguf_files.ARRAY, words)]
+            header_bytes = gguf_files.header_bytes(keys, tensors)
+            path = tmp_path / ("m-%05d-of-00010.gguf" % (number + 1))
+            sizes = (gguf_files.tensor_bytes(dims, kind) for _name, dims, kind in tensors)
+            with open(path, "wb") as stream:
+                stream.write(header_bytes)
+                stream.truncate(len(header_bytes) + -len(header_bytes) % 32 + sum(size + -size % 32 for size in sizes))
+            urls.append(remote(fake, path))
+        code, result = run(capsys, urls=urls, devices=CARDS, ctx_size=4096, parallel=1)
+        assert fake.sent < 16 << 20
+    assert (code, result["fits"], result["shape"]["block_count"]) == (0, False, 61)
+
+
+def test_a_repository_and_its_shards(capsys):
+    with FakeHub() as fake:
+        names = ["m-%05d-of-00003.gguf" % number for number in (1, 2, 3)]
+        fake.add_repo("some/m-GGUF", dict(zip(names, gguf_files.shards(3))))
+        code, result = run(capsys, repo="some/m-GGUF", files=names[:1], endpoint=fake.url)
+    # Its shards are found and read; that these three have no embedding is the answer.
+    assert code == 1
+    assert result["msg"].startswith("llama_plan: architecture llama: ")
+
+
+def test_context_beyond_the_models_own_is_named(capsys, qwen):
+    result = run(capsys, path=str(qwen), devices=CARDS, ctx_size=65536, parallel=1, cache_type="q4_0")[1]
+    assert result["advice"][0] == "ctx_size 32768 for each request, the model was made for no more and has no rope scaling"
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        ({"path": "/nowhere/m.gguf"}, "llama_plan: /nowhere/m.gguf: No such file or directory: fetch it, or correct the path"),
+        ({"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]}, "llama_plan: /nowhere/n.gguf: No such file or directory: "),
+        ({"path": __file__}, "llama_plan: %s: starts with " % __file__),
+    ],
+)
+def test_no_header(capsys, options, sentence):
+    code, result = run(capsys, **options)
+    assert code == 1
+    assert result["msg"].startswith(sentence)
+
+
+def test_a_repo_needs_its_files(capsys):
+    code, result = run(capsys, repo="some/m-GGUF")
+    assert code == 1 and "files" in result["msg"]
