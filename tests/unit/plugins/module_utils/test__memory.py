@@ -202,7 +202,7 @@ def test_compressed_cache(build, weights_per_cell):
 
 
 def test_old_files_of_such_models_have_an_ordinary_cache():
-    keys = dict(MLA, **{"attention.key_length_mla": None, "attention.value_length_mla": None, "attention.key_length": 192, "attention.value_length": 128})
+    keys = {**MLA, "attention.key_length_mla": None, "attention.value_length_mla": None, "attention.key_length": 192, "attention.value_length": 128}
     assert kv(shape_of(**keys)) == [1024 * 2 * (192 + 128)] * 2
 
 

@@ -330,8 +330,8 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
 def test_the_intent_checks_know_the_new_keys():
     hostvars = {name: {"llama_fabric_address": "10.1.0.1"} for name in GROUPS["all"]}
 
-    def errors(models=MODELS, **changes):
-        return _intent_check.errors(chat(**changes), models, GROUPS, hostvars)
+    def errors(models=None, **changes):
+        return _intent_check.errors(chat(**changes), models or MODELS, GROUPS, hostvars)
 
     assert errors(force_split=True, slot_ctx_size=4096) == []
     assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
