@@ -15,6 +15,19 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 LAB = yaml.safe_load((REPOSITORY / "inventories/lab/containers.yml").read_text())["all"]["vars"]
 SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0) + LAB["lab_scenarios"].index(os.environ["MOLECULE_SCENARIO_NAME"])
 ADDRESSES = {"node1": 11, "node2": 12, "node3": 13}
+# The lab's service as far as a test that changes it must repeat it; preflight checks that it is sound.
+CHAT = {
+    "kind": "distributed",
+    "primary": True,
+    "model": "smollm2-135m-instruct",
+    "quant": "Q4_1",
+    "head": "llama_head",
+    "workers": "llama_rpc",
+    "port": 8000,
+    "rpc_port": 50052,
+    "threads": 2,
+    "force_split": True,
+}
 
 
 class Lab:
@@ -49,6 +62,11 @@ class Lab:
             check=False,
         )
         return done.returncode, " ".join(done.stdout.split())
+
+    @staticmethod
+    def chat(**changes):
+        """llama_services with a changed lab's service; None drops a key."""
+        return {"chat": {key: value for key, value in dict(CHAT, **changes).items() if value is not None}}
 
     @staticmethod
     def report(service):

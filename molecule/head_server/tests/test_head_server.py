@@ -81,22 +81,8 @@ def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
 
 
 def test_another_setting_is_applied(lab):
-    settings = {
-        "kind": "distributed",
-        "primary": True,
-        "model": "smollm2-135m-instruct",
-        "quant": "Q4_1",
-        "head": "llama_head",
-        "workers": "llama_rpc",
-        "port": 8000,
-        "rpc_port": 50052,
-        "ctx_size": 2048,
-        "parallel": 2,
-        "threads": 2,
-        "tensor_split": {"node2": 20, "node3": 10},
-        "force_split": True,
-    }
-    status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": {"chat": settings}}))
+    services = lab.chat(ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10})
+    status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": services}))
     assert status == 0, output
     lab.eventually(lambda: answers(lab), 90, "the head answers")
     slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), timeout=10).json()
@@ -104,21 +90,7 @@ def test_another_setting_is_applied(lab):
 
 
 def test_an_automatic_split_is_planned_and_stays(lab):
-    settings = {
-        "kind": "distributed",
-        "primary": True,
-        "model": "smollm2-135m-instruct",
-        "quant": "Q4_1",
-        "head": "llama_head",
-        "workers": "llama_rpc",
-        "port": 8000,
-        "rpc_port": 50052,
-        "ctx_size": 2048,
-        "parallel": 1,
-        "threads": 2,
-        "force_split": True,
-    }
-    intent = json.dumps({"llama_services": {"chat": settings}})
+    intent = json.dumps({"llama_services": lab.chat(ctx_size=2048)})
     status, output = lab.playbook("site", "--tags", "head", "-e", intent)
     assert status == 0, output
     unit = lab.node1.check_output("systemctl cat %s", UNIT)

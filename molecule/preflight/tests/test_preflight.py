@@ -1,28 +1,13 @@
 """Each mistake stops site.yml with one sentence before anything changes, and nothing half-installed is left."""
 
-import copy
 import json
 
 import pytest
 
-CHAT = {
-    "kind": "distributed",
-    "primary": True,
-    "model": "smollm2-135m-instruct",
-    "quant": "Q4_1",
-    "head": "llama_head",
-    "workers": "llama_rpc",
-    "port": 8000,
-    "rpc_port": 50052,
-    "threads": 2,
-    "force_split": True,
-}
-
 
 def site(lab, models=None, **settings):
     """Runs site.yml with a changed service -> (exit status, output)."""
-    services = {"chat": {key: value for key, value in copy.deepcopy(dict(CHAT, **settings)).items() if value is not None}}
-    intent = {"llama_services": services}
+    intent = {"llama_services": lab.chat(**settings)}
     if models:
         intent["llama_models"] = models
     return lab.playbook("site", "-e", json.dumps(intent))
@@ -67,7 +52,7 @@ def test_a_model_that_is_not_there(lab):
 
 def test_a_model_that_no_download_could_make_fit(lab):
     giant = {"parameters": 671000000000, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["giant.Q5_K_M.gguf"], "bits_per_weight": 5.7}}}
-    intent = {"llama_services": {"chat": dict(CHAT, model="giant", quant="Q5_K_M")}, "llama_models": {"giant": giant}}
+    intent = {"llama_services": lab.chat(model="giant", quant="Q5_K_M"), "llama_models": {"giant": giant}}
     # The hub is not there: it must not be asked.
     status, output = lab.playbook("site", "-e", json.dumps(dict(intent, model_hub="http://127.0.0.1:9")))
     assert status != 0

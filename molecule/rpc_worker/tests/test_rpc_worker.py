@@ -1,3 +1,5 @@
+import json
+
 UNIT = "llama-rpc-chat.service"
 
 
@@ -102,7 +104,7 @@ def test_it_works_beside_firewalld(lab):
 
 
 def test_a_worker_that_is_no_longer_wanted_leaves(lab):
-    status, output = lab.playbook("site", "--tags", "rpc", "-e", '{"llama_services": {"chat": %s}}' % WITHOUT_NODE3)
+    status, output = lab.playbook("site", "--tags", "rpc", "-e", json.dumps({"llama_services": lab.chat(workers="node2")}))
     assert status == 0, output
     assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
     for name in (UNIT, "llama-rpc.service", "llama-firewall.service", "nftables.service.d"):
@@ -110,9 +112,3 @@ def test_a_worker_that_is_no_longer_wanted_leaves(lab):
     status, output = lab.playbook("site", "--tags", "rpc")
     assert status == 0, output
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052), 10, "the worker is back")
-
-
-WITHOUT_NODE3 = (
-    '{"kind": "distributed", "model": "smollm2-135m-instruct", "quant": "Q4_1", "head": "llama_head", "workers": "node2", '
-    '"port": 8000, "rpc_port": 50052, "threads": 2, "primary": true, "force_split": true}'
-)
