@@ -104,30 +104,31 @@ def undeployable(services):
     return found
 
 
-def hopeless(services, models, groups, memory):
+def hopeless(services, models, groups, nodes):
     """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is asked.
 
-    memory: {node: {kind: GPU or main, bytes}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
+    nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
     bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
     """
     found = []
     for name, service in services.items():
         if service["kind"] != "distributed":
             continue
-        nodes = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
+        own = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
         model = models[service["model"]]
         size, how = weights(model, service["quant"])
-        if size is None or any(node not in memory for node in nodes):
+        if size is None or any(node not in nodes for node in own):
             continue
-        have = sum(int(memory[node]["bytes"]) for node in nodes)
+        devices = [device for node in own for device in nodes[node]["devices"]]
+        have = sum(int(device["total_mib"]) for device in devices) << 20
         if size <= have:
             continue
         sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
         smaller = ["%s (%s)" % (quant, human(sizes[quant])) for quant in sizes if sizes[quant] is not None and sizes[quant] <= have]
-        kinds = " and ".join(sorted({memory[node]["kind"] for node in nodes}))
+        kinds = " and ".join(sorted({device["kind"] for device in devices}))
         found.append(
             "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
-            % (name, service["model"], service["quant"], how, human(have), kinds, ", ".join(nodes), ", ".join(smaller) or "another model, or add nodes")
+            % (name, service["model"], service["quant"], how, human(have), kinds, ", ".join(own), ", ".join(smaller) or "another model, or add nodes")
         )
     return found
 

@@ -10,7 +10,7 @@ from . import _plan_check as check
 from ._intent import expand
 from ._intent_check import hopeless, weights
 from ._memory import ShapeError
-from ._plan import MIB, plan, settings_for, shape_of, slot_context
+from ._plan import plan, settings_for, shape_of, slot_context
 from ._plan_advice import nearest
 from ._plan_catalog import estimate
 
@@ -69,10 +69,7 @@ class _Inventory(object):
         """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
         service, kept = self.services[name], self.previous.get(name)
         self.unplanned[name] = why
-        memory = {
-            node: {"kind": facts["devices"][0]["kind"], "bytes": MIB * sum(one["total_mib"] for one in facts["devices"])} for node, facts in self.nodes.items()
-        }
-        told = hopeless({name: service}, self.models, self.groups, memory)
+        told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
         if told or service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
             return

@@ -85,12 +85,16 @@ def not_deployed(**services):
 GIANT = {"parameters": 671 * 10**9, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["g.gguf"], "bits_per_weight": 5.7}}}
 
 
+def card(node, count=1, memory=32510):
+    return {"devices": _plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
+
+
 def too_large(quants):
-    """What a service is told whose nodes have two cards of 32 GB."""
-    memory = {node: {"kind": "GPU", "bytes": 32 * 10**9} for node in ("node1", "node2")}
+    """What a service is told whose two nodes have a card of 32 GiB each."""
+    nodes = {node: card(node, memory=32768) for node in ("node1", "node2")}
     models = {"giant": dict(GIANT, quants=dict(GIANT["quants"], **quants))}
     services = {"chat": dict(CHAT, model="giant", quant="Q5_K_M")}
-    return lambda **_fixtures: _intent_check.hopeless(services, models, INVENTORY["groups"], memory)
+    return lambda **_fixtures: _intent_check.hopeless(services, models, INVENTORY["groups"], nodes)
 
 
 # A dense model of 80 layers, and a card of 32 GB in each of the two nodes.
@@ -98,10 +102,6 @@ FACTS = {"architecture": "qwen3", "block_count": 80, "context_length": 40960, "e
 FACTS.update({"head_count": 64, "head_count_kv": 8, "key_length": 128, "vocab_size": 151936})
 PLANNED = {"big": {"header": FACTS, "quants": {"Q4_K_M": {"size": 40 * 10**9}, "Q8_0": {"size": 77 * 10**9}, "Q1_0": {"size": 9 * 10**9}, "X": {}}}}
 PLANNED["few"] = {"header": dict(FACTS, block_count=8), "quants": {"Q": {"size": 40 * 10**9}}}
-
-
-def card(node, count=1, memory=32510):
-    return {"devices": _plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
 
 
 def planned(nodes=None, **keys):
@@ -275,7 +275,7 @@ REFUSALS = [
     ("llama_services.fast.kind:", "router seen", "distributed is needed", not_deployed(fast=FAST)),
     (
         "llama_services.chat.quant:",
-        "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 64.0 GB of GPU memory",
+        "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 68.7 GB of GPU memory",
         "choose another model, or add nodes",
         too_large({}),
     ),

@@ -301,7 +301,7 @@ def test_foreign_listeners_are_conflicts():
     assert len(_intent_check.port_conflicts(wanted, LISTENERS, [])) == 2
 
 
-CARD = {"kind": "GPU", "bytes": 32 << 30}
+CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
 
 
 @pytest.mark.parametrize(
@@ -318,6 +318,5 @@ CARD = {"kind": "GPU", "bytes": 32 << 30}
 )
 def test_weights_are_held_against_the_memory_of_all_nodes(quant, nodes, refused):
     models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
-    memory = dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD)
-    found = _intent_check.hopeless(SERVICES, models, GROUPS, memory)
+    found = _intent_check.hopeless(SERVICES, models, GROUPS, dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD))
     assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused
