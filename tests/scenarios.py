@@ -25,7 +25,7 @@ BUDGETS = {
     "enterprise_linux": 600,
     "cluster": 600,
     "rpc_worker": 480,
-    "switch_model": 480,
+    "switch_model": 600,
     "head_server": 420,
     "acceptance": 420,
     "model": 330,
