@@ -19,6 +19,7 @@ def asked(lab):
 
 def lending(lab):
     """Whether node1 lends anything: a listening port, or a server that is about to listen."""
+    # grep fails when it finds nothing, which is the answer hoped for.
     return bool(lab.node1.check_output("ss -Hltn sport = :50099; grep llama-cluster-share /proc/net/unix || true"))
 
 

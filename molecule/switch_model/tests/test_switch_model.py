@@ -10,6 +10,7 @@ import requests
 OLD = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 NEW = "/opt/models/SmolLM2-135M-Instruct.Q8_0.gguf"
 UNIT = "/etc/systemd/system/llama-head-chat.service"
+PLAN = "/etc/llama-cluster/plan-chat.json"
 
 
 def source(name):
@@ -119,12 +120,14 @@ def test_check_mode_changes_nothing(lab):
 
 def test_a_model_that_does_not_load_leaves_the_old_one_serving(lab):
     before = lab.node1.file(UNIT).content_string
+    plan = lab.node1.file(PLAN).content_string
     status, output = switch(lab, "Q4_X")
     assert status != 0
     assert "llama_services.chat: the new model does not serve (" in output
     assert "has ended 3 times while it was waited for" in output
     assert "the old one serves again" in output
     assert lab.node1.file(UNIT).content_string == before
+    assert lab.node1.file(PLAN).content_string == plan
     assert serves(lab, OLD) and ask(lab)
     lab.node1.check_output("rm /opt/models/*.Q4_X.gguf*")
 

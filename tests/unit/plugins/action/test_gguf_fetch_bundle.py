@@ -26,7 +26,7 @@ PLAY = """
         dest: {folder}/models/{name}
         bundle: {folder}/bundle
       register: done
-      ignore_errors: true
+      ignore_errors: true  # the next task writes down what came of it
     - copy:
         content: "{{{{ done | to_json }}}}"
         dest: {folder}/outcome
