@@ -5,8 +5,8 @@
 . "$(dirname "$0")/common.sh"
 
 packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl ca-certificates nftables netbase"
-# Build tools, nginx and firewalld are in the image so that tests spend their time on what they test, not on apt.
-packages="$packages cmake ninja-build make g++ nginx-light firewalld"
+# Build tools, nginx, firewalld, sshd and numactl are in the image so that tests spend their time on what they test, not on apt.
+packages="$packages cmake ninja-build make g++ nginx-light firewalld openssh-server openssh-client numactl"
 key=$(printf '%s' "$packages" | cat - "$0" | sha256sum | cut -c1-12)
 image=llama-lab:$key
 
@@ -26,7 +26,7 @@ install_packages() (
     docker run --name "$maker" --stop-signal SIGRTMIN+3 -e DEBIAN_FRONTEND=noninteractive llama-lab-base:12 sh -ec "
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends $packages
-        systemctl disable nginx.service nftables.service firewalld.service
+        systemctl disable nginx.service nftables.service firewalld.service ssh.service
         # No login prompts, no timers that wake up in the middle of a test.
         systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
         rm -rf /var/cache/apt/archives/*.deb /usr/share/doc /usr/share/man /var/log/apt"
