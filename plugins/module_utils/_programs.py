@@ -1,0 +1,87 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Puts the node programs, and what they import of this package, on a node. Private to the collection.
+
+A program is a module of this package without an underscore. It reaches the node the way every module does, as an import of the
+module that runs there: so what is installed is what was imported, and nothing has to be listed twice.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+
+from ._journal import write_atomically
+
+PACKAGE = "llama_cluster"
+# From /, because "-m" searches the working directory first; without bytecode, so that the directory holds what was installed and no more.
+WRAPPER = """\
+#!/bin/sh
+# llama-program NAME [ARGUMENT...]: runs one of the cluster's node programs.
+name=$1
+shift
+cd / && PYTHONPATH=%s exec %s -s -B -m %s."$name" "$@"
+"""
+
+
+def loaded_sources(package=None):
+    """{file name: text} of what is imported of the package, but for this module."""
+    prefix = (package or __name__.rpartition(".")[0]) + "."
+    sources = {"__init__.py": ""}
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(prefix) and module is not None and name != __name__:
+            sources[name[len(prefix) :] + ".py"] = module.__loader__.get_source(name)
+    return sources
+
+
+def install(prefix, sources, python, check=False):
+    """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
+
+    Returns (changes as [{before, after, before_header, after_header}], digest of it all). OSError when a file cannot be written.
+    """
+    folder = os.path.join(prefix, "lib", PACKAGE)
+    wrapper = os.path.join(prefix, "bin", "llama-program")
+    wanted = {os.path.join(folder, name): (text, 0o644) for name, text in sources.items()}
+    wanted[wrapper] = (WRAPPER % (os.path.dirname(folder), python, PACKAGE), 0o755)
+    changes = []
+    for path in sorted(wanted):
+        text, mode = wanted[path]
+        before = _read(path)
+        if (before, _mode(path)) == (text, mode):
+            continue
+        changes.append(_change(path, before, text))
+        if not check:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            write_atomically(path, text)
+            os.chmod(path, mode)
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        path = os.path.join(folder, name)
+        if path not in wanted and os.path.isfile(path):
+            changes.append(_change(path, _read(path), None))
+            if not check:
+                os.unlink(path)
+    digest = hashlib.sha256(repr(sorted(wanted.items())).encode("utf-8")).hexdigest()[:16]
+    return changes, digest
+
+
+def _read(path):
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+    return None
+
+
+def _mode(path):
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(os.stat(path).st_mode)
+    return None
+
+
+def _change(path, before, after):
+    return {
+        "before_header": path if before is not None else path + " (absent)",
+        "after_header": path if after is not None else path + " (absent)",
+        "before": before or "",
+        "after": after or "",
+    }

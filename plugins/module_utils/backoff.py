@@ -1,0 +1,97 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""backoff start UNIT | backoff stopped UNIT: restarts at once after a crash, later and later after loads that fail.
+
+systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before and after each of its runs, waits
+the rest. A run that served is never waited for; it left a file of the unit's name in SERVED (see watchdog), or lasted an hour.
+"""
+
+import json
+import os
+import sys
+import time
+
+from ._bytes import duration
+from ._journal import write_atomically
+from ._notify import notify
+from ._units import UnitError, parse_show, systemctl_show
+
+# Of the runs that failed in a row, one file for each unit; gone with the next boot.
+STATE = "/run/llama-cluster/backoff"
+SERVED = "/run/llama-cluster/served"
+# Seconds before the next run, by runs in a row that never served; then the last.
+DELAYS = (0, 10, 30, 60, 120, 300, 600)
+# A run that lasted so long served, whoever was there to see it: the watchdog may be switched off.
+LONG = 3600
+
+
+def delay(failures):
+    """Seconds to wait after that many runs that never served."""
+    return DELAYS[min(failures, len(DELAYS)) - 1] if failures else 0
+
+
+def read(unit, folder=STATE):
+    """{failures: runs in a row that never served, started: monotonic time of the last start or None}."""
+    try:
+        with open(os.path.join(folder, unit)) as stream:
+            state = json.load(stream)
+        return {"failures": int(state["failures"]), "started": state["started"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"failures": 0, "started": None}
+
+
+def write(unit, state, folder=STATE):
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    write_atomically(os.path.join(folder, unit), json.dumps(state) + "\n")
+
+
+def start(unit, restarts, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
+    """Before a run: waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
+    state = read(unit, folder)
+    if restarts == 0:
+        state["failures"] = 0
+    seconds = delay(state["failures"])
+    # Written before the wait: a wait that is cut short by a start by hand is no run, and a run is counted by "stopped".
+    write(unit, {"failures": state["failures"], "started": None}, folder)
+    if seconds:
+        text = "%d runs in a row ended before they served, the next one starts in %s" % (state["failures"], duration(seconds))
+        print("%s: %s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (unit, text, unit), flush=True)
+        notify("STATUS=" + text)
+        sleep(seconds)
+        notify("STATUS=")
+    if os.path.exists(os.path.join(served, unit)):
+        os.unlink(os.path.join(served, unit))
+    write(unit, {"failures": state["failures"], "started": clock()}, folder)
+
+
+def stopped(unit, folder=STATE, served=SERVED, clock=time.monotonic):
+    """After a run: counts it, unless it served."""
+    state = read(unit, folder)
+    if state["started"] is None:
+        return
+    good = os.path.exists(os.path.join(served, unit)) or clock() - state["started"] >= LONG
+    write(unit, {"failures": 0 if good else state["failures"] + 1, "started": None}, folder)
+
+
+def restarts_of(unit):
+    """systemd's count; 0 where it cannot be had: better too early than never."""
+    try:
+        shown = parse_show(systemctl_show([unit], ("Id", "NRestarts")))
+    except UnitError:
+        return 0
+    return int(shown[0].get("NRestarts") or 0) if shown else 0
+
+
+def main(arguments):
+    if len(arguments) != 2 or arguments[0] not in ("start", "stopped"):
+        return "usage: backoff start|stopped UNIT"
+    if arguments[0] == "start":
+        start(arguments[1], restarts_of(arguments[1]))
+    else:
+        stopped(arguments[1])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

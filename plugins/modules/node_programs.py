@@ -1,0 +1,68 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: node_programs
+short_description: Install the programs that units of the cluster run
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing else, and
+    O(prefix)C(/bin/llama-program) run them with the Python that runs this module.
+  - The programs are C(watchdog), C(wait_for_workers) and C(backoff); they need nothing but that Python's standard library.
+options:
+  prefix:
+    description:
+      - Directory to install to.
+    type: path
+    default: /opt/llama-cluster
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: full
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+"""
+
+EXAMPLES = r"""
+---
+- name: Install the node programs
+  thefermisea.llama_cluster.node_programs:
+  register: programs
+  become: true
+"""
+
+RETURN = r"""
+digest:
+  description: Stands for all that is installed; a unit that carries it is restarted when a program changes.
+  type: str
+  returned: success
+  sample: 5c1d1f0c5e0a7b31
+"""
+
+import sys
+
+from ansible.module_utils.basic import AnsibleModule
+
+# The programs themselves: what is imported here is what is installed.
+from ..module_utils import backoff, wait_for_workers  # noqa: F401
+from ..module_utils._programs import install, loaded_sources
+
+
+def main():
+    module = AnsibleModule(argument_spec={"prefix": {"type": "path", "default": "/opt/llama-cluster"}}, supports_check_mode=True)
+    prefix = module.params["prefix"]
+    try:
+        changes, digest = install(prefix, loaded_sources(), sys.executable, module.check_mode)
+    except OSError as error:
+        module.fail_json(msg="node_programs: %s: cannot be written (%s): run with become" % (error.filename or prefix, error.strerror))
+    module.exit_json(changed=bool(changes), digest=digest, diff=changes)
+
+
+if __name__ == "__main__":
+    main()
