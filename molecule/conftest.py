@@ -89,9 +89,10 @@ class Lab:
         return sum(int(count) for count in counts)
 
     @staticmethod
-    def connects(node, address, port):
-        """Whether a TCP connection from a node succeeds (a refusal or three seconds of silence is a no)."""
-        return node.run("timeout 3 bash -c 'exec 3<>/dev/tcp/%s/%s'", address, str(port)).rc == 0
+    def connects(node, address, port, user="root"):
+        """Whether a TCP connection of a user of a node succeeds (a refusal or three seconds of silence is a no)."""
+        command = "setpriv --reuid=%s --clear-groups timeout 3 bash -c 'exec 3<>/dev/tcp/%s/%s'"
+        return node.run(command, user, address, str(port)).rc == 0
 
     @staticmethod
     def eventually(condition, seconds, what):

@@ -26,6 +26,7 @@ class FilterModule:
             "hopeless": _one_sentence(_intent_check.hopeless),
             "port_conflicts": _intent_check.port_conflicts,
             "rpc_instances": _one_sentence(_intent.rpc_instances),
+            "rpc_access": _one_sentence(_intent.rpc_access),
             "head_instances": _one_sentence(_intent.head_instances),
             "model_items": _one_sentence(_intent.model_items),
             "model_fan_out": _intent.fan_out,

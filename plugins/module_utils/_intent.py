@@ -58,23 +58,38 @@ def _by_systemd(services):
 
 
 def rpc_instances(services, host, groups, hostvars):
-    """The RPC workers of a node: list of {service, primary, address, port, threads, heads: [addresses allowed in], args}."""
+    """The RPC workers of a node: list of {service, primary, address, port, threads, args}."""
     instances = []
     for name, service in _by_systemd(services):
         if host not in expand(service.get("workers", ""), groups):
             continue
-        heads = expand(service["head"], groups)
         instance = {
             "service": name,
             "primary": bool(service.get("primary")),
             "address": hostvars[host]["llama_fabric_address"],
             "port": service["rpc_port"],
             "threads": service.get("threads", 0),
-            "heads": [hostvars[head].get("llama_fabric_address") or node_address(head, hostvars) for head in heads],
         }
         instance["args"] = rpc_args(instance)
         instances.append(instance)
     return instances
+
+
+def rpc_access(services, host, groups, hostvars):
+    """Who may use RPC on a node -> {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its heads}."""
+    incoming, outgoing = [], []
+    for _name, service in _by_systemd(services):
+        head = expand(service["head"], groups)[0]
+        workers = expand(service.get("workers", ""), groups)
+        if host in workers:
+            incoming.append("%s:%d" % (hostvars[head].get("llama_fabric_address") or node_address(head, hostvars), service["rpc_port"]))
+        if host == head:
+            outgoing.extend(_rpc_endpoints(service, workers, hostvars))
+    return {"incoming": incoming, "outgoing": outgoing}
+
+
+def _rpc_endpoints(service, workers, hostvars):
+    return ["%s:%d" % (hostvars[worker]["llama_fabric_address"], service["rpc_port"]) for worker in workers]
 
 
 def head_instances(services, models, host, groups, hostvars, models_dir):
@@ -102,7 +117,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "aliases": [service["model"]] + list(model.get("aliases") or []),
             "model_path": "%s/%s" % (models_dir, model_file(model, service["quant"])),
             "workers": workers,
-            "rpc_endpoints": ["%s:%d" % (hostvars[worker]["llama_fabric_address"], service["rpc_port"]) for worker in workers],
+            "rpc_endpoints": _rpc_endpoints(service, workers, hostvars),
             "layers": {},
             "tensor_split": [],
             "memory_max": service.get("memory_max", ""),

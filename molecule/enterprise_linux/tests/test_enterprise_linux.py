@@ -32,5 +32,5 @@ def test_programs_models_and_ports_are_labelled(lab):
 
 
 def test_the_worker_runs(lab):
-    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052), 10, "the worker listens")
-    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
+    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), 10, "the worker listens")
+    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052, "llama")
