@@ -58,7 +58,7 @@ def _by_systemd(services):
 
 
 def rpc_instances(services, host, groups, hostvars):
-    """The RPC workers of a node: list of {service, primary, address, port, threads, args}."""
+    """The RPC workers of a node: list of {service, primary, address, port, threads, head_url, args}."""
     instances = []
     for name, service in _by_systemd(services):
         if host not in expand(service.get("workers", ""), groups):
@@ -69,6 +69,7 @@ def rpc_instances(services, host, groups, hostvars):
             "address": hostvars[host]["llama_fabric_address"],
             "port": service["rpc_port"],
             "threads": service.get("threads", 0),
+            "head_url": "http://%s:%d" % (node_address(expand(service["head"], groups)[0], hostvars), service["port"]),
         }
         instance["args"] = rpc_args(instance)
         instances.append(instance)
@@ -121,6 +122,8 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "layers": {},
             "tensor_split": [],
             "memory_max": service.get("memory_max", ""),
+            # Tokens of a micro-batch, with llama.cpp's defaults.
+            "ubatch_size": min(service.get("batch_size", 2048), service.get("ubatch_size", 512)),
         }
         split = service.get("tensor_split", "auto")
         planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)

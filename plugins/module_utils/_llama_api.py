@@ -118,3 +118,8 @@ class LlamaApi:
         if self.model:
             request["model"] = self.model
         return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
+
+    def token(self, seed, timeout):
+        """One token after a short prompt, which stays in the slot's cache -> (status, JSON or text). seed: shows up in /slots."""
+        request = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "seed": seed, "cache_prompt": True}
+        return self._request("POST", "/completion", timeout, json.dumps(request))

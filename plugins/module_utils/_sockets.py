@@ -10,6 +10,8 @@ import struct
 import subprocess
 
 ESTABLISHED = "01"
+CLOSED_BY_PEER = "08"
+LISTEN = "0A"
 ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})$")
 COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
 
@@ -32,6 +34,19 @@ def _end(text):
     address, port = text.split(":")
     # The kernel prints the address as a host-order integer.
     return socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)
+
+
+def entries(text, end):
+    """Lines of /proc/net/tcp with an end (address, port) -> list of {local, remote, state, waiting (connections or bytes), inode}."""
+    wanted = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(end[0]))[0], end[1])
+    found = []
+    for line in text.splitlines():
+        # Most lines are other people's.
+        if wanted in line:
+            fields = line.split()
+            waiting = int(fields[4].split(":")[1], 16)
+            found.append({"local": _end(fields[1]), "remote": _end(fields[2]), "state": fields[3], "waiting": waiting, "inode": int(fields[9])})
+    return found
 
 
 def parse_ss(text):

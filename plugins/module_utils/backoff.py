@@ -1,10 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""backoff start UNIT | backoff stopped UNIT: restarts at once after a crash, later and later after loads that fail.
+"""backoff start UNIT: restarts at once after a crash, later and later after loads that fail.
 
-systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before and after each of its runs, waits
-the rest. A run that served is never waited for; it left a file of the unit's name in SERVED (see watchdog), or lasted an hour.
+systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits the rest. After
+a run that served nobody waits; such a run left a file of the unit's name in SERVED (see watchdog), or lasted an hour.
 """
 
 import json
@@ -47,31 +47,23 @@ def write(unit, state, folder=STATE):
 
 
 def start(unit, restarts, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
-    """Before a run: waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
+    """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
     state = read(unit, folder)
-    if restarts == 0:
-        state["failures"] = 0
-    seconds = delay(state["failures"])
-    # Written before the wait: a wait that is cut short by a start by hand is no run, and a run is counted by "stopped".
-    write(unit, {"failures": state["failures"], "started": None}, folder)
+    mark = os.path.join(served, unit)
+    good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= LONG)
+    # A wait that was cut short was no run.
+    failures = 0 if restarts == 0 or good else state["failures"] + (state["started"] is not None)
+    if os.path.exists(mark):
+        os.unlink(mark)
+    write(unit, {"failures": failures, "started": None}, folder)
+    seconds = delay(failures)
     if seconds:
-        text = "%d runs in a row ended before they served, the next one starts in %s" % (state["failures"], duration(seconds))
+        text = "%d runs in a row ended before they served, the next one starts in %s" % (failures, duration(seconds))
         print("%s: %s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (unit, text, unit), flush=True)
         notify("STATUS=" + text)
         sleep(seconds)
         notify("STATUS=")
-    if os.path.exists(os.path.join(served, unit)):
-        os.unlink(os.path.join(served, unit))
-    write(unit, {"failures": state["failures"], "started": clock()}, folder)
-
-
-def stopped(unit, folder=STATE, served=SERVED, clock=time.monotonic):
-    """After a run: counts it, unless it served."""
-    state = read(unit, folder)
-    if state["started"] is None:
-        return
-    good = os.path.exists(os.path.join(served, unit)) or clock() - state["started"] >= LONG
-    write(unit, {"failures": 0 if good else state["failures"] + 1, "started": None}, folder)
+    write(unit, {"failures": failures, "started": clock()}, folder)
 
 
 def restarts_of(unit):
@@ -84,12 +76,9 @@ def restarts_of(unit):
 
 
 def main(arguments):
-    if len(arguments) != 2 or arguments[0] not in ("start", "stopped"):
-        return "usage: backoff start|stopped UNIT"
-    if arguments[0] == "start":
-        start(arguments[1], restarts_of(arguments[1]))
-    else:
-        stopped(arguments[1])
+    if len(arguments) != 2 or arguments[0] != "start":
+        return "usage: backoff start UNIT"
+    start(arguments[1], restarts_of(arguments[1]))
     return 0
 
 

@@ -50,7 +50,7 @@ import sys
 from ansible.module_utils.basic import AnsibleModule
 
 # The programs themselves: what is imported here is what is installed.
-from ..module_utils import backoff, wait_for_workers  # noqa: F401
+from ..module_utils import backoff, wait_for_workers, watchdog  # noqa: F401
 from ..module_utils._programs import install, loaded_sources
 
 

@@ -1,0 +1,165 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a head has to be restarted, and when it is asked for a token: decided from samples alone. Private to the collection.
+
+A head that has lost a connection to a worker can never answer again: that is a fact. A head in which nothing moves is a judgement, and
+a long prompt looks like it between two micro-batches: so its deadline is learned from the very process that is judged.
+"""
+
+from ._watch import Probe, Repair, Serves
+
+# Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at least.
+UNKNOWN, LEAST = 120, 10
+# A head gets so many times its slowest step so far.
+MARGIN = 4
+# Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for anything else.
+PROBE_CLEAN, PROBE_USED = 10, 900
+# Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood still.
+GAP = 5
+# Marks the watchdog's own requests in /slots.
+PROBE_SEED = 1819045996
+
+
+class HeadJudge(object):
+    """One head. ubatch: tokens of a micro-batch of its prompts."""
+
+    def __init__(self, ubatch=512):
+        self.ubatch = ubatch
+        self._process = None
+
+    def _begin(self, process, serving=False):
+        self._process = process
+        self._serving = serving
+        self._done = False
+        self._seen_at = None
+        self._look_at = None
+        self._linked = set()
+        self._lost = {}  # endpoint: when it was first seen without its connection
+        self._busy = self._ours = self._generating = self._knows_prompts = False
+        self._signs = self._received = None
+        self._moved_at = None  # the last sign of progress, or the last time that nothing had to move
+        self._progress_at = None  # the last sign of progress
+        self._others = 0  # tokens that were computed for anybody else
+        self._used_at = None  # when that last changed; None while the cache holds nobody's prompt
+        self.slowest = 0.0
+
+    def already_serves(self, process):
+        """The process has answered before this watchdog started."""
+        self._begin(process, serving=True)
+
+    def decide(self, sample):
+        """What to do now, a list of Serves, Probe and Repair.
+
+        sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
+        links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
+        look: {at, health, slots, counters, requests, total, sleeping, silent} or None;
+        probe: the last one of this process {at, ended, silent, explained} or None}
+        """
+        now, look = sample["now"], sample["look"]
+        if sample["process"] is None:
+            self._process = None
+            return []
+        if sample["process"] != self._process:
+            self._begin(sample["process"])
+        stood_still = self._seen_at is None or now - self._seen_at > GAP
+        self._seen_at = now
+        if look is not None and look["at"] == self._look_at:
+            look = None
+        if look is not None:
+            self._look_at = look["at"]
+        if not self._serving:
+            self._serving = look is not None and look["health"] == 200
+            return [Serves(sample["age"])] if self._serving else []
+        if self._done:
+            return []
+        lost = self._lost_worker(sample["links"], look, now)
+        if lost:
+            return [Repair("lost its connection to RPC worker %s" % lost, fact=True)]
+        if look is not None:
+            self._read(look, sample["probe"], now)
+        still = self._still(sample, stood_still)
+        if still is not None:
+            return [Repair("it says that it is well, but nothing has moved for %.0f s" % still)]
+        return self._ask(sample)
+
+    def repaired(self):
+        """The process was told to end: nothing more is decided about it."""
+        self._done = True
+
+    def _lost_worker(self, links, look, now):
+        for endpoint, state in sorted(links.items()):
+            if state == "up":
+                self._linked.add(endpoint)
+                self._lost.pop(endpoint, None)
+            elif endpoint in self._linked:
+                since = self._lost.setdefault(endpoint, now)
+                # That the worker closed it says it all. One that has vanished may be the head's own doing, which closes all of them when it
+                # goes to sleep: the next look tells.
+                if state == "closed" or (look is not None and look["at"] > since and not look["sleeping"]):
+                    return endpoint
+        return None
+
+    def _read(self, look, probe, now):
+        """What a new look says of who is at work, and whose prompt is in the cache."""
+        at_work = [slot for slot in look["slots"] or [] if slot.get("is_processing")]
+        self._busy = bool(at_work or look["silent"] or look["requests"])
+        self._ours = bool(at_work) and all((slot.get("params") or {}).get("seed") == PROBE_SEED for slot in at_work)
+        self._generating = bool(at_work) and all(decoded(slot) for slot in at_work)
+        if any((slot.get("n_prompt_tokens_processed") or 0) >= self.ubatch for slot in at_work):
+            self._knows_prompts = True
+        if self._busy:
+            if not self._ours:
+                self._used_at = now
+        elif look["total"] is not None and (probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])):
+            others = look["total"] - (probe["explained"] if probe else 0)
+            if others != self._others:
+                self._others, self._used_at = others, now
+
+    def _still(self, sample, stood_still):
+        """Seconds for which nothing has moved, when that is too long; None when all is well."""
+        now, look, probe = sample["now"], sample["look"], sample["probe"]
+        signs = (look and look["counters"], look and [_position(slot) for slot in look["slots"] or []])
+        moved = self._signs is not None and signs != self._signs
+        moved = moved or (None not in (self._received, sample["received"]) and sample["received"] != self._received)
+        self._signs, self._received = signs, sample["received"]
+        # A token that does not come is work, whatever the server says of its slots.
+        asked = probe is not None and (probe["ended"] is None or probe["silent"]) and not (self._progress_at and self._progress_at > probe["at"])
+        if stood_still or self._moved_at is None or not (self._busy or asked):
+            self._moved_at = now
+        if moved:
+            self.slowest = max(self.slowest, now - self._moved_at)
+            self._moved_at = self._progress_at = now
+        still = now - self._moved_at
+        return still if still >= self.deadline(asked and not self._busy) else None
+
+    def deadline(self, asked=False):
+        """Seconds without a sign of progress that are still well."""
+        known = asked or self._ours or self._knows_prompts or self._generating
+        return max(LEAST if known else UNKNOWN, MARGIN * self.slowest)
+
+    def _ask(self, sample):
+        now, look, probe = sample["now"], sample["look"], sample["probe"]
+        if look is None or now - look["at"] > GAP or look["health"] != 200 or self._busy or look["sleeping"] or look["total"] is None:
+            return []
+        if probe is not None and (probe["ended"] is None or look["at"] < probe["ended"]):
+            return []
+        if self._used_at is not None:
+            if now - self._used_at < PROBE_USED:
+                return []
+            self._used_at = None  # from here on the cache holds the watchdog's own prompt
+        elif probe is not None and now - probe["at"] < PROBE_CLEAN:
+            return []
+        return [Probe()]
+
+
+def decoded(slot):
+    """Tokens that a slot has generated for its request."""
+    step = slot.get("next_token")
+    if isinstance(step, list):
+        step = step[0] if step else None
+    return (step or {}).get("n_decoded") or 0
+
+
+def _position(slot):
+    return slot.get("id_task"), slot.get("n_prompt_tokens_processed"), decoded(slot)
