@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_intent.py, _changes.py and _report.py as filters; each is documented in a YAML file of its own name."""
+"""Functions of module_utils/_intent.py, _changes.py, _report.py and _sandbox.py as filters; each is documented in a YAML file of its own name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _intent, _intent_check, _report
+from ..module_utils import _changes, _intent, _intent_check, _report, _sandbox
 
 
 def _one_sentence(function):
@@ -28,6 +28,7 @@ class FilterModule:
             "rpc_instances": _one_sentence(_intent.rpc_instances),
             "rpc_access": _one_sentence(_intent.rpc_access),
             "head_instances": _one_sentence(_intent.head_instances),
+            "unit_sandbox": _sandbox.unit_sandbox,
             "model_items": _one_sentence(_intent.model_items),
             "model_fan_out": _intent.fan_out,
             "unit_changes": _one_sentence(_changes.unit_changes),

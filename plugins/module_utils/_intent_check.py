@@ -35,6 +35,7 @@ SERVICE_KEYS = {
         "force_split": (bool, False),
         "slot_ctx_size": (int, False),
         "memory_max": (str, False),
+        "rpc_memory_max": (str, False),
         "launcher": (str, False),
         "nodes": (int, False),
         "partition": (str, False),

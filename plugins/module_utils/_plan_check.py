@@ -9,12 +9,38 @@ MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
 
 
-def threads(name, service, nodes):
-    """More threads than cores stand in each other's way. nodes: {node: {cores}}; nothing where nobody looked."""
+NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
+
+
+def threads(name, service, nodes, head=None):
+    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody looked."""
+    found = []
+    for node, facts in sorted(nodes.items()):
+        kind = "head" if node == head else "rpc"
+        bound = facts.get("numa", {}).get(kind, "")
+        cores, place = (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node)) if bound else (int(facts.get("cores") or 0), node)
+        if bound and cores and kind == "head" and "threads" not in service:
+            # llama-server counts the cores of the whole machine.
+            found.append(
+                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are needed: set it" % (name, NUMA_VARIABLES[kind], cores, place)
+            )
+        elif cores and service.get("threads", 0) > cores:
+            found.append("llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], cores, place))
+        if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
+            found.append(
+                "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them" % (name, service["numa"], NUMA_VARIABLES[kind], node)
+            )
+    return found
+
+
+def numa(nodes):
+    """Nodes that a NUMA node is asked of that they do not have. nodes: {node: {numa: {head, rpc: wanted node or empty, cpus: [node of each CPU]}}}."""
     return [
-        "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], int(facts["cores"]), node)
+        "%s: %s seen for %s, one of its NUMA nodes (%s) is needed: correct it or leave it empty" % (variable, facts["numa"][kind], node, ", ".join(known))
         for node, facts in sorted(nodes.items())
-        if facts.get("cores") and service.get("threads", 0) > int(facts["cores"])
+        for kind, variable in sorted(NUMA_VARIABLES.items())
+        for known in [sorted(set(facts.get("numa", {}).get("cpus", [])))]
+        if facts.get("numa", {}).get(kind) and facts["numa"][kind] not in known
     ]
 
 

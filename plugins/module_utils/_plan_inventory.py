@@ -18,12 +18,13 @@ from ._plan_catalog import estimate
 def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
     """Plan every service.
 
-    nodes: {node: {devices: [of _plan_devices], cores: int or None}}; headers: results of llama_plan, each with its item of model_items(); build:
+    nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: of _plan_check.numa(), where asked for}}; headers: results of llama_plan, each with its item of model_items(); build:
     llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in base64}]. -> {services: {name: [plan() with
     service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a
     router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous)
+    one.refused.extend(check.numa(nodes))
     for name in sorted(services, key=one.order):
         one.add(name)
     return {"services": one.planned, "unplanned": one.unplanned, "refused": one.refused, "sharing": one.sharing}
@@ -59,7 +60,7 @@ class _Inventory(object):
         if strangers:
             self._without(name, "%s is not part of this run" % ", ".join(strangers))
             return
-        self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}))
+        self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
         if service["kind"] == "router":
             self._add_router(name, service, hosts)
         else:

@@ -1,0 +1,64 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the process of a worker's or head's unit may do, by what it computes on. Private to the collection.
+
+Data of systemd's sandbox, the same for both kinds of unit. systemd 239 warns of a directive that it does not know yet and goes on without it.
+"""
+
+# A program that reads models, listens and computes: no privilege, nothing to write, no kernel interface, no namespace, no socket but IP and local.
+COMMON = (
+    "UMask=0077",
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "AmbientCapabilities=",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "ProtectProc=invisible",
+    "ProtectHostname=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "PrivateTmp=yes",
+    "PrivateMounts=yes",
+    "RemoveIPC=yes",
+    "KeyringMode=private",
+    "LockPersonality=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+    "SystemCallArchitectures=native",
+    "SystemCallErrorNumber=EPERM",
+    "SystemCallFilter=@system-service",
+)
+
+BY_ACCELERATOR = {
+    # Without devices nothing is left that would need more.
+    "cpu": (
+        "PrivateDevices=yes",
+        "PrivateUsers=yes",
+        "ProtectClock=yes",
+        "ProcSubset=pid",
+        "MemoryDenyWriteExecute=yes",
+        "SystemCallFilter=~@privileged @resources",
+    ),
+    # CUDA maps memory that it writes and executes, reads /proc/driver/nvidia and binds memory to NUMA nodes: none of what the CPU has on top.
+    # A library that may not open the devices goes on on the CPU and says nothing, so it is tried before: systemd resolves char-nvidia* when a unit
+    # starts, and finds nvidia-uvm only once its module is loaded. The first line loads it, and the start after a failed one has it.
+    "cuda": (
+        "DevicePolicy=closed",
+        "DeviceAllow=char-nvidia* rw",
+        "ExecStartPre=+-/usr/bin/nvidia-modprobe -c 0 -u",
+        "ExecStartPre=/bin/sh -c '[ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl 4<>/dev/nvidia-uvm'",
+    ),
+}
+
+# What numactl asks of the kernel before it becomes the program.
+NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
+
+
+def unit_sandbox(accelerator, numa=False):
+    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program."""
+    return list(COMMON) + list(BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
