@@ -18,10 +18,10 @@ from ._plan_catalog import estimate
 def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
     """Plan every service.
 
-    nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: of _plan_check.numa(), where asked for}}; headers: results of llama_plan, each with its item of model_items(); build:
-    llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in base64}]. -> {services: {name: [plan() with
-    service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a
-    router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
+    nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: where asked for, see _plan_check.numa()}}; headers: results of llama_plan,
+    each with its item of model_items(); build: llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in
+    base64}]. -> {services: {name: [plan() with service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers:
+    {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous)
     one.refused.extend(check.numa(nodes))

@@ -118,6 +118,11 @@ def crowded(**_fixtures):
     return _plan_inventory.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
 
 
+def bound(**kinds):
+    """A node of two NUMA nodes, its head bound to the second one."""
+    return dict(card("node1"), numa=dict({"head": "1", "rpc": "", "cpus": ["0", "1", "0", "1"]}, **kinds))
+
+
 MAIN = {"devices": _plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
 
 
@@ -346,6 +351,15 @@ REFUSALS = [
         planned(parallel=2, slot_ctx_size=4096),
     ),
     ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
+    ("head_server_numa_node:", "7 seen for node1", "one of its NUMA nodes (0, 1) is needed", planned(nodes={"node1": bound(head="7")}, threads=2)),
+    ("llama_services.chat.threads:", "64 seen", "at most the 2 cores of NUMA node 1 of node1 are needed", planned(nodes={"node1": bound()}, threads=64)),
+    ("llama_services.chat.threads:", "missing beside head_server_numa_node", "at most the 2 cores of NUMA", planned(nodes={"node1": bound()})),
+    (
+        "llama_services.chat.numa:",
+        "isolate seen beside head_server_numa_node of node1",
+        "numactl is needed",
+        planned(nodes={"node1": bound()}, threads=2, numa="isolate"),
+    ),
     ("devices:", "3*32510 seen", "COUNTxMIB such as 3x32510 is needed", text_of(_plan_devices.cards, "3*32510")),
     # Headers of model files.
     ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),

@@ -177,6 +177,14 @@ def test_cores_as_older_cores_of_ansible_hand_them_on():
     assert len(plan(chat(threads=41), of)["refused"]) == 3
 
 
+def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
+    numa = {"head": "1", "rpc": "0", "cpus": ["0", "0", "0", "1"]}
+    of = {name: dict(facts, numa=dict(numa, head="" if name != "node1" else "1")) for name, facts in nodes().items()}
+    found = plan(chat(threads=3), of)["refused"]
+    assert found == ["llama_services.chat.threads: 3 seen, at most the 1 cores of NUMA node 1 of node1 are needed: lower it"]
+    assert plan(chat(threads=1), of)["refused"] == []
+
+
 def test_without_any_header_weights_that_exceed_all_cards_are_refused():
     models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
     found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())

@@ -1,0 +1,23 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._sandbox import unit_sandbox
+
+
+def test_cuda_keeps_its_devices_and_its_code():
+    cpu, cuda = unit_sandbox("cpu"), unit_sandbox("cuda")
+    assert "PrivateDevices=yes" in cpu and "MemoryDenyWriteExecute=yes" in cpu
+    assert not {line for line in cuda if line.startswith(("PrivateDevices", "MemoryDenyWriteExecute", "ProcSubset", "PrivateUsers", "ProtectClock"))}
+    assert "DeviceAllow=char-nvidia* rw" in cuda
+
+
+def test_numactl_may_bind():
+    lines = unit_sandbox("cpu", numa=True)
+    # systemd adds to and takes from the list in the order of the lines.
+    assert lines.index("SystemCallFilter=~@privileged @resources") < lines.index("SystemCallFilter=sched_setaffinity set_mempolicy")
+
+
+def test_no_directive_is_given_twice_but_those_that_add_up():
+    for accelerator in ("cpu", "cuda"):
+        names = [line.split("=")[0] for line in unit_sandbox(accelerator)]
+        assert len(names) == len(set(names)) + names.count("SystemCallFilter") - 1 + max(0, names.count("ExecStartPre") - 1)
