@@ -10,7 +10,7 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 
 import time
 
-from ._llama_api import NoAnswer, error_text, parse_metrics
+from ._llama_api import ApiError, NoAnswer, error_text, parse_metrics, read_api_key
 from ._sockets import awaited, connections, traffic
 from ._units import UnitError, parse_show, systemctl_show
 
@@ -28,13 +28,14 @@ class Head:
     """A llama-server (head or router) as seen from its own node.
 
     api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose processes
-    must own these connections; without it any process of this node may.
+    must own these connections; without it any process of this node may. own_key: whether to take the API key from the unit's key file.
     """
 
-    def __init__(self, api, endpoints=(), unit=None):
+    def __init__(self, api, endpoints=(), unit=None, own_key=False):
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
+        self.own_key = own_key
         self.pid = None
         self._restarts = None  # of the unit at the first look
 
@@ -64,6 +65,8 @@ class Head:
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
         self.pid = int(shown.get("MainPID") or 0) or None if shown else None
+        if self.own_key and self.pid:
+            self.api.use_key(_key_of(self.pid))
         # Sockets of a unit that does not run are nobody's.
         workers = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         result["workers"] = traffic(workers, workers) or [
@@ -230,6 +233,16 @@ class Head:
         if again["state"] in SERVING:
             again["state"] = "degraded"
         return again
+
+
+def _key_of(pid, proc="/proc"):
+    """A key from the file that a llama-server was started with; None without one, or where it cannot be read."""
+    try:
+        with open("%s/%d/cmdline" % (proc, pid)) as stream:
+            arguments = stream.read().split("\0")
+        return read_api_key(arguments[arguments.index("--api-key-file") + 1])
+    except (OSError, ValueError, ApiError):
+        return None
 
 
 def _moved(first, now):

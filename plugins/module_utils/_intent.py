@@ -12,6 +12,9 @@ import re
 
 from ._llama_args import head_args, rpc_args
 
+# Where a head reads its API keys, in a file of its service's name.
+KEYS = "/etc/llama-cluster/keys"
+
 
 class IntentError(Exception):
     """A service that cannot be resolved; the message is one sentence."""
@@ -125,6 +128,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "memory_max": service.get("memory_max", ""),
             # Tokens of a micro-batch, with llama.cpp's defaults.
             "ubatch_size": min(service.get("batch_size", 2048), service.get("ubatch_size", 512)),
+            "api_key_file": "%s/%s" % (KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
         }
         split = service.get("tensor_split", "auto")
         planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)

@@ -70,11 +70,13 @@ CHOICES = {
     "cache_type_v": CACHE_TYPES,
 }
 TYPE_NAMES = {str: "a string", bool: "true or false", int: "a whole number", dict: "a map"}
+# What an HTTP header carries and a line of a key file keeps.
+API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
 
 
-def errors(services, models, groups, hostvars, routes=None):
-    """Every mistake of an inventory's intent, one sentence each: entry, value seen, value needed. routes: llama_routes, where there are any."""
+def errors(services, models, groups, hostvars, routes=None, api_keys=None):
+    """Every mistake of an inventory's intent, one sentence each: entry, value seen, value needed. routes, api_keys: llama_routes and llama_api_keys."""
     found = []
     if not groups.get("llama_nodes"):
         found.append("group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml")
@@ -91,6 +93,7 @@ def errors(services, models, groups, hostvars, routes=None):
     if not found:
         found.extend(_shared_errors(services, groups))
         found.extend(_route_errors(routes or {}, services, models))
+        found.extend(_key_errors(api_keys or {}, services))
     return found
 
 
@@ -372,6 +375,28 @@ def _route_errors(routes, services, models):
         for route, name in targets
         if name not in served
     )
+    return found
+
+
+def _key_errors(api_keys, services):
+    """llama_api_keys: {SERVICE: [KEY]}. No sentence shows a key."""
+    if not isinstance(api_keys, dict):
+        return ["llama_api_keys: no map seen, a map of service to list of keys is needed"]
+    found = []
+    for name, keys in api_keys.items():
+        entry = "llama_api_keys.%s" % name
+        if name not in services:
+            found.append("%s: no service of that name, one of %s is needed%s" % (entry, ", ".join(sorted(services)), near(name, services)))
+        elif not isinstance(keys, list) or not keys:
+            seen = "an empty list" if keys == [] else "no list"
+            found.append("%s: %s seen, a list of at least one key is needed: add a key or remove the entry" % (entry, seen))
+        else:
+            found.extend(
+                "%s: key %d is no plain text, letters, digits and punctuation without spaces or a # in front are needed: choose another" % (entry, number)
+                for number, key in enumerate(keys, 1)
+                # A key from a vault may be an object that only becomes text.
+                if isinstance(key, (int, float, dict, list, type(None))) or not API_KEY.match(str(key))
+            )
     return found
 
 

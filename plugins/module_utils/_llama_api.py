@@ -64,6 +64,10 @@ class LlamaApi:
         self.url = url.rstrip("/")
         self.model = model
         self._parts = parts
+        self.use_key(api_key)
+
+    def use_key(self, api_key):
+        """The key that the next requests carry; None for none."""
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
 
     def _connect(self, timeout):

@@ -45,4 +45,6 @@ def head_args(instance, service):
     for key, flag in HEAD_FLAGS:
         if key in service:
             args += [flag, str(service[key])]
+    if instance["api_key_file"]:
+        args += ["--api-key-file", instance["api_key_file"]]
     return args + ["--metrics", "--log-verbosity", "4"]

@@ -32,6 +32,8 @@ def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
     request = {"model": head["model"], "max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
     # A single quote would end the shell's word; JSON can write it as an escape.
     body = json.dumps(request).replace("'", "\\u0027")
+    # The key itself is nothing to print or keep.
+    key = ' -H "Authorization: Bearer $LLAMA_API_KEY"' if head.get("api_key_file") else ""
     return {
         "service": head["service"],
         "endpoint": head["endpoint"],
@@ -42,7 +44,7 @@ def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
         "answer": health.get("answer"),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards or {})],
-        "curl": "curl -sS %s/chat/completions -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], body),
+        "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], key, body),
     }
 
 
@@ -92,8 +94,12 @@ def acceptance_lines(report):
     lines.append("endpoint: %s" % report["endpoint"])
     if report["answer"] is None:
         lines.append("tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"])
-        return lines + [report["curl"]]
-    return lines + ["tokens/s: %s" % report["tokens_per_second"], report["curl"], "answer: %s" % " ".join(report["answer"].split())]
+    else:
+        lines.append("tokens/s: %s" % report["tokens_per_second"])
+    if "LLAMA_API_KEY" in report["curl"]:
+        lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
+    lines.append(report["curl"])
+    return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
 
 
 def _plan_line(row):

@@ -21,7 +21,9 @@ options:
     type: str
     required: true
   api_key_file:
-    description: File on the node with the server's API key, the first line that is no comment.
+    description:
+      - File on the node with the server's API key, the first line that is no comment.
+      - Not needed with O(unit); the key is then taken from the file that the unit's process was started with.
     type: path
   model:
     description:
@@ -246,7 +248,7 @@ def main():
     params = module.params
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
-        head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"])
+        head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"], own_key=not key)
         deep = {name: params[name] for name in ("prompt", "max_tokens", "timeout")} if params["deep"] else None
         result = head.check(params["wait"], deep)
     except (ApiError, SocketError, UnitError) as error:

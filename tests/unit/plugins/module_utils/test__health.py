@@ -170,6 +170,20 @@ def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
     assert check(server, workers, unit="llama-head-chat")["state"] == "ready"
 
 
+def test_the_key_comes_from_the_file_of_the_units_process(monkeypatch, server, tmp_path):
+    (tmp_path / "keys").write_text("s3cret\nother\n")
+    process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "keys")], stdin=subprocess.PIPE)
+    show(monkeypatch, process.pid)
+    head = _health.Head(_llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True)
+    assert head.check()["state"] == "ready"
+    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
+    process.communicate(b"\n")
+    show(monkeypatch, os.getpid())
+    del server.headers[:]
+    assert head.check()["state"] == "ready"
+    assert {headers.get("Authorization") for headers in server.headers} == {None}
+
+
 def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
     counts = iter([5, 6, 7, 8])
     text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\nResult=exit-code\n"

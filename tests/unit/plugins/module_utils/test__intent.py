@@ -157,6 +157,32 @@ def test_routes_lead_to_what_is_served():
     ]
 
 
+@pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
+def test_a_key_that_no_file_and_no_header_keeps_is_refused_and_not_shown(key):
+    (sentence,) = _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
+    assert sentence.startswith("llama_api_keys.reasoning: key 2 is no plain text") and "s3cret" not in sentence
+    assert _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
+
+
+def test_a_head_reads_its_keys_from_a_file():
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], llama_api_keys={"reasoning": ["s3cret"]}))
+    (head,) = _intent.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["api_key_file"] == "/etc/llama-cluster/keys/reasoning"
+    assert "--api-key-file /etc/llama-cluster/keys/reasoning" in " ".join(head["args"]) and "s3cret" not in str(head)
+    (head,) = _intent.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert head["api_key_file"] == "" and "--api-key-file" not in head["args"]
+
+
+def test_rpc_is_for_the_service_of_the_head_alone():
+    assert _intent.rpc_access(SERVICES, "node1", GROUPS, HOSTVARS) == {"incoming": [], "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"]}
+    assert _intent.rpc_access(SERVICES, "node3", GROUPS, HOSTVARS) == {"incoming": ["10.100.0.31:50052"], "outgoing": []}
+    both = dict(SERVICES, second=dict(SERVICES["reasoning"], head="node2", workers="node1", port=8001, rpc_port=50053))
+    assert _intent.rpc_access(both, "node2", GROUPS, HOSTVARS) == {
+        "incoming": ["10.100.0.31:50052"],
+        "outgoing": ["%s:50053" % HOSTVARS["node1"]["llama_fabric_address"]],
+    }
+
+
 def test_one_primary_at_most():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
     assert mistakes(services) == [

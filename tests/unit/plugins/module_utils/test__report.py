@@ -58,6 +58,12 @@ def test_the_curl_line_survives_a_quote():
     assert '"content": "What\\u0027s up?"' in words[-1]
 
 
+def test_the_curl_line_takes_the_key_from_the_environment():
+    lines = _report.acceptance_lines(_report.acceptance(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"), READY, LOAD, "Where?", 8))
+    assert lines[4] == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
+    assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in lines[5]
+
+
 def test_a_busy_service_is_not_given_a_rate():
     busy = {"state": "busy", "reason": "1 of 1 slots at work", "workers": [], "tokens_per_second": None, "answer": None}
     lines = _report.acceptance_lines(_report.acceptance(HEAD, busy, LOAD, "Where?", 8))
