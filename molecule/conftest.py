@@ -95,6 +95,12 @@ class Lab:
         return node.run(command, user, address, str(port)).rc == 0
 
     @staticmethod
+    def exposure(node, unit):
+        """What systemd-analyze security says of a unit, from 0 to 10."""
+        last = node.check_output("systemd-analyze security --no-pager %s", unit).splitlines()[-1]
+        return float(re.search(r"exposure level for \S+: ([0-9.]+)", last).group(1))
+
+    @staticmethod
     def eventually(condition, seconds, what):
         """Waits until condition() is true; fails with what was waited for."""
         deadline = time.monotonic() + seconds

@@ -1,24 +1,31 @@
 import json
 
+import pytest
 import requests
 
 UNIT = "llama-head-chat.service"
+KEYS = ["lab-k3y-of-an-application", "lab-k3y-of-another"]
 
 
-def ask(lab, timeout=60):
-    """One real answer over HTTP from outside the containers -> its text."""
-    reply = requests.post(
+def post(lab, key=None, timeout=60):
+    return requests.post(
         "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
         json={"model": "smollm2", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "Name the three primary colors."}]},
+        headers={"Authorization": "Bearer " + key} if key else {},
         timeout=timeout,
     )
+
+
+def ask(lab, key=None):
+    """One real answer over HTTP from outside the containers -> its text."""
+    reply = post(lab, key)
     reply.raise_for_status()
     return reply.json()["choices"][0]["message"]["content"]
 
 
-def answers(lab):
+def answers(lab, key=None):
     try:
-        return bool(ask(lab))
+        return bool(ask(lab, key))
     except requests.RequestException:
         return False
 
@@ -30,6 +37,23 @@ def main_pid(lab):
 def test_it_answers(lab):
     lab.eventually(lambda: answers(lab), 90, "the head answers")
     assert "Red" in ask(lab)
+
+
+def test_what_its_unit_may_do(lab):
+    """While it answers, see above: what it may not do it does not need."""
+    assert lab.exposure(lab.node1, UNIT) <= 2.5
+    status = dict(line.split(":", 1) for line in lab.node1.check_output("cat /proc/%s/status", str(main_pid(lab))).splitlines())
+    assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
+
+
+def test_only_its_user_leaves_for_its_workers(lab):
+    for user in ("nobody", "root"):
+        assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, user), user
+    for command in ("start nftables", "reload nftables", "restart nftables", "restart llama-firewall", "stop nftables"):
+        lab.node1.check_output("systemctl " + command)
+        lab.eventually(lambda: lab.node1.run("nft list chain inet llama_cluster output").rc == 0, 10, "the rules are there after: " + command)
+        assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, "nobody"), command
+    assert answers(lab)
 
 
 def test_it_answers_to_the_models_names(lab):
@@ -80,19 +104,65 @@ def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
     assert lab.node1.check_output("systemctl show --property=Id --value llama-head.service") == UNIT
 
 
-def test_another_setting_is_applied(lab):
-    services = lab.chat(ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10})
-    status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": services}))
+@pytest.fixture(scope="module", name="another")
+def fixture_another(lab):
+    """Other settings, of every kind that a head has -> what Ansible said, in full."""
+    settings = {
+        "llama_services": lab.chat(ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10}, memory_max="1G"),
+        "llama_api_keys": {"chat": KEYS},
+        "head_server_accelerator": "cuda",
+        "head_server_numa_node": 0,
+    }
+    status, output = lab.playbook("site", "--tags", "head,verify", "-vvv", "--diff", "-e", json.dumps(settings))
     assert status == 0, output
-    lab.eventually(lambda: answers(lab), 90, "the head answers")
-    slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), timeout=10).json()
+    return output
+
+
+def test_another_setting_is_applied(lab, another):
+    slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), headers={"Authorization": "Bearer " + KEYS[0]}, timeout=10).json()
     assert [slot["n_ctx"] for slot in slots] == [1024, 1024]
+    assert "$LLAMA_API_KEY" in another
+    assert lab.node1.check_output("systemctl show --property=MemoryMax --value %s", UNIT) == str(1 << 30)
+
+
+def test_it_answers_to_its_keys_alone(lab, another):
+    assert post(lab).status_code == 401
+    assert post(lab, "lab-k3y-of-nobody").status_code == 401
+    assert all(answers(lab, key) for key in KEYS)
+
+
+def test_nobody_sees_its_keys(lab, another):
+    file = lab.node1.file("/etc/llama-cluster/keys/chat")
+    assert (file.user, file.mode) == ("llama", 0o600)
+    places = {
+        "unit": lab.node1.check_output("systemctl cat %s", UNIT),
+        "process": lab.node1.check_output("cat /proc/%s/cmdline /proc/%s/environ", str(main_pid(lab)), str(main_pid(lab))),
+        "journal": lab.node1.check_output("journalctl -o cat"),
+        "Ansible": another,
+        "directory": "" if lab.node1.run("setpriv --reuid=nobody --clear-groups ls /etc/llama-cluster/keys").rc else "k3y",
+    }
+    assert [place for place, text in places.items() if "k3y" in text] == []
+
+
+def test_the_sandbox_of_cuda_answers_on_the_cpu(lab, another):
+    """Computed, and not proven on a GPU: what it must let through to one, no machine without one can tell."""
+    assert "DeviceAllow=char-nvidia* rw" in lab.node1.check_output("systemctl cat %s", UNIT)
+    assert lab.exposure(lab.node1, UNIT) <= 4.0
+    assert answers(lab, KEYS[0])
+    assert "not proven on a GPU" in another
+
+
+def test_it_is_bound_to_its_numa_node(lab, another):
+    pid = str(main_pid(lab))
+    assert lab.node1.check_output("cat /proc/%s/cmdline", pid).replace("\0", " ").split()[-2:] == ["--numa", "numactl"]
+    assert {line.split()[1] for line in lab.node1.check_output("cat /proc/%s/numa_maps", pid).splitlines()} == {"bind:0"}
 
 
 def test_an_automatic_split_is_planned_and_stays(lab):
     intent = json.dumps({"llama_services": lab.chat(ctx_size=2048)})
     status, output = lab.playbook("site", "--tags", "head", "-e", intent)
     assert status == 0, output
+    assert not lab.node1.file("/etc/llama-cluster/keys/chat").exists
     unit = lab.node1.check_output("systemctl cat %s", UNIT)
     counts = [int(count) for count in unit.split("--tensor-split ")[1].split()[0].split(",")]
     assert sum(counts) == 31 and min(counts) > 0  # the output layer counts

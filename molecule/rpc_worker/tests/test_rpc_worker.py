@@ -1,4 +1,5 @@
 import json
+import signal
 import time
 
 UNIT = "llama-rpc-chat.service"
@@ -51,6 +52,13 @@ def test_another_user_of_its_node_does_not_reach_it(lab):
 
 def test_it_runs_as_its_own_user(lab):
     assert lab.node2.check_output("ps -o user= -p %s", str(main_pid(lab.node2))) == "llama"
+
+
+def test_what_its_unit_may_do(lab):
+    assert lab.exposure(lab.node2, UNIT) <= 2.5
+    status = dict(line.split(":", 1) for line in lab.node2.check_output("cat /proc/%s/status", str(main_pid(lab.node2))).splitlines())
+    assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
+    assert int(status["SigIgn"], 16) & 1 << signal.SIGPIPE - 1
 
 
 def test_it_is_back_after_kill_9(lab):
