@@ -160,13 +160,13 @@ def sha256_file(path):
     return digest.hexdigest()
 
 
-def build_info(prefix):
-    """The build that PREFIX/current points to, and whether its files are the ones its build.json lists.
+def build_info(prefix, release=None):
+    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
     (relative paths that are missing or differ); None where there is nothing to say. Errors: UnitError.
     """
-    current = os.path.realpath(os.path.join(prefix, "current"))
+    current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
     info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
     if not os.path.isdir(current):
         return info

@@ -33,6 +33,10 @@ options:
       - Where llama.cpp builds are installed; the link C(current) in it names the build in use.
     type: path
     default: /opt/llama.cpp
+  release:
+    description:
+      - An installed build to look at instead of the one that C(current) names, by its directory name in C(releases).
+    type: str
 attributes:
   check_mode:
     support: full
@@ -59,6 +63,11 @@ EXAMPLES = r"""
     state: stopped
   loop: "{{ units.units | selectattr('kind', 'eq', 'head') | selectattr('stale') | map(attribute='name') }}"
   become: true
+
+- name: Look at a build that is installed beside the one in use
+  thefermisea.llama_cluster.llama_unit_info:
+    release: b11434-cpu-5f27b0c4
+  register: staged
 
 - name: Refuse a build with changed files
   ansible.builtin.assert:
@@ -151,12 +160,12 @@ units:
       returned: always
       sample: false
 current_build:
-  description: Directory name of the release that O(prefix)C(/current) points to; V(null) without one.
+  description: Directory name of the release that O(prefix)C(/current) points to, or O(release); V(null) where there is no such directory.
   type: str
   returned: success
   sample: b11434
 build_sha256:
-  description: sha256 of C(current/build.json), equal on nodes that have the identical build; V(null) without that file.
+  description: sha256 of its C(build.json), equal on nodes that have the identical build; V(null) without that file.
   type: str
   returned: success
   sample: 0f343b0931126a20f133d67c2b018a3b5f2a2bf9e3a1e2a5a5f0f6f7a9a8d7c1
@@ -185,11 +194,12 @@ def main():
         argument_spec={
             "units": {"type": "list", "elements": "str", "default": DEFAULT_UNITS},
             "prefix": {"type": "path", "default": "/opt/llama.cpp"},
+            "release": {"type": "str"},
         },
         supports_check_mode=True,
     )
     try:
-        result = build_info(module.params["prefix"])
+        result = build_info(module.params["prefix"], module.params["release"])
         result["units"] = unit_info(module.params["units"])
     except UnitError as error:
         module.fail_json(msg="llama_unit_info: %s" % error)
