@@ -10,7 +10,7 @@ hosts.yml and a new model one entry in models.yml. Pure functions over plain dic
 import difflib
 import re
 
-from ._llama_args import head_args, rpc_args
+from ._llama_args import PIN, head_args, rpc_args
 
 # Where a head reads its API keys, in a file of its service's name.
 KEYS = "/etc/llama-cluster/keys"
@@ -47,6 +47,11 @@ def node_address(host, hostvars):
     """The address clients reach a node at: llama_address, else ansible_host, else its inventory name."""
     facts = hostvars[host]
     return facts.get("llama_address") or facts.get("ansible_host") or host
+
+
+def build_of(host, hostvars):
+    """The llama.cpp release that a node runs, by its tag."""
+    return hostvars[host].get("llama_cpp_version") or PIN
 
 
 def near(name, known, otherwise=""):
@@ -140,7 +145,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             counts = [split[device] for device in devices]
             instance["layers"] = dict(zip(devices, counts))
             instance["tensor_split"] = counts[:-1] + [counts[-1] + 1]
-        instance["args"] = head_args(instance, service)
+        instance["args"] = head_args(instance, service, build_of(host, hostvars))
         instances.append(instance)
     return instances
 

@@ -6,7 +6,8 @@
 import re
 
 from ._bytes import human
-from ._intent import IntentError, expand, near
+from ._intent import IntentError, build_of, expand, near
+from ._llama_args import OLDEST, build_number, load_modes
 from ._plan_catalog import HEADER_KEYS
 
 # key -> (type, required). Types are checked; what a value means is checked below.
@@ -243,7 +244,21 @@ def _meaning_errors(entry, service, models, groups, hostvars):
             )
     if not found:
         found.extend(_split_errors(entry, service, hosts))
+        found.extend(_build_errors(entry, service, build_of(hosts["head"][0], hostvars)))
     return found
+
+
+def _build_errors(entry, service, version):
+    """What the head's build does not know."""
+    if (build_number(version) or OLDEST) < OLDEST:
+        return ["llama_cpp_version: %s seen, b%d or a newer release is needed: its command line is the oldest that this version renders" % (version, OLDEST)]
+    known = load_modes(version)
+    if service.get("load_mode", "auto") in known:
+        return []
+    return [
+        "%s.load_mode: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
+        % (entry, service["load_mode"], version, ", ".join(known))
+    ]
 
 
 def _router_errors(entry, service, models, groups):

@@ -1,12 +1,41 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command lines of llama.cpp's programs, rendered from resolved instances (see _intent)."""
+"""The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build that runs them."""
+
+import re
+from collections import namedtuple
+
+PIN = "b11434"
+"""The release that is deployed where the inventory names none."""
+
+Dialect = namedtuple("Dialect", "first load_modes many_aliases log_verbosity")
+"""first: the first build number; load_modes: {mode: flags}; many_aliases: --alias takes a list; log_verbosity: the lowest that logs how many MiB went to
+which device, which the acceptance check reads, and none that logs prompts."""
+
+SPELLED_OUT = {
+    "none": ["--no-mmap", "--no-direct-io"],
+    "mmap": ["--mmap", "--no-direct-io"],
+    "mlock": ["--no-mmap", "--no-direct-io", "--mlock"],
+    "mmap+mlock": ["--mmap", "--no-direct-io", "--mlock"],
+    "dio": ["--direct-io"],
+}
+BY_NAME = {mode: ["--load-mode", mode] for mode in SPELLED_OUT}
+
+# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021). 10114: --load-mode
+# (#20834), in which mlock first meant mmap too. 10884: no flag of before works any more.
+DIALECTS = (
+    Dialect(7760, SPELLED_OUT, False, 3),
+    Dialect(9181, SPELLED_OUT, True, 4),
+    Dialect(10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}, True, 4),
+    Dialect(10884, BY_NAME, True, 4),
+)
+OLDEST = DIALECTS[0].first
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
 
-# service key -> flag, in the order they are written.
+# service key -> flag, in the order they are written; load_mode is the dialect's.
 HEAD_FLAGS = (
     ("ctx_size", "--ctx-size"),
     ("parallel", "--parallel"),
@@ -16,27 +45,47 @@ HEAD_FLAGS = (
     ("cache_type_k", "--cache-type-k"),
     ("cache_type_v", "--cache-type-v"),
     ("flash_attn", "--flash-attn"),
-    ("load_mode", "--load-mode"),
     ("numa", "--numa"),
     ("timeout", "--timeout"),
 )
 
 
+def build_number(version):
+    """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
+    tag = re.match(r"^b(\d+)$", str(version or ""))
+    return int(tag.group(1)) if tag else None
+
+
+def dialect_of(version):
+    """The dialect of a release tag; the newest for what is none, a build of somebody's own."""
+    number = build_number(version)
+    if number is None:
+        return DIALECTS[-1]
+    return [dialect for dialect in DIALECTS if dialect.first <= max(number, OLDEST)][-1]
+
+
+def load_modes(version):
+    """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
+    return ["auto"] + sorted(dialect_of(version).load_modes)
+
+
 def rpc_args(instance):
-    """Arguments of ggml-rpc-server for a worker. --threads is only for CPU devices; 0 leaves llama.cpp's default."""
+    """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves llama.cpp's default."""
     args = ["--host", instance["address"], "--port", str(instance["port"])]
     if instance.get("threads"):
         args += ["--threads", str(instance["threads"])]
     return args
 
 
-def head_args(instance, service):
-    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the service.
+def head_args(instance, service, version=PIN):
+    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the service, for a release tag.
 
-    --fit off keeps llama.cpp from changing what the inventory says; verbosity 4 is the lowest that logs how many MiB went to which
-    device, which the acceptance check reads; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.
+    --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.
+    A build that takes one alias gets the model's name: a server of one model answers to every name.
     """
-    args = ["--model", instance["model_path"], "--alias", ",".join(instance["aliases"]), "--host", instance["address"], "--port", str(instance["port"])]
+    dialect = dialect_of(version)
+    aliases = instance["aliases"] if dialect.many_aliases else instance["aliases"][:1]
+    args = ["--model", instance["model_path"], "--alias", ",".join(aliases), "--host", instance["address"], "--port", str(instance["port"])]
     if instance["rpc_endpoints"]:
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer", "--cache-ram", "0"]
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
@@ -45,6 +94,7 @@ def head_args(instance, service):
     for key, flag in HEAD_FLAGS:
         if key in service:
             args += [flag, str(service[key])]
+    args += dialect.load_modes.get(service.get("load_mode"), [])
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
-    return args + ["--metrics", "--log-verbosity", "4"]
+    return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]

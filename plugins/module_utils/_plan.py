@@ -6,8 +6,7 @@
 Sizes in a plan are MiB, rounded up; a device is one of _plan_devices, with `claimed_mib` where other services share it.
 """
 
-import re
-
+from ._llama_args import build_number
 from ._memory import Shape, place, settings_of
 from ._model_shape import Mla
 from ._plan_split import needed, split
@@ -29,8 +28,7 @@ def settings_for(service, build):
     """Settings of a service; build: llama_cpp_version, such as b11434."""
     keys = ("ctx_size", "parallel", "batch_size", "ubatch_size", "cache_type_k", "cache_type_v")
     given = {key: service[key] for key in keys if service.get(key) is not None}
-    number = re.match(r"^b(\d+)$", str(build or ""))
-    return settings_of(build=int(number.group(1)) if number else None, flash_attn=service.get("flash_attn") != "off", **given)
+    return settings_of(build=build_number(build), flash_attn=service.get("flash_attn") != "off", **given)
 
 
 def context(shape, settings):

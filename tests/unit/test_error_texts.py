@@ -292,6 +292,18 @@ REFUSALS = [
     ("llama_services.chat.quant:", "about 478.1 GB", "choose IQ0 (60.0 GB)", too_large({"IQ0": {"files": ["i.gguf"], "size": 60 * 10**9}})),
     ("llama_services.chat.parallel:", "0 seen", "at least 1 is needed", chat(parallel=0)),
     ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
+    (
+        "llama_services.chat.load_mode:",
+        "mlock seen with llama_cpp_version b10500",
+        "which knows auto, dio, mmap, none: choose one of these",
+        intent(services={"chat": dict(CHAT, load_mode="mlock")}, hostvars=dict(INVENTORY["hostvars"], node1={"llama_cpp_version": "b10500"})),
+    ),
+    (
+        "llama_cpp_version:",
+        "b7000 seen",
+        "b7760 or a newer release is needed",
+        intent(hostvars=dict(INVENTORY["hostvars"], node1={"llama_cpp_version": "b7000"})),
+    ),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
     ("llama_services.chat.flash_attn:", "off seen", "on or auto is needed", chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0")),
     ("llama_services.chat.model:", "n is not in llama_models", "known models: m", chat(model="n")),
