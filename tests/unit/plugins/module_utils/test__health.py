@@ -4,6 +4,7 @@
 
 import itertools
 import os
+import pathlib
 import shutil
 import socket
 import subprocess
@@ -173,6 +174,9 @@ def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
 def test_the_key_comes_from_the_file_of_the_units_process(monkeypatch, server, tmp_path):
     (tmp_path / "keys").write_text("s3cret\nother\n")
     process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "keys")], stdin=subprocess.PIPE)
+    # The kernel sets the arguments a moment after the program has been replaced.
+    while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
+        time.sleep(0.01)
     show(monkeypatch, process.pid)
     head = _health.Head(_llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True)
     assert head.check()["state"] == "ready"
