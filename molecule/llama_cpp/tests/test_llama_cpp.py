@@ -1,6 +1,25 @@
+import io
 import json
+import os
+import pathlib
+import re
+import tarfile
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_check, _llama_args
 
 NODES = ("node1", "node2", "node3")
+BUILD = ("site", "--tags", "build", "--skip-tags", "preflight")
+CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
+
+
+def build(lab, **variables):
+    """Has the scenario's own small build with these variables -> (exit status, output)."""
+    return lab.playbook(*BUILD, "-e", json.dumps(dict({"llama_cpp_targets": ["ggml-rpc-server"]}, **variables)))
+
+
+def links(node):
+    return node.check_output("cd /opt/llama.cpp && readlink current previous || true").split()
 
 
 def test_every_node_has_the_identical_build(lab):
@@ -33,16 +52,128 @@ def test_only_one_node_compiled_and_left_nothing_behind(lab):
 
 
 def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
-    status, output = lab.playbook("site", "--tags", "build", "-e", "llama_cpp_source=/nowhere/llama.cpp.tar.gz llama_cpp_version=b1 llama_cpp_cache=/nowhere")
+    status, output = lab.playbook(
+        "site", "--tags", "build", "-e", "llama_cpp_source=/nowhere/llama.cpp.tar.gz llama_cpp_version=b11435 llama_cpp_cache=/nowhere"
+    )
     assert status != 0
-    assert "llama_cpp_source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp b1 is needed" in output
+    assert "llama_cpp_source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp b11435 is needed" in output
     assert lab.changed(output) == 0
 
 
 def test_a_damaged_build_is_refused(lab):
     program = "/opt/llama.cpp/current/bin/ggml-rpc-server"
     lab.node2.check_output("cp %s /var/tmp/kept && printf x >> %s", program, program)
-    status, output = lab.playbook("site", "--tags", "build", "--skip-tags", "preflight", "-e", '{"llama_cpp_targets": ["ggml-rpc-server"]}')
+    status, output = build(lab)
     lab.node2.check_output("cp /var/tmp/kept %s", program)
     assert status != 0
     assert "bin/ggml-rpc-server differ from build.json, an intact build is needed" in output
+
+
+def flip(archive, copy):
+    """One bit of the compressed archive."""
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1
+    copy.write_bytes(content)
+
+
+def swap(archive, copy):
+    """A sound archive whose program is another one."""
+    with tarfile.open(archive) as old, tarfile.open(copy, "w:gz") as new:
+        for member in old:
+            content = bytearray(old.extractfile(member).read() if member.isfile() else b"")
+            if member.name.endswith("ggml-rpc-server"):
+                content[1000] ^= 1
+            new.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(("damage", "told"), [(flip, "is damaged (gzip:"), (swap, "bin/ggml-rpc-server in it differ from its build.json")])
+def test_a_damaged_archive_in_the_cache_is_named_and_not_installed(lab, tmp_path, damage, told):
+    (archive,) = (CACHE / "scenario-builds" / lab.name).glob("*.tar.gz")
+    damage(archive, tmp_path / archive.name)
+    lab.node3.check_output("mv /opt/llama.cpp /opt/llama.cpp.kept")
+    status, output = build(lab, llama_cpp_cache=str(tmp_path))
+    published = lab.node3.check_output("ls /opt/llama.cpp/releases 2>/dev/null || true").split()
+    lab.node3.check_output("rm -rf /opt/llama.cpp && mv /opt/llama.cpp.kept /opt/llama.cpp")
+    assert status != 0
+    assert str(tmp_path / archive.name) in output
+    assert told in output
+    assert "an intact archive is needed" in output
+    assert [name for name in published if not name.endswith(".partial")] == []
+
+
+def test_a_source_with_another_sha256_is_refused(lab):
+    status, output = build(lab, llama_cpp_source_sha256="0" * 64, llama_cpp_cache="/nowhere")
+    assert status != 0
+    assert re.search("llama_cpp_source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch the archive again", output)
+
+
+def test_a_source_by_url_with_another_sha256_is_refused(lab):
+    lab.node1.check_output("mkdir -p /var/tmp/served && echo other > /var/tmp/served/x.tar.gz")
+    lab.node1.check_output("systemd-run --unit=served python3 -m http.server 8099 --directory /var/tmp/served")
+    lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 8099), 10, "the web server listens")
+    status, output = build(lab, llama_cpp_source="http://127.0.0.1:8099/x.tar.gz", llama_cpp_source_sha256="0" * 64, llama_cpp_cache="/nowhere")
+    lab.node1.check_output("systemctl stop served; rm -rf /var/tmp/served")
+    assert status != 0
+    assert re.search("llama_cpp_source: http://127.0.0.1:8099/x.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: correct", output)
+
+
+def test_what_is_said_of_cuda_toolkits(lab):
+    status, output = lab.playbook("../molecule/llama_cpp/toolchain")
+    assert status == 0
+    for sentence in (
+        "refused: llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA toolkit is needed",
+        "refused: llama_cpp_cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
+        "refused: llama_cpp_cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
+        "refused: node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
+        "taken: 12.2 for 70",
+        "taken: 13.0 for 75",
+    ):
+        assert sentence in output
+
+
+class TestWholeBuild:
+    """The build of all programs, from the lab's cache, made current last: what these tests see of it, the ones above must not."""
+
+    @pytest.fixture(scope="class", autouse=True)
+    def before(self, lab):
+        before = [links(getattr(lab, name)) for name in NODES]
+        status, output = lab.playbook(*BUILD)
+        assert status == 0, output
+        return before
+
+    def test_what_was_current_is_previous(self, lab, before):
+        for name, (current, *_none) in zip(NODES, before):
+            now, previous = links(getattr(lab, name))
+            assert (now != current, previous) == (True, current)
+
+    def test_older_releases_go(self, lab):
+        lab.node1.check_output("cp -a /opt/llama.cpp/current/ /opt/llama.cpp/releases/older")
+        status, output = lab.playbook(*BUILD, "--check")
+        assert (status, lab.changed(output)) == (0, 1)
+        status, output = lab.playbook(*BUILD)
+        assert (status, lab.changed(output)) == (0, 1)
+        assert sorted(lab.node1.check_output("ls /opt/llama.cpp/releases").split()) == sorted(path.split("/")[1] for path in links(lab.node1))
+
+    @pytest.mark.parametrize("program", ["llama-server", "ggml-rpc-server"])
+    def test_help_is_the_fixture(self, lab, program):
+        fixture = pathlib.Path(__file__).resolve().parents[3] / ("tests/unit/fixtures/help/b11434-%s.txt" % program)
+        seen = lab.node1.run("PATH=/opt/llama.cpp/current/bin:$PATH %s --help 2>&1" % program).stdout
+        # The workers' default of --threads is the machine's.
+        assert re.sub(r"default: \d+\)", "", seen).split() == re.sub(r"default: \d+\)", "", fixture.read_text()).split()
+
+    def test_every_command_line_is_taken(self, lab):
+        """llama-server gets as far as the model, which is not there, with every setting that can be rendered."""
+        instance = {"model_path": "/nowhere/m.gguf", "aliases": ["m", "n"], "address": "127.0.0.1", "port": 8998, "rpc_endpoints": ["127.0.0.1:50998"]}
+        instance["tensor_split"] = [2, 1]
+        settings = [{key: 1} for key, _flag in _llama_args.HEAD_FLAGS if key not in _intent_check.CHOICES]
+        settings += [{key: value} for key, values in _intent_check.CHOICES.items() if key != "launcher" for value in values]
+        lines = [_llama_args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
+        worker = _llama_args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
+        lab.node1.check_output("systemd-run --unit=parse /opt/llama.cpp/current/bin/ggml-rpc-server " + " ".join(worker))
+        lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 50998), 10, "the RPC server listens")
+        script = "\n".join("/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % " ".join(line) for line in lines)
+        told = lab.node1.check_output(script).splitlines()
+        lab.node1.check_output("systemctl stop parse")
+        assert len(told) == len(lines) > 20
+        assert [line for line in told[:-1] if "exiting due to model loading error" not in line] == []
+        assert "invalid argument: --mlock" in told[-1]
