@@ -248,6 +248,16 @@ def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
     assert (info["build_intact"], info["build_broken"]) == (False, ["bin/llama-server", "lib/libggml.so"])
 
 
+def test_a_build_that_is_not_current(tmp_path):
+    make_build(tmp_path, {"bin/llama-server": "server"})
+    other = tmp_path / "releases" / "b7772"
+    other.mkdir()
+    (other / "build.json").write_text(json.dumps({"files": {"bin/llama-server": "0" * 64}}))
+    info = _units.build_info(str(tmp_path), "b7772")
+    assert (info["current_build"], info["build_intact"], info["build_broken"]) == ("b7772", False, ["bin/llama-server"])
+    assert set(_units.build_info(str(tmp_path), "b1").values()) == {None}
+
+
 def test_no_prefix_is_null(tmp_path):
     assert set(_units.build_info(str(tmp_path / "absent")).values()) == {None}
 
