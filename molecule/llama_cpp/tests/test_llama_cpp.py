@@ -164,7 +164,7 @@ class TestWholeBuild:
     def test_every_command_line_is_taken(self, lab):
         """llama-server gets as far as the model, which is not there, with every setting that can be rendered."""
         instance = {"model_path": "/nowhere/m.gguf", "aliases": ["m", "n"], "address": "127.0.0.1", "port": 8998, "rpc_endpoints": ["127.0.0.1:50998"]}
-        instance["tensor_split"] = [2, 1]
+        instance.update(tensor_split=[2, 1], api_key_file="/dev/null")
         settings = [{key: 1} for key, _flag in _llama_args.HEAD_FLAGS if key not in _intent_check.CHOICES]
         settings += [{key: value} for key, values in _intent_check.CHOICES.items() if key != "launcher" for value in values]
         lines = [_llama_args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]

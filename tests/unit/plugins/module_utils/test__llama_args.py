@@ -19,6 +19,7 @@ INSTANCE = {
     "port": 8000,
     "rpc_endpoints": ["10.1.0.2:50052", "10.1.0.3:50052"],
     "tensor_split": [27, 27, 27],
+    "api_key_file": "/etc/llama-cluster/keys/chat",
 }
 # Every setting of a service that is rendered, with every value that may be chosen from.
 SETTINGS = [{key: 1} for key, _flag in _llama_args.HEAD_FLAGS if key not in _intent_check.CHOICES]
