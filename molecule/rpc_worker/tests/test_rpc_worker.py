@@ -119,8 +119,9 @@ def test_a_changed_argument_restarts_only_that_worker(lab):
 
 
 def test_it_works_beside_firewalld(lab):
-    lab.node2.check_output("systemctl start firewalld")
-    lab.eventually(lambda: lab.node2.run("firewall-cmd --state").rc == 0, 20, "firewalld runs")
+    for node in (lab.node2, lab.node3):
+        node.check_output("systemctl start firewalld")
+        lab.eventually(lambda node=node: node.run("firewall-cmd --state").rc == 0, 20, "firewalld runs")
     assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama")
     status, output = lab.playbook("site", "--tags", "rpc")
     assert status == 0, output
@@ -134,11 +135,18 @@ def test_it_works_beside_firewalld(lab):
 
 
 def test_a_worker_that_is_no_longer_wanted_leaves(lab):
+    """firewalld still runs there, see above."""
+    rules = "firewall-cmd --list-rich-rules && firewall-cmd --permanent --list-rich-rules"
+    assert lab.node3.check_output(rules).count("50052") == 2
     status, output = lab.playbook("site", "--tags", "rpc", "-e", json.dumps({"llama_services": lab.chat(workers="node2")}))
     assert status == 0, output
     assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
     for name in (UNIT, "llama-rpc.service", "llama-firewall.service", "nftables.service.d"):
         assert not lab.node3.file("/etc/systemd/system/" + name).exists, name
+    assert not lab.node3.file("/etc/llama-cluster/firewall.nft").exists
+    assert lab.node3.run("nft list table inet llama_cluster").rc != 0
+    assert "50052" not in lab.node3.check_output(rules)
+    lab.node3.check_output("systemctl stop firewalld")
     status, output = lab.playbook("site", "--tags", "rpc")
     assert status == 0, output
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052, "llama"), 10, "the worker is back")
