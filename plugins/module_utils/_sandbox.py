@@ -55,10 +55,16 @@ BY_ACCELERATOR = {
     ),
 }
 
+# What libibverbs needs beside the sockets of RPC over TCP; char devices of the cards, which PrivateDevices would hide.
+RDMA = ("RestrictAddressFamilies=AF_NETLINK", "DevicePolicy=closed", "DeviceAllow=char-infiniband_verbs rw")
+
 # What numactl asks of the kernel before it becomes the program.
 NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
 
 
-def unit_sandbox(accelerator, numa=False):
-    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program."""
-    return list(COMMON) + list(BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
+def unit_sandbox(accelerator, numa=False, rdma=False):
+    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether its build speaks RDMA."""
+    lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
+    if rdma:
+        lines = [line for line in lines if line != "PrivateDevices=yes"] + [line for line in RDMA if line not in lines]
+    return lines

@@ -17,6 +17,13 @@ def test_numactl_may_bind():
     assert lines.index("SystemCallFilter=~@privileged @resources") < lines.index("SystemCallFilter=sched_setaffinity set_mempolicy")
 
 
+def test_rdma_sees_its_cards_and_no_others():
+    lines = unit_sandbox("cpu", rdma=True)
+    assert "PrivateDevices=yes" not in lines and "DevicePolicy=closed" in lines and "DeviceAllow=char-infiniband_verbs rw" in lines
+    both = unit_sandbox("cuda", rdma=True)
+    assert {"DeviceAllow=char-nvidia* rw", "DeviceAllow=char-infiniband_verbs rw"} <= set(both) and both.count("DevicePolicy=closed") == 1
+
+
 def test_no_directive_is_given_twice_but_those_that_add_up():
     for accelerator in ("cpu", "cuda"):
         names = [line.split("=")[0] for line in unit_sandbox(accelerator)]
