@@ -17,15 +17,15 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI2s2s16s16sIII")
 # family, state, timer, retransmits; ports, addresses, interface, cookie; expires, rqueue, wqueue, uid, inode
 ANSWER = struct.Struct("=BBBB2s2s16s16sIIIIIIII")
-# tcpi_bytes_received, in every kernel since 4.1.
-BYTES_RECEIVED = 128
+# In tcp_info: tcpi_bytes_received, tcpi_data_segs_out; in every kernel since 4.6.
+BYTES_RECEIVED, SEGMENTS_OUT = 128, 156
 
 
 def query(local, remote=("0.0.0.0", 0), patience=1.0):
-    """The socket between two ends (address, port), or the listener at local -> {state, waiting, received}, None where there is none or no answer.
+    """The socket between two ends (address, port), or the listener at local -> {state, waiting, received, sent}, None where there is none or no answer.
 
     state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that nobody has accepted.
-    received: bytes so far, None where the kernel does not tell.
+    received: bytes so far. sent: segments with data so far. None where the kernel does not tell.
     """
     ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [socket.inet_aton(end[0]) for end in (local, remote)]
     body = REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 0xFFFFFFFF, *(ends + [0, 0xFFFFFFFF, 0xFFFFFFFF]))
@@ -44,12 +44,13 @@ def parse(data):
     if kind == NLMSG_ERROR or length < HEADER.size + ANSWER.size:
         return None
     fields = ANSWER.unpack_from(data, HEADER.size)
-    found = {"state": fields[1], "waiting": fields[12], "received": None}
+    found = {"state": fields[1], "waiting": fields[12], "received": None, "sent": None}
     at = HEADER.size + ANSWER.size
     while at + 4 <= length:
         size, name = struct.unpack_from("=HH", data, at)
-        if name == TCP_INFO and size >= 4 + BYTES_RECEIVED + 8:
+        if name == TCP_INFO and size >= 4 + SEGMENTS_OUT + 4:
             found["received"] = struct.unpack_from("=Q", data, at + 4 + BYTES_RECEIVED)[0]
+            found["sent"] = struct.unpack_from("=I", data, at + 4 + SEGMENTS_OUT)[0]
         if size < 4:
             break
         at += (size + 3) & ~3

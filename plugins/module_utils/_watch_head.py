@@ -26,17 +26,20 @@ class HeadJudge(object):
 
     def __init__(self, ubatch=512):
         self.ubatch = ubatch
+        self.working = True  # it has to be looked at again and again
         self._process = None
 
     def _begin(self, process, serving=False):
         self._process = process
         self._serving = serving
+        self.working = True
         self._done = False
         self._seen_at = None
         self._look_at = None
         self._linked = set()
         self._lost = {}  # endpoint: when it was first seen without its connection
         self._busy = self._ours = self._generating = self._knows_prompts = False
+        self._prompts = None  # task: (tokens of its prompt that were taken, those before them or None where that was not seen)
         self._signs = self._received = None
         self._moved_at = None  # the last sign of progress, or the last time that nothing had to move
         self._progress_at = None  # the last sign of progress
@@ -53,7 +56,7 @@ class HeadJudge(object):
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
         links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
-        look: {at, health, slots, counters, requests, total, sleeping, silent} or None;
+        look: {at, health, slots, counters, requests, total, sleeping, silent} or None; settled: whether nothing can have happened since;
         probe: the last one of this process {at, ended, silent, explained} or None}
         """
         now, look = sample["now"], sample["look"]
@@ -68,20 +71,23 @@ class HeadJudge(object):
             look = None
         if look is not None:
             self._look_at = look["at"]
+        actions = []
         if not self._serving:
-            self._serving = look is not None and look["health"] == 200
-            return [Serves(sample["age"])] if self._serving else []
+            if look is None or look["health"] != 200:
+                return []
+            self._serving = True
+            actions.append(Serves(sample["age"]))
         if self._done:
             return []
         lost = self._lost_worker(sample["links"], look, now)
         if lost:
-            return [Repair("lost its connection to RPC worker %s" % lost, fact=True)]
+            return actions + [Repair("lost its connection to RPC worker %s" % lost, fact=True)]
         if look is not None:
             self._read(look, sample["probe"], now)
         still = self._still(sample, stood_still)
         if still is not None:
             return [Repair("it says that it is well, but nothing has moved for %.0f s" % still)]
-        return self._ask(sample)
+        return actions + self._ask(sample)
 
     def repaired(self):
         """The process was told to end: nothing more is decided about it."""
@@ -106,8 +112,7 @@ class HeadJudge(object):
         self._busy = bool(at_work or look["silent"] or look["requests"])
         self._ours = bool(at_work) and all((slot.get("params") or {}).get("seed") == PROBE_SEED for slot in at_work)
         self._generating = bool(at_work) and all(decoded(slot) for slot in at_work)
-        if any((slot.get("n_prompt_tokens_processed") or 0) >= self.ubatch for slot in at_work):
-            self._knows_prompts = True
+        self._learn(at_work)
         if self._busy:
             if not self._ours:
                 self._used_at = now
@@ -115,6 +120,19 @@ class HeadJudge(object):
             others = look["total"] - (probe["explained"] if probe else 0)
             if others != self._others:
                 self._others, self._used_at = others, now
+
+    def _learn(self, at_work):
+        """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known."""
+        earlier, self._prompts = self._prompts, {}
+        for slot in at_work:
+            task, taken = slot.get("id_task"), slot.get("n_prompt_tokens_processed") or 0
+            # Who is at work when this process is first looked at began nobody knows when.
+            last, before = (taken, None) if earlier is None else earlier.get(task, (taken, 0))
+            if taken > last or decoded(slot):
+                # What the server took before, it has computed.
+                self._knows_prompts = self._knows_prompts or (before is not None and last - before >= self.ubatch)
+                last, before = taken, last
+            self._prompts[task] = (last, before)
 
     def _still(self, sample, stood_still):
         """Seconds for which nothing has moved, when that is too long; None when all is well."""
@@ -125,7 +143,8 @@ class HeadJudge(object):
         self._signs, self._received = signs, sample["received"]
         # A token that does not come is work, whatever the server says of its slots.
         asked = probe is not None and (probe["ended"] is None or probe["silent"]) and not (self._progress_at and self._progress_at > probe["at"])
-        if stood_still or self._moved_at is None or not (self._busy or asked):
+        self.working = self._busy or asked
+        if stood_still or self._moved_at is None or not self.working:
             self._moved_at = now
         if moved:
             self.slowest = max(self.slowest, now - self._moved_at)
@@ -135,12 +154,13 @@ class HeadJudge(object):
 
     def deadline(self, asked=False):
         """Seconds without a sign of progress that are still well."""
-        known = asked or self._ours or self._knows_prompts or self._generating
+        # The first step of a process may be a slow one.
+        known = self._knows_prompts or (self._progress_at is not None and (asked or self._ours or self._generating))
         return max(LEAST if known else UNKNOWN, MARGIN * self.slowest)
 
     def _ask(self, sample):
         now, look, probe = sample["now"], sample["look"], sample["probe"]
-        if look is None or now - look["at"] > GAP or look["health"] != 200 or self._busy or look["sleeping"] or look["total"] is None:
+        if not sample["settled"] or look["health"] != 200 or look["sleeping"] or look["total"] is None:
             return []
         if probe is not None and (probe["ended"] is None or look["at"] < probe["ended"]):
             return []

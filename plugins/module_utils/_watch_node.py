@@ -93,21 +93,24 @@ class Links(object):
         self._known = {}  # endpoint: [(local, remote)] that were up
 
     def look(self):
-        """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over those that are up, None when that is unknown)."""
-        states, received = {}, 0
+        """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments sent or None)."""
+        states, received, sent = {}, 0, 0
         text = None
         for endpoint in self._endpoints:
             seen = [self._query(local, remote) for local, remote in self._known.get(endpoint, ())]
             up = [socket for socket in seen if socket and socket["state"] == UP]
+            if not up or received is None or None in [socket["received"] for socket in up]:
+                received = sent = None
+            else:
+                received += sum(socket["received"] for socket in up)
+                sent += sum(socket["sent"] for socket in up)
             if up:
                 states[endpoint] = "up"
             else:
                 # Unknown so far, or no longer up: the whole table tells.
                 text = self._table() if text is None else text
                 states[endpoint] = self._find(endpoint, text)
-            counts = [socket["received"] for socket in up]
-            received = None if received is None or None in counts else received + sum(counts)
-        return states, received
+        return states, received, sent
 
     def _find(self, endpoint, text):
         found = []
@@ -190,24 +193,24 @@ class HeadApi(object):
 
 
 class Looker(threading.Thread):
-    """Looks at a head's API again and again, so that one that does not answer holds up nobody. result: the last look, with its process."""
+    """Looks at a head's API when it is asked to, so that one that does not answer holds up nobody."""
 
     def __init__(self, api, interval=1.0, clock=time.monotonic):
         super(Looker, self).__init__(daemon=True)
         self._api, self._interval, self._clock = api, interval, clock
-        self._process = None
-        self._may_sleep = False
+        self._asked = None  # (process, may_sleep)
+        self._result = None  # (process, look)
         self._wake = threading.Event()
         self._ended = False
-        self.result = None
 
-    def of(self, process, may_sleep):
-        """The last look at this process, None before there is one; without a process nobody is asked."""
-        self._may_sleep = may_sleep
-        if process != self._process:
-            self._process = process
-            self._wake.set()
-        result = self.result
+    def ask(self, process, may_sleep):
+        """Has it look soon, and not too often."""
+        self._asked = (process, may_sleep)
+        self._wake.set()
+
+    def of(self, process):
+        """The last look at this process, None before there is one."""
+        result = self._result
         return result[1] if result and process is not None and result[0] == process else None
 
     def stop(self):
@@ -216,13 +219,12 @@ class Looker(threading.Thread):
 
     def run(self):
         while not self._ended:
-            process = self._process
-            if process is None:
-                self._wake.wait()
-            else:
-                self.result = (process, self._api.look(self._clock(), self._may_sleep))
-                self._wake.wait(self._interval)
+            self._wake.wait()
             self._wake.clear()
+            process, may_sleep = self._asked or (None, False)
+            if process is not None:
+                self._result = (process, self._api.look(self._clock(), may_sleep))
+                time.sleep(self._interval)
 
 
 class Prober(object):

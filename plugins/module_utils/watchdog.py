@@ -31,6 +31,8 @@ CONFIGURATION = "/etc/llama-cluster/watchdog"
 SERVED = "/run/llama-cluster/served"
 # Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as stuck.
 HEAD, WORKER, STUCK = 0.5, 1.0, 30
+# Seconds between two looks at an idle head.
+LOOK_ANYWAY = 30
 # Seconds for a worker's head to answer, and between two looks at the configuration.
 KNOCK, ROUND = 1, 2
 
@@ -104,6 +106,7 @@ class HeadWatch(Watch):
         self._prober = node.Prober(api)
         self._marker = os.path.join(SERVED, config["unit"])
         self._known = None
+        self._looked = None  # what had moved when the last look was asked for
         self._began = time.monotonic()
         self._looker.start()
 
@@ -116,15 +119,23 @@ class HeadWatch(Watch):
         if process and process != self._known and node.read(self._marker).strip() == str(process[0]):
             self._judge.already_serves(process)
         self._known = process
-        links, received = self._links.look() if process else ({}, None)
+        links, received, sent = self._links.look() if process else ({}, None, None)
+        look, probe = self._looker.of(process), self._prober.of(process)
+        up = all(state == "up" for state in links.values())
+        # Each look is a line in the head's journal: while nothing goes to its workers or comes back, the last one still holds.
+        settled = up and look is not None and not self._judge.working and (process, received, sent) == self._looked and now - look["at"] < LOOK_ANYWAY
+        if process and not settled:
+            self._looked = (process, received, sent)
+            self._looker.ask(process, may_sleep=not up or not links)
         sample = {
             "now": now,
             "process": process,
             "age": self.unit.age() if process else None,
             "links": links,
             "received": received,
-            "look": self._looker.of(process, may_sleep=set(links.values()) != {"up"}),
-            "probe": self._prober.of(process),
+            "look": look,
+            "settled": settled,
+            "probe": probe,
         }
         for action in self._judge.decide(sample):
             if isinstance(action, Serves):

@@ -1,0 +1,383 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import copy
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _watch_head as watch
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watch import Probe, Repair, Serves
+
+WORKERS = ("w1:50052", "w2:50052")
+IDLE = {"health": 200, "slots": None, "counters": [0, 0, 0], "requests": 0, "total": 0, "sleeping": False, "silent": False}
+
+
+def slot(processed=0, decoded=0, seed=1, task=1):
+    return {
+        "id": 0,
+        "is_processing": True,
+        "id_task": task,
+        "n_prompt_tokens_processed": processed,
+        "next_token": [{"n_decoded": decoded}],
+        "params": {"seed": seed},
+    }
+
+
+class Head:
+    """A head on a clock of its own, sampled twice a second and asked how it is every second."""
+
+    def __init__(self, serving=True):
+        self.judge = watch.HeadJudge()
+        self.now = 1000.0
+        self.process = (42, 1)
+        self.links = dict.fromkeys(WORKERS, "up")
+        self.received = 0
+        self.look = dict(IDLE) if serving else dict(IDLE, health=503, total=None)
+        self.probe = None
+        self.said = []
+        self._look_at = 0
+        if serving:
+            self.step()
+            assert isinstance(self.said.pop(0)[1], Serves)
+
+    def step(self):
+        if self.now - self._look_at >= 1:
+            self._look_at = self.now
+            self._looked = copy.deepcopy(dict(self.look, at=self.now))
+        sample = {
+            "now": self.now,
+            "process": self.process,
+            "age": 7.0,
+            "links": dict(self.links),
+            "received": self.received,
+            "look": self._looked,
+            "settled": not self.judge.working and self._looked == dict(self.look, at=self._look_at) and set(self.links.values()) == {"up"},
+            "probe": self.probe,
+        }
+        for action in self.judge.decide(sample):
+            self.said.append((self.now, action))
+            if isinstance(action, Probe):
+                self.probe = {"at": self.now, "ended": None, "silent": False, "explained": self.probe["explained"] if self.probe else 0}
+            if isinstance(action, Repair):
+                self.judge.repaired()
+        self.now += 0.5
+
+    def run(self, seconds, every=None):
+        """Lets time pass; every() is called once a step. Returns what was decided meanwhile, [(seconds from here, action)]."""
+        start, before = self.now, len(self.said)
+        while self.now - start < seconds:
+            if every:
+                every()
+            self.step()
+        return [(moment - start, action) for moment, action in self.said[before:]]
+
+    def answer(self, tokens=3):
+        """The probe's token arrives."""
+        if self.probe and self.probe["ended"] is None and self.now > self.probe["at"]:
+            self.probe.update(ended=self.now, explained=self.probe["explained"] + tokens)
+            self.look["total"] += tokens
+            self.look["counters"] = [self.look["counters"][0] + 1, self.look["total"], 0]
+            self.received += 100
+
+    def use(self, tokens=50):
+        """Somebody's request comes and is done between two looks."""
+        self.look["total"] += tokens
+        self.look["counters"] = [self.look["counters"][0] + tokens, self.look["total"], 0]
+
+    def work(self, **state):
+        self.look.update(slots=[slot(**state)], requests=1)
+
+    def rest(self):
+        self.look.update(slots=None, requests=0)
+
+
+def kinds(decisions):
+    return [type(action) for _moment, action in decisions]
+
+
+def repairs(decisions):
+    return [(moment, action.reason) for moment, action in decisions if isinstance(action, Repair)]
+
+
+@pytest.fixture(name="head")
+def fixture_head():
+    """One that has just been asked for a token and has answered."""
+    head = Head()
+    assert kinds(head.run(3, head.answer)) == [Probe]
+    return head
+
+
+def test_the_first_answer_is_told_once_with_its_time():
+    head = Head(serving=False)
+    assert head.run(60) == []
+    head.look = dict(IDLE)
+    decisions = head.run(5)
+    assert kinds(decisions) == [Serves, Probe]
+    assert decisions[0][1].seconds == 7.0
+
+
+def test_one_that_served_before_the_watchdog_started_is_not_told():
+    head = Head(serving=False)
+    head.look = dict(IDLE)
+    head.judge.already_serves(head.process)
+    assert Serves not in kinds(head.run(5))
+
+
+@pytest.mark.parametrize(("state", "within"), [("closed", 0.5), ("gone", 1.5)])
+def test_a_lost_worker_is_a_fact(head, state, within):
+    head.links["w2:50052"] = state
+    (moment, action), *rest = [entry for entry in head.run(10) if isinstance(entry[1], Repair)]
+    assert moment <= within
+    assert action.fact and action.reason == "lost its connection to RPC worker w2:50052"
+    assert not rest, "once is enough"
+
+
+def test_a_connection_that_never_was_is_not_lost():
+    head = Head()
+    head.links = dict.fromkeys(WORKERS, "gone")
+    head.process = (43, 2)
+    assert repairs(head.run(60, head.answer)) == []
+
+
+def test_a_sleeping_head_closes_its_connections_and_is_not_asked(head):
+    head.links = dict.fromkeys(WORKERS, "gone")
+    head.look["sleeping"] = True
+    assert head.run(1000) == []
+
+
+def test_a_loading_head_is_left_alone():
+    head = Head(serving=False)
+    head.links = dict.fromkeys(WORKERS, "gone")
+    assert head.run(4000) == []
+
+
+def test_a_unit_that_is_not_to_be_touched_is_left_alone(head):
+    head.process = None
+    head.links = dict.fromkeys(WORKERS, "gone")
+    assert head.run(100) == []
+
+
+def test_an_idle_head_is_asked_every_ten_seconds(head):
+    moments = [moment for moment, _action in head.run(60, head.answer)]
+    assert [round(later - earlier) for earlier, later in zip(moments, moments[1:])] == [watch.PROBE_CLEAN] * (len(moments) - 1)
+    assert len(moments) == 6
+
+
+def asked(head):
+    """Lets time pass until the head is asked for a token."""
+    while not head.probe or head.probe["ended"] is not None:
+        head.step()
+
+
+def unanswered(head):
+    """The probe gives up after five seconds."""
+    if head.probe["ended"] is None and head.now - head.probe["at"] >= 5:
+        head.probe.update(ended=head.now, silent=True)
+
+
+def test_a_token_that_does_not_come(head):
+    head.run(25, head.answer)
+    asked(head)
+    ((moment, reason),) = repairs(head.run(30, lambda: unanswered(head)))
+    assert watch.LEAST - 1 <= moment <= watch.LEAST + 1
+    assert reason == "it says that it is well, but nothing has moved for 10 s"
+
+
+def test_the_first_token_of_a_process_may_take_two_minutes():
+    head = Head()
+    asked(head)
+    assert repairs(head.run(110, lambda: unanswered(head))) == []
+    assert len(repairs(head.run(20))) == 1
+
+
+def test_a_token_that_a_request_came_before_is_no_hang(head):
+    head.run(25, head.answer)
+    asked(head)
+    # The probe waits behind somebody's prompt, gives up, and the prompt goes on and ends.
+    head.work(processed=1)
+    head.run(5)
+    head.probe.update(ended=head.now, silent=True)
+
+    def progress():
+        head.received += 1
+
+    assert head.run(60, progress) == []
+    head.rest()
+    head.use()
+    assert head.run(300) == []
+
+
+def test_a_refused_token_is_no_hang(head):
+    def refused():
+        if head.probe and head.probe["ended"] is None:
+            head.probe.update(ended=head.now)
+
+    assert set(kinds(head.run(100, refused))) == {Probe}
+
+
+def test_a_used_cache_is_left_alone_for_a_quarter_of_an_hour(head):
+    head.run(25, head.answer)
+    head.use()
+    decisions = head.run(1000, head.answer)
+    assert decisions and decisions[0][0] >= watch.PROBE_USED
+    assert [round(later[0] - earlier[0]) for earlier, later in zip(decisions, decisions[1:])] == [watch.PROBE_CLEAN] * (len(decisions) - 1)
+
+
+def test_each_use_counts_anew(head):
+    head.run(25, head.answer)
+    for _use in range(3):
+        head.use()
+        assert head.run(800, head.answer) == []
+    assert kinds(head.run(110, head.answer))[:1] == [Probe]
+
+
+def test_a_use_while_it_is_asked_is_seen(head):
+    head.run(25, head.answer)
+    asked(head)
+    head.use()
+    head.step()
+    head.answer()
+    assert head.run(800, head.answer) == []
+
+
+def test_a_cache_of_before_the_watchdog_is_somebodys():
+    head = Head(serving=False)
+    head.look = dict(IDLE, total=400, counters=[3, 400, 0])
+    assert kinds(head.run(800, head.answer)) == [Serves]
+
+
+def test_without_counters_nobody_is_asked():
+    head = Head(serving=False)
+    head.look = dict(IDLE, total=None, counters=[None] * 3)
+    assert kinds(head.run(2000)) == [Serves]
+
+
+def test_an_unknown_head_may_take_two_minutes_for_a_step(head):
+    head.work()
+    ((moment, reason),) = repairs(head.run(200))
+    assert watch.UNKNOWN <= moment <= watch.UNKNOWN + 1.5
+    assert reason.endswith("nothing has moved for 120 s")
+
+
+def test_a_head_that_generates_and_stalls(head):
+    head.work(decoded=1)
+
+    def generate():
+        head.work(decoded=head.look["slots"][0]["next_token"][0]["n_decoded"] + 1)
+
+    assert head.run(30, generate) == []
+    ((moment, _reason),) = repairs(head.run(30))
+    assert watch.LEAST - 1 <= moment <= watch.LEAST + 1
+
+
+def every(seconds, what):
+    """A function that calls what() every so many seconds, when called twice a second."""
+    calls = [0]
+
+    def step():
+        calls[0] += 1
+        if calls[0] % int(seconds * 2) == 0:
+            what()
+
+    return step
+
+
+@pytest.mark.parametrize("pace", [15, 60, 110])
+def test_a_very_long_prompt_that_moves_is_left_alone_for_hours(head, pace):
+    head.work()
+
+    def step():
+        head.received += 1
+
+    assert head.run(4 * 3600, every(pace, step)) == []
+
+
+class Prompt:
+    """A long prompt that moves every so many seconds, a batch of four micro-batches at a time; what is taken is shown before it is computed."""
+
+    def __init__(self, head, seconds, taken=2048):
+        self.head, self.seconds = head, seconds
+        self.taken, self.steps, self.due = taken, 0, head.now + seconds
+        head.work(processed=taken)
+
+    def __call__(self):
+        if self.head.now >= self.due:
+            self.due += self.seconds
+            self.steps += 1
+            self.head.received += 1
+            if self.steps % 4 == 0:
+                self.taken += 2048
+                self.head.work(processed=self.taken)
+
+
+def test_the_deadline_is_learned_from_a_full_batch(head):
+    prompt = Prompt(head, 5)
+    assert head.run(19, prompt) == []
+    assert head.judge.deadline() == watch.UNKNOWN, "what was taken is not yet computed"
+    assert head.run(100, prompt) == []
+    ((moment, _reason),) = repairs(head.run(60))
+    assert 4 * 5 - 6 <= moment <= 4 * 5 + 2, "four times its slowest step so far"
+    # The next process has to be learned anew.
+    head.process = (43, 2)
+    head.rest()
+    head.run(2, head.answer)
+    head.work()
+    assert repairs(head.run(100)) == []
+
+
+def test_a_slow_head_is_known_by_its_slowest_step(head):
+    assert head.run(400, Prompt(head, 40)) == []
+    assert 40 <= head.judge.slowest <= 42
+    assert repairs(head.run(100)) == []
+    assert repairs(head.run(80))
+
+
+def test_a_prompt_that_began_before_the_watchdog_teaches_nothing_yet():
+    head = Head(serving=False)
+    head.judge.already_serves(head.process)
+    head.look = dict(IDLE, total=100)
+    prompt = Prompt(head, 1, taken=20480)
+    head.run(3, prompt)
+    prompt.seconds = 100
+    head.run(2, prompt)
+    assert repairs(head.run(300, prompt)) == []
+
+
+def test_a_short_prompt_teaches_nothing(head):
+    head.work(processed=511)
+    head.run(2)
+    head.work(processed=511, decoded=1)
+    head.run(2)
+    head.work(task=2)
+    assert repairs(head.run(100)) == []
+
+
+def test_the_watchdogs_own_request_alone_has_ten_seconds(head):
+    head.run(25, head.answer)
+    head.work(seed=watch.PROBE_SEED)
+    ((moment, _reason),) = repairs(head.run(60))
+    assert moment <= watch.LEAST + 1.5
+
+
+def test_a_server_that_does_not_answer_at_all_is_judged_like_a_busy_one(head):
+    head.look = dict(IDLE, health=None, counters=None, total=None, silent=True)
+    ((moment, _reason),) = repairs(head.run(200))
+    assert moment >= watch.UNKNOWN
+
+
+def test_idle_time_is_no_step(head):
+    head.use()
+    head.run(600, head.answer)
+    head.work(processed=600)
+    head.run(3)
+    head.received += 1
+    head.run(1)
+    assert head.judge.slowest < 5
+
+
+def test_time_that_stood_still_counts_for_nothing(head):
+    head.work(decoded=1)
+    head.run(5)
+    head.now += 3600
+    assert repairs(head.run(8)) == []
+    assert head.judge.slowest < watch.GAP
