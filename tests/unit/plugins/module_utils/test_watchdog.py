@@ -1,0 +1,272 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+import socket
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _sock_diag, _watch, _watch_firewall, watchdog
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _watch_node as node
+
+needs_sock_diag = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="no netlink here")
+LITTLE = pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
+WORKER = "10.214.80.13:50052"
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   1: 0B50D60A:9784 0D50D60A:C384 06 00000000:00000000 03:00000D47 00000000     0        0 0 3 00000000f0ee64a2
+   2: 0B50D60A:97C8 0D50D60A:C384 %s 00000000:00000000 00:00000000 00000000   999        0 %d 2 0000000021aeeb44 20 4 16 192 1624
+   3: 0D50D60A:C384 00000000:0000 0A 00000000:%08X 00:00000000 00000000   999        0 77 1 000000005df053bb 100 0 0 10 0
+   4: 0D50D60A:C384 0B50D60A:97C8 01 00000000:00000000 00:00000000 00000000   999        0 %d 1 000000005df053bb 100 0 0 10 0
+   5: 0D50D60A:C384 0B50D60A:97CA 01 00000000:00000029 00:00000000 00000000     0        0 0 1 000000005df053bb 100 0 0 10 0
+"""
+
+
+# How often
+
+
+def test_three_repairs_in_ten_minutes_then_one():
+    limit, done, now = _watch.Limit(), [], 0.0
+    while now < 4000:
+        if limit.wait(now) == 0:
+            limit.acted(now)
+            done.append(now)
+        now += 30
+    assert done == [0, 30, 60, 660, 1260, 1860, 2460, 3060, 3660]
+    assert limit.count(now) == 1 and limit.wait(now) > 0
+
+
+def test_a_quiet_time_gives_three_again():
+    limit = _watch.Limit()
+    for moment in (0, 1, 2):
+        limit.acted(moment)
+    assert limit.wait(10) == 592
+    assert [limit.wait(1300), limit.acted(1300), limit.wait(1301), limit.acted(1301), limit.wait(1302)] == [0, None, 0, None, 0]
+
+
+# What the kernel says
+
+
+@LITTLE
+@pytest.mark.parametrize(("state", "inode", "word"), [("01", 5, "up"), ("08", 5, "closed"), ("06", 0, "gone"), ("08", 0, "gone")])
+def test_a_connection_in_the_kernels_table(state, inode, word):
+    links = node.Links([WORKER], query=lambda local, remote: None, table=lambda: TABLE % (state, inode, 0, 0))
+    assert links.look() == ({WORKER: word}, None, None)
+
+
+@LITTLE
+def test_the_table_is_read_once_while_a_connection_stays_up():
+    reads = []
+
+    def table():
+        reads.append(1)
+        return TABLE % ("01", 5, 0, 0)
+
+    up = {"state": 1, "waiting": 0, "received": 70, "sent": 3}
+    asked = []
+    links = node.Links([WORKER], query=lambda local, remote: asked.append((local, remote)) or up, table=table)
+    assert links.look() == ({WORKER: "up"}, None, None)
+    assert [links.look() for _time in range(3)] == [({WORKER: "up"}, 70, 3)] * 3
+    assert len(reads) == 1
+    assert set(asked) == {(("10.214.80.11", 38856), ("10.214.80.13", 50052))}
+    up["state"] = 8
+    links.look()
+    assert len(reads) == 2
+
+
+@LITTLE
+def test_who_waits_for_a_worker_and_who_is_served():
+    def clients(waiting, inode, listener=None):
+        return node.clients("10.214.80.13", 50052, query=lambda local: listener, table=lambda: TABLE % ("01", 5, waiting, inode))
+
+    assert clients(1, 9) == (1, 1)
+    assert clients(1, 0) == (1, 0), "a connection without inode waits itself"
+    assert clients(1, 9, {"state": 10, "waiting": 0}) == (0, 0)
+    assert clients(1, 9, {"state": 10, "waiting": 1}) == (1, 1)
+
+
+@needs_sock_diag
+def test_sockets_by_their_ends():
+    with socket.socket() as listener, socket.socket() as head:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(2)
+        here = listener.getsockname()
+        assert _sock_diag.query(here)["waiting"] == 0
+        head.connect(here)
+        assert _sock_diag.query(here) == {"state": 10, "waiting": 1, "received": 0, "sent": 0} or pytest.skip("no sock_diag here")
+        served, _peer = listener.accept()
+        served.sendall(b"x" * 1000)
+        assert head.recv(2000)
+        found = _sock_diag.query(head.getsockname(), here)
+        assert (found["state"], found["received"], found["sent"]) == (1, 1000, 0)
+        head.sendall(b"y")
+        assert _sock_diag.query(head.getsockname(), here)["sent"] == 1
+        served.recv(10)
+        served.close()
+        assert _sock_diag.query(head.getsockname(), here)["state"] == 8
+        ends = head.getsockname()
+    assert _sock_diag.query(ends, here) is None or _sock_diag.query(ends, here)["state"] != 1
+
+
+def test_states_of_processes():
+    assert node.process_state(os.getpid())[0] in "RS"
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    while node.process_state(child):
+        time.sleep(0.01)
+    os.waitpid(child, 0)
+    assert node.process_state(child) is None
+
+
+# Units
+
+
+class Systemd:
+    """What systemctl shows of a unit."""
+
+    def __init__(self, monkeypatch):
+        self.state, self.pid, self.job, self.asked, self.killed = "active", os.getpid(), "", 0, []
+        monkeypatch.setattr(node, "systemctl_show", self._show)
+        monkeypatch.setattr(node.subprocess, "call", lambda command, **_options: self.killed.append(command) or 0)
+
+    def _show(self, names, properties):
+        self.asked += 1
+        return "Id=%s\nActiveState=%s\nMainPID=%d\nJob=%s\n" % (names[0], self.state, self.pid, self.job)
+
+
+@pytest.fixture(name="systemd")
+def fixture_systemd(monkeypatch):
+    return Systemd(monkeypatch)
+
+
+def test_systemd_is_not_asked_about_a_process_that_lives(systemd):
+    unit = node.Unit("llama-head-chat.service")
+    assert {unit.look(moment) for moment in range(100)} == {(os.getpid(), node.process_state(os.getpid())[1])}
+    assert systemd.asked == 1
+    assert 0 <= unit.age() < 36000
+
+
+@pytest.mark.parametrize("change", [{"state": "deactivating"}, {"state": "activating", "pid": 0}, {"job": "71"}, {"pid": 1}])
+def test_a_unit_that_something_is_done_with_is_left_alone(systemd, change):
+    unit = node.Unit("llama-head-chat.service")
+    unit.look(0)
+    for name, value in change.items():
+        setattr(systemd, name, value)
+    assert not unit.end()
+    assert systemd.killed == []
+
+
+def test_a_unit_that_is_not_running_is_not_watched(systemd):
+    systemd.state, systemd.pid = "inactive", 0
+    unit = node.Unit("llama-head-chat.service")
+    assert [unit.look(moment / 2) for moment in range(20)] == [None] * 20
+    assert systemd.asked == 10
+
+
+def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
+    watch = watchdog.WorkerWatch("chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""})
+    watch.unit.look(0)
+    for fact in (False, False, True, False, False, False):
+        watch.repair(watch._judge, _watch.Repair("it hangs", fact), 100.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == ["worker chat: it hangs: restarting it"] * 4
+    assert len(lines) == 5 and lines[4].startswith("worker chat: it hangs: not repaired again before ") and lines[4].endswith("(3 repairs in 10 min)")
+    assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]] * 4
+
+
+# The rules
+
+
+class Kernel:
+    """nft and systemctl."""
+
+    def __init__(self, folder):
+        self.file = folder / "firewall.nft"
+        self.file.write_text("one")
+        self.active, self.table, self.loads, self.said = True, "one", 0, []
+        self.rules = _watch_firewall.Rules(self.said.append, self.run, str(self.file))
+
+    def run(self, command):
+        if command[:2] == ["systemctl", "is-active"]:
+            return (0 if self.active else 3), ""
+        if command[:2] == ["systemctl", "reload"]:
+            self.loads += 1
+            self.table = self.file.read_text()
+            return 0, ""
+        return (1, "") if self.table is None else (0, self.table)
+
+
+@pytest.fixture(name="kernel")
+def fixture_kernel(tmp_path):
+    kernel = Kernel(tmp_path)
+    assert kernel.rules.check()
+    assert (kernel.loads, kernel.said) == (1, [])
+    return kernel
+
+
+@pytest.mark.parametrize(("table", "word"), [(None, "gone"), ("on", "changed")])
+def test_rules_that_something_took_are_loaded_again(kernel, table, word):
+    kernel.table = table
+    assert kernel.rules.check() and kernel.table == "one"
+    assert kernel.said == ["firewall: rules were %s: loaded again" % word]
+    assert kernel.rules.check() and kernel.loads == 2
+
+
+def test_new_rules_of_a_role_are_no_damage(kernel):
+    kernel.file.write_text("one and two")
+    kernel.table = "one and two"
+    assert kernel.rules.check() and kernel.said == []
+
+
+def test_rules_of_a_unit_that_is_stopped_or_gone_are_left_alone(kernel):
+    kernel.active, kernel.table = False, None
+    assert kernel.rules.check() and kernel.loads == 1
+    kernel.file.unlink()
+    assert kernel.rules.check() and kernel.loads == 1
+
+
+def test_rules_that_do_not_load_are_not_tried_without_end(kernel):
+    kernel.table = None
+    kernel.rules._run = lambda command: (0, "") if command[:2] == ["systemctl", "reload"] else kernel.run(command)
+    assert not kernel.rules.check()
+
+
+# What is watched
+
+
+def test_watches_follow_their_files(tmp_path, systemd, capsys):
+    systemd.state, systemd.pid = "inactive", 0
+    dog = watchdog.Watchdog()
+
+    def words():
+        dog.apply(watchdog.read_configuration(str(tmp_path)))
+        return [watch.words for _text, watch in dog.watches.values() if watch]
+
+    assert words() == []
+    rpc = {"kind": "rpc", "unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 50052, "head_url": "http://10.0.0.1:8000"}
+    head = {"kind": "head", "unit": "llama-head-a-b.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    (tmp_path / "rpc-chat.json").write_text(json.dumps(rpc))
+    (tmp_path / "head-a-b.json").write_text(json.dumps(head))
+    assert words() == ["head a-b", "worker chat"]
+    first = dog.watches[str(tmp_path / "rpc-chat.json")][1]
+    assert words() and dog.watches[str(tmp_path / "rpc-chat.json")][1] is first
+    (tmp_path / "rpc-chat.json").write_text(json.dumps(dict(rpc, port=50053)))
+    assert words() and dog.watches[str(tmp_path / "rpc-chat.json")][1] is not first
+    first.join(5)
+    assert not first.is_alive()
+    (tmp_path / "rpc-chat.json").write_text("{")
+    (tmp_path / "head-a-b.json").unlink()
+    assert words() == []
+    assert "rpc-chat.json: cannot be used" in capsys.readouterr().out
+
+
+def test_a_watch_that_makes_no_rounds_is_stuck(tmp_path, systemd):
+    dog = watchdog.Watchdog()
+    dog.apply({"/rpc-chat.json": json.dumps({"kind": "rpc", "unit": "x.service", "address": "127.0.0.1", "port": 1, "head_url": ""})})
+    assert dog.stuck(time.monotonic()) == []
+    assert dog.stuck(time.monotonic() + watchdog.STUCK + 5) == ["worker chat"]
+    dog.apply({})
