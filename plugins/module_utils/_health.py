@@ -101,6 +101,9 @@ class Head:
         try:
             status, body = self.api.get("/health", LOOK)
         except NoAnswer as error:
+            if shown and shown.get("ActiveState") == "activating" and shown.get("StatusText"):
+                # What the programs say that run before the server: they wait for workers, or after loads that failed.
+                return "loading", "%s has not started its server yet: it %s" % (self.unit, shown["StatusText"])
             if error.kind != "refused" or self.pid is None:
                 return "down", "%s%s" % (error, self._unit_words(shown))
             return "loading", "%s, though %s runs: it starts, or waits for a worker that serves another head, or listens elsewhere" % (error, self.unit)

@@ -25,6 +25,7 @@ PROPERTIES = (
     "MainPID",
     "NRestarts",
     "Result",
+    "StatusText",
     "ActiveEnterTimestamp",
     "FragmentPath",
     "ExecStart",

@@ -58,8 +58,8 @@ def start(unit, restarts, folder=STATE, served=SERVED, sleep=time.sleep, clock=t
     write(unit, {"failures": failures, "started": None}, folder)
     seconds = delay(failures)
     if seconds:
-        text = "%d runs in a row ended before they served, the next one starts in %s" % (failures, duration(seconds))
-        print("%s: %s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (unit, text, unit), flush=True)
+        text = "waits %s: %d runs in a row ended before they served" % (duration(seconds), failures)
+        print("%s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (text, unit), flush=True)
         notify("STATUS=" + text)
         sleep(seconds)
         notify("STATUS=")

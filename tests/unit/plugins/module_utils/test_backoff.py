@@ -108,5 +108,5 @@ def test_the_wait_is_told(unit, capsys, monkeypatch, tmp_path):
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         unit.fail(3)
         told = [systemd.recv(1000).decode() for _message in range(4)]
-    assert told[2:] == ["STATUS=3 runs in a row ended before they served, the next one starts in 30 s", "STATUS="]
+    assert told[2:] == ["STATUS=waits 30 s: 3 runs in a row ended before they served", "STATUS="]
     assert "'systemctl restart %s' starts it now" % UNIT in capsys.readouterr().out

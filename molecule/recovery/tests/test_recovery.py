@@ -1,0 +1,248 @@
+"""What systemd cannot see is found and repaired in time, and nothing that is well is touched. Times are those of the nodes' journals."""
+
+import contextlib
+import json
+import re
+import threading
+import time
+
+import pytest
+import requests
+
+HEAD, WORKER = "llama-head-chat", "llama-rpc-chat"
+# Everything to and from the head is lost on a worker's node: a host that has vanished, as seen from either side.
+PARTITION = """table inet partition {
+  chain input {
+    type filter hook input priority -20
+    ip saddr %s drop
+  }
+  chain output {
+    type filter hook output priority -20
+    ip daddr %s drop
+  }
+}
+"""
+
+
+def url(lab, path):
+    return "http://%s:8000%s" % (lab.ethernet("node1"), path)
+
+
+def ask(lab, prompt="Name the three primary colors.", tokens=8, timeout=120):
+    body = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True, "messages": [{"role": "user", "content": prompt}]}
+    return requests.post(url(lab, "/v1/chat/completions"), json=body, timeout=timeout)
+
+
+def answers(lab):
+    try:
+        return ask(lab).json()["usage"]["completion_tokens"] == 8
+    except (requests.RequestException, KeyError, ValueError):
+        return False
+
+
+class Request(threading.Thread):
+    """A request in the background; reply is None when it broke off."""
+
+    def __init__(self, lab, **request):
+        super().__init__(daemon=True)
+        self.lab, self.request, self.reply = lab, request, None
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(requests.RequestException):
+            self.reply = ask(self.lab, **self.request)
+
+
+def clock(node):
+    """The node's time in seconds, as its journal counts it."""
+    return float(node.check_output("date +%s.%N"))
+
+
+def said(node, what, since, identifier="llama-watchdog"):
+    """Times of a program's journal lines that match, since a time of that node."""
+    text = node.check_output("journalctl -t %s --since=@%d -o json --no-pager", identifier, int(since))
+    found = []
+    for line in text.splitlines():
+        entry = json.loads(line)
+        moment = int(entry["__REALTIME_TIMESTAMP"]) / 1e6
+        if moment >= since and re.search(what, str(entry["MESSAGE"])):
+            found.append(moment)
+    return found
+
+
+def repaired(lab, node, what, since, within):
+    """Waits for the watchdog's line -> seconds since then, which must not be more than within."""
+    lab.eventually(lambda: said(node, what, since), within + 10, "the line %r" % what)
+    seconds = said(node, what, since)[0] - since
+    print("%s: after %.2f s" % (what, seconds))
+    assert seconds <= within
+    return seconds
+
+
+def pid(node, unit):
+    return node.check_output("systemctl show --property=MainPID --value %s", unit)
+
+
+def status_text(node, unit):
+    return node.check_output("systemctl show --property=StatusText --value %s", unit)
+
+
+@pytest.fixture(autouse=True)
+def fixture_at_rest(lab):
+    """Each test begins with a head that has just loaded and has been asked for nothing but the watchdog's token."""
+    since = clock(lab.node1)
+    lab.node1.check_output("systemctl restart %s", HEAD)
+    lab.eventually(lambda: said(lab.node1, "head chat: serves", since), 60, "the head serves")
+    lab.eventually(lambda: tokens(lab) > 0, 30, "the watchdog has asked for a token")
+    yield
+    for name in ("node2", "node3"):
+        getattr(lab, name).run("nft delete table inet partition; systemctl kill --signal=CONT %s; systemctl start %s llama-watchdog", WORKER, WORKER)
+    lab.node1.run("tc qdisc del dev %s root", lab.fabric_device)
+
+
+def tokens(lab):
+    try:
+        return int(re.search(r"^llamacpp:tokens_predicted_total (\d+)", requests.get(url(lab, "/metrics"), timeout=5).text, re.MULTILINE).group(1))
+    except (requests.RequestException, AttributeError):
+        return 0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fixture_fabric_device(lab):
+    lab.fabric_device = re.search(r"^\d+: (\S+) .*inet %s/" % re.escape(lab.fabric("node1")), lab.node1.check_output("ip -o -4 addr"), re.MULTILINE).group(1)
+
+
+def cut_off(lab, node):
+    """-> the time from which nothing passes between that node and the head."""
+    address = lab.fabric("node1")
+    node.check_output("printf '%%s' %s | nft -f -", PARTITION % (address, address))
+    return clock(lab.node1)
+
+
+def test_an_idle_head_that_loses_a_worker_is_restarted_within_a_second(lab):
+    since = clock(lab.node1)
+    lab.node2.check_output("systemctl kill --signal=KILL %s", WORKER)
+    repaired(lab, lab.node1, "head chat: lost its connection to RPC worker %s:50052: restarting it" % lab.fabric("node2"), since, 1)
+    lab.eventually(lambda: answers(lab), 60, "an answer")
+
+
+def test_a_stopped_worker_of_an_idle_head(lab):
+    since = clock(lab.node3)
+    lab.node3.check_output("systemctl kill --signal=STOP %s", WORKER)
+    repaired(lab, lab.node3, "worker chat: its process has been stopped for 3 s: restarting it", since, 6)
+    repaired(lab, lab.node1, "head chat: serves", since, 20)
+    assert answers(lab)
+
+
+def test_a_worker_that_hangs_in_the_middle_of_a_generation(lab):
+    # Without its own watchdog: the head's has to find it, by what it has seen of this process.
+    lab.node2.check_output("systemctl stop llama-watchdog")
+    request = Request(lab, tokens=2000)
+    lab.eventually(lambda: '"n_decoded":' in requests.get(url(lab, "/slots"), timeout=5).text, 30, "the request is at work")
+    time.sleep(3)
+    since = clock(lab.node1)
+    lab.node2.check_output("systemctl kill --signal=STOP %s", WORKER)
+    repaired(lab, lab.node1, "head chat: it says that it is well, but nothing has moved for .* s: restarting it", since, 15)
+    # The new head waits for it, and tells; it serves again as soon as somebody has repaired the worker.
+    lab.eventually(
+        lambda: "waits for RPC worker %s:50052: it lets the handshake wait" % lab.fabric("node2") in status_text(lab.node1, HEAD), 10, "whom it waits for"
+    )
+    lab.node2.check_output("systemctl start llama-watchdog")
+    repaired(lab, lab.node2, "worker chat: its process has been stopped", since, 40)
+    lab.eventually(lambda: answers(lab), 30, "an answer")
+    request.join(10)
+
+
+def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
+    since = cut_off(lab, lab.node3)
+    assert requests.get(url(lab, "/health"), timeout=5).status_code == 200
+    repaired(lab, lab.node1, "head chat: it says that it is well, but nothing has moved for .* s: restarting it", since, 25)
+    lab.eventually(lambda: "waits for RPC worker %s:50052: no connection" % lab.fabric("node3") in status_text(lab.node1, HEAD), 20, "whom it waits for")
+    status, output = lab.playbook("status")
+    assert status == 0 and "chat: loading" in output and "it waits for RPC worker %s:50052" % lab.fabric("node3") in output, output
+    # The host is back: its worker still holds the connection of a head that is gone.
+    since = clock(lab.node3)
+    lab.node3.check_output("nft delete table inet partition")
+    repaired(lab, lab.node1, "head chat: serves", since, 40)
+    assert answers(lab)
+
+
+def test_a_very_long_prompt_on_a_slow_fabric_is_left_alone(lab):
+    before = pid(lab.node1, HEAD)
+    lab.node1.check_output("tc qdisc add dev %s root tbf rate 1mbit burst 32kb latency 400ms", lab.fabric_device)
+    since = clock(lab.node1)
+    started = time.monotonic()
+    reply = ask(lab, prompt="color " * 1300, tokens=1, timeout=280).json()
+    seconds = time.monotonic() - started
+    print("a prompt of %d tokens took %.0f s" % (reply["usage"]["prompt_tokens"], seconds))
+    assert reply["usage"]["prompt_tokens"] > 1024 and reply["usage"]["completion_tokens"] == 1
+    assert seconds > 40, "several micro-batches, each longer than an idle head's deadline"
+    assert pid(lab.node1, HEAD) == before
+    assert said(lab.node1, "restarting", since) == []
+
+
+def test_too_few_workers(lab):
+    lab.node2.check_output("systemctl stop %s", WORKER)
+    lab.eventually(lambda: "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD), 15, "whom it waits for")
+    assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", HEAD) == "activating"
+    since = clock(lab.node1)
+    lab.node2.check_output("systemctl start %s", WORKER)
+    repaired(lab, lab.node1, "head chat: serves", since, 30)
+
+
+def test_a_load_that_fails_backs_off_and_comes_back_at_once_by_hand(lab):
+    model = re.search(r"--model (\S+)", lab.node1.check_output("cat /etc/systemd/system/%s.service", HEAD)).group(1)
+    lab.node1.check_output("mv %s %s.away", model, model)
+    try:
+        since = clock(lab.node1)
+        lab.node1.check_output("systemctl restart --no-block %s", HEAD)
+        lab.eventually(lambda: "waits 10 s: 2 runs in a row ended before they served" in status_text(lab.node1, HEAD), 20, "back-off")
+        lab.eventually(lambda: "waits 30 s: 3 runs in a row ended before they served" in status_text(lab.node1, HEAD), 25, "more back-off")
+    finally:
+        lab.node1.check_output("mv %s.away %s", model, model)
+    assert len(said(lab.node1, "restarting", since)) == 0, "failed loads are not the watchdog's business"
+    since = clock(lab.node1)
+    lab.node1.check_output("systemctl restart --no-block %s", HEAD)
+    repaired(lab, lab.node1, "head chat: serves", since, 10)
+
+
+@pytest.mark.parametrize("name", ["node1", "node2"])
+def test_rules_that_are_flushed_come_back(lab, name):
+    node = getattr(lab, name)
+    rules = node.check_output("nft --stateless list table inet llama_cluster")
+    since = clock(node)
+    node.check_output("nft flush ruleset")
+    repaired(lab, node, "firewall: rules were gone: loaded again", since, 3)
+    assert node.check_output("nft --stateless list table inet llama_cluster") == rules
+
+
+def test_the_watchdog_costs_next_to_nothing(lab):
+    for name in ("node1", "node2"):
+        node = getattr(lab, name)
+        process = pid(node, "llama-watchdog")
+
+        def ticks(node=node, process=process):
+            # Its own time and that of the commands it has run.
+            return sum(int(field) for field in node.check_output("cat /proc/%s/stat", process).rpartition(")")[2].split()[11:15])
+
+        before = ticks()
+        time.sleep(10)
+        share = (ticks() - before) / 10.0
+        print("%s: %.1f %% of a core" % (name, share))
+        assert share < 1.0, "percent of a core"
+
+
+def test_a_second_run_changes_nothing(lab):
+    status, output = lab.playbook("site", "--tags", "node,rpc,head")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+
+
+def test_a_watchdog_that_is_killed_or_hangs_comes_back(lab):
+    lab.node1.check_output("systemctl kill --signal=KILL llama-watchdog")
+    lab.eventually(lambda: lab.node1.run("systemctl is-active llama-watchdog").stdout.strip() == "active", 10, "the watchdog runs")
+    since = clock(lab.node1)
+    lab.node3.check_output("systemctl kill --signal=KILL %s", WORKER)
+    # What had served before it was killed is still known to have.
+    repaired(lab, lab.node1, "head chat: lost its connection to RPC worker", since, 3)
+    lab.eventually(lambda: answers(lab), 60, "an answer")
