@@ -1,0 +1,254 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them. Private to the collection."""
+
+import fnmatch
+import glob
+import os
+import re
+
+from ._llama_api import ApiError, LlamaApi
+from ._sockets import process_tree
+from ._units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show
+
+KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
+# The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
+EXEC_START = re.compile(r"^\s*ExecStart=.*?(?<![\w.-])(llama-server|ggml-rpc-server|rpc-server)(?![\w.-])", re.MULTILINE)
+OURS = re.compile(r"%s=|github\.com/thefermisea/" % DIGEST_VARIABLE)
+PROPERTIES = ("Id", "FragmentPath", "DropInPaths", "UnitFileState", "ActiveState", "MainPID", "User")
+# Where operators put what goes with a deployment: it is told and copied, never changed.
+AROUND = (
+    "/etc/systemd/system/*.service",
+    "/etc/systemd/system/*.timer",
+    "/etc/systemd/system/*.path",
+    "/usr/local/bin/*",
+    "/usr/local/sbin/*",
+    "/etc/nginx/sites-available/*",
+    "/etc/nginx/sites-enabled/*",
+    "/etc/nginx/conf.d/*",
+    "/etc/nginx/ai-inference/*",
+    "/etc/cron.d/*",
+    "/etc/crontab",
+    "/etc/rc.local",
+    "/var/spool/cron/*",
+    "/var/spool/cron/crontabs/*",
+)
+ABOUT_US = re.compile(r"llama-server|rpc-server|llama-(?:rpc|head)\b|ai-inference")
+MOST_TEXT = 256 * 1024
+# What runs under these is started and ended by somebody else: a SLURM job, a user's own systemd, a container.
+FOREIGN = ("slurmd.service", "slurmstepd.scope", "user@*.service", "docker-*.scope", "libpod-*.scope", "cri-containerd-*.scope")
+# Of one name, what argv gives last wins, as in llama.cpp.
+OPTIONS = {
+    "head": {"port": ("--port",), "host": ("--host",), "model": ("-m", "--model"), "rpc": ("--rpc",)},
+    "worker": {"port": ("-p", "--port"), "host": ("-H", "--host")},
+}
+DEFAULTS = {"head": {"port": "8080", "host": "127.0.0.1"}, "worker": {"port": "50052", "host": "127.0.0.1"}}
+
+
+class HandmadeError(Exception):
+    """One sentence: what is in the way, what was seen, and the next step."""
+
+
+def arguments(kind, argv):
+    """The settings of a command line that matter here: {host, port, model, rpc}; None where a value is neither given nor a default."""
+    found = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
+    for name, spellings in OPTIONS[kind].items():
+        for place, word in enumerate(argv):
+            option, equals, value = word.partition("=")
+            if option in spellings:
+                found[name] = value if equals else (argv[place + 1] if place + 1 < len(argv) else None)
+    return {
+        "host": found["host"],
+        "port": int(found["port"]) if found["port"] and found["port"].isdigit() else None,
+        "model": found["model"],
+        "rpc": [endpoint for endpoint in (found["rpc"] or "").split(",") if endpoint],
+    }
+
+
+def read_text(path):
+    """The text of a file, empty where there is none to read or it is too large to be a configuration."""
+    try:
+        if not os.path.isfile(path) or os.path.getsize(path) > MOST_TEXT:
+            return ""
+        with open(path, "rb") as stream:
+            data = stream.read()
+    except OSError:
+        return ""
+    return "" if b"\0" in data else data.decode("utf-8", "replace")
+
+
+def read_process(pid, proc="/proc"):
+    """A llama.cpp server process -> what it takes to tell of it and to start it again; None for any other process, and for one that is ours."""
+    base = os.path.join(proc, str(pid))
+    try:
+        executable = os.readlink(os.path.join(base, "exe")).replace(" (deleted)", "")
+        kind = KINDS.get(os.path.basename(executable))
+        if kind is None:
+            return None
+        with open(os.path.join(base, "environ"), "rb") as stream:
+            environment = [entry.decode("utf-8", "surrogateescape") for entry in stream.read().split(b"\0") if b"=" in entry]
+        with open(os.path.join(base, "cmdline"), "rb") as stream:
+            argv = [word.decode("utf-8", "surrogateescape") for word in stream.read().split(b"\0")[:-1]]
+        with open(os.path.join(base, "stat"), encoding="utf-8", errors="replace") as stream:
+            # The command name may hold spaces and parentheses: the state and the parent follow the last one.
+            state, parent = stream.read().rsplit(")", 1)[1].split()[:2]
+        with open(os.path.join(base, "cgroup"), encoding="utf-8", errors="replace") as stream:
+            cgroup = systemd_group(stream.read())
+        with open(os.path.join(proc, "1", "cgroup"), encoding="utf-8", errors="replace") as stream:
+            root = systemd_group(stream.read())
+        with open(os.path.join(base, "status"), encoding="utf-8", errors="replace") as stream:
+            status = dict(line.split(":", 1) for line in stream.read().splitlines() if ":" in line)
+        cwd = os.readlink(os.path.join(base, "cwd"))
+        outputs = {name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))}
+    except OSError:
+        return None  # it has gone, or is a kernel thread
+    environment = dict(entry.split("=", 1) for entry in environment)
+    if DIGEST_VARIABLE in environment or state == "Z":
+        return None
+    unit, foreign = group_owner(cgroup, root)
+    return {
+        "pid": pid,
+        "parent": int(parent),
+        "kind": kind,
+        "executable": executable,
+        "argv": argv,
+        "environment": environment,
+        "cwd": cwd,
+        "uid": int(status["Uid"].split()[0]),
+        "gid": int(status["Gid"].split()[0]),
+        "outputs": {name: path for name, path in outputs.items() if os.path.isfile(path)},
+        "unit": unit,
+        "foreign": foreign,
+    }
+
+
+def systemd_group(text):
+    """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
+    paths = dict(line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") >= 2)
+    return paths.get("name=systemd", paths.get("", ""))
+
+
+def group_owner(cgroup, root):
+    """-> (service unit that a process runs in or None, name of somebody else's unit or None). root: the control group of process 1."""
+    if root.endswith("/init.scope"):
+        root = root[: -len("/init.scope")]
+    below = cgroup[len(root) :] if cgroup.startswith(root) else cgroup
+    parts = [part for part in below.split("/") if part]
+    for part in parts:
+        if any(fnmatch.fnmatchcase(part, pattern) for pattern in FOREIGN):
+            return None, part
+    services = [part for part in parts if part.endswith(".service")]
+    return (services[-1] if services else None), None
+
+
+def read_processes(proc="/proc"):
+    """All llama.cpp server processes that are not ours, children of others of them (a router's) left out."""
+    found = [read_process(int(name), proc) for name in sorted(os.listdir(proc), key=lambda name: (len(name), name)) if name.isdigit()]
+    found = [process for process in found if process]
+    pids = {process["pid"] for process in found}
+    return [process for process in found if process["parent"] not in pids]
+
+
+def unit_files(unit_dir=UNIT_DIR):
+    """Names of the service units in unit_dir, and of drop-ins there, that start a llama.cpp server and are not ours."""
+    names = {}
+    for path in sorted(glob.glob(os.path.join(unit_dir, "*.service")) + glob.glob(os.path.join(unit_dir, "*.service.d", "*.conf"))):
+        text = read_text(path)
+        found = EXEC_START.search(re.sub(r"\\\n", " ", text))
+        if found and not OURS.search(text):
+            folder, name = os.path.split(path)
+            names[name if folder == unit_dir else os.path.basename(folder)[: -len(".d")]] = KINDS[found.group(1)]
+    return names
+
+
+def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
+    """What serves by hand -> {units, processes, foreign}.
+
+    units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as read_process gives it, None when none runs.
+    processes: those outside every unit that was made by hand. foreign: those that somebody else starts and ends.
+    """
+    running = read_processes(proc)
+    foreign = [process for process in running if process["foreign"]]
+    names = unit_files(unit_dir)
+    inside = {}
+    for process in running:
+        if process["unit"] and not process["foreign"]:
+            inside.setdefault(process["unit"], process)
+    # A template is no unit: its instances are found by their processes.
+    asked = sorted(name for name in set(names) | set(inside) if not name.endswith("@.service"))
+    units = []
+    for shown in parse_show(show(asked, PROPERTIES)) if asked else []:
+        name, path = shown["Id"], shown.get("FragmentPath", "")
+        # A session of cron or sshd is a unit too; only one that was written here by hand is the process's own.
+        if name not in names and (not path.startswith(unit_dir + "/") or OURS.search(read_text(path))):
+            continue
+        process = inside.get(name)
+        units.append(
+            {
+                "name": name,
+                "kind": process["kind"] if process else names[name],
+                "path": path,
+                "drop_ins": shown.get("DropInPaths", "").split(),
+                "unit_file_state": shown.get("UnitFileState", ""),
+                "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
+                "main_pid": int(shown.get("MainPID") or 0) or None,
+                "process": process,
+            }
+        )
+    owned = {unit["name"] for unit in units}
+    loose = [process for process in running if not process["foreign"] and process["unit"] not in owned]
+    return {"units": units, "processes": loose, "foreign": foreign}
+
+
+def around(found, places=AROUND):
+    """Files beside the deployment that speak of it and are neither ours nor part of what was found, sorted."""
+    known = {path for unit in found["units"] for path in [unit["path"]] + unit["drop_ins"]}
+    result = set()
+    for place in places:
+        for path in glob.glob(place):
+            text = read_text(path)
+            if path not in known and ABOUT_US.search(text) and not OURS.search(text):
+                result.add(path)
+    return sorted(result)
+
+
+def url(settings):
+    """Where a head made by hand answers on its own node."""
+    host = "127.0.0.1" if settings["host"] in ("0.0.0.0", "localhost", None) else settings["host"]
+    return "http://%s:%d" % (host, settings["port"])
+
+
+def build_of(kind, settings):
+    """The build that a running head says it is, None where it does not say."""
+    if kind != "head" or settings["port"] is None:
+        return None
+    try:
+        status, body = LlamaApi(url(settings)).get("/props", 3)
+    except ApiError:
+        return None
+    return body.get("build_info") if status == 200 and isinstance(body, dict) else None
+
+
+def describe(process):
+    """What a process serves, for people and for the record: {program, host, port, model, rpc, build}; never its whole command line."""
+    settings = arguments(process["kind"], process["argv"])
+    return dict(settings, program=process["executable"], build=build_of(process["kind"], settings))
+
+
+def words(kind, serves):
+    """One line's worth of what describe() says."""
+    if serves is None:
+        return "a %s that does not run" % kind
+    parts = ["%s at %s:%s" % (serves["program"], serves["host"], serves["port"])]
+    parts += ["model %s" % serves["model"]] if serves["model"] else []
+    parts += ["over %s" % ", ".join(serves["rpc"])] if serves["rpc"] else []
+    parts += ["build %s" % serves["build"]] if serves["build"] else []
+    return ", ".join(parts)
+
+
+def pids(found, proc="/proc"):
+    """Every process that will have ended when what was found is stopped."""
+    roots = [unit["main_pid"] or unit["process"]["pid"] for unit in found["units"] if unit["main_pid"] or unit["process"]]
+    roots += [process["pid"] for process in found["processes"]]
+    return sorted({pid for root in roots for pid in process_tree(root, proc)})

@@ -1,0 +1,126 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: adoption_info
+short_description: Tell what serves llama.cpp on a node without being the collection's
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in processes outside of any
+    such unit, as C(nohup) leaves them, and says what each serves.
+  - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is recorded on the node.
+options:
+  directory:
+    description:
+      - Where M(thefermisea.llama_cluster.adoption) keeps its record.
+    type: path
+    default: /var/lib/llama-cluster/adopted
+  moved:
+    description:
+      - Directories that have to make room, as for M(thefermisea.llama_cluster.adoption).
+    type: list
+    elements: path
+    default: [/opt/llama.cpp/build]
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Reads only.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+notes:
+  - Needs root to read what other users' processes run.
+  - A head's build is asked from C(/props) of its own address. RPC ports are never touched.
+"""
+
+EXAMPLES = r"""
+---
+- name: What serves by hand
+  thefermisea.llama_cluster.adoption_info:
+  register: by_hand
+  become: true
+"""
+
+RETURN = r"""
+units:
+  description: Units that were made by hand, sorted by name.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - name: llama-rpc.service
+      kind: worker
+      active: true
+      enabled: enabled
+      serves: {program: /opt/llama.cpp/build/bin/rpc-server, host: 0.0.0.0, port: 50052, model: null, rpc: [], build: null}
+processes:
+  description: Processes outside of such units.
+  type: list
+  elements: dict
+  returned: success
+  sample:
+    - pid: 4711
+      kind: head
+      serves: {program: /opt/llama.cpp/build/bin/llama-server, host: 0.0.0.0, port: 8081, model: /opt/models/m.gguf, rpc: [], build: b7760-388ce8224}
+pids:
+  description: Every process that ends when all of these are stopped.
+  type: list
+  elements: int
+  returned: success
+  sample: [4711]
+around:
+  description: Files that speak of the deployment and are left alone.
+  type: list
+  elements: str
+  returned: success
+  sample: [/etc/nginx/sites-available/ai-inference]
+foreign:
+  description: Servers that something else starts and ends, a SLURM job for example, with its owner; they are left alone.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{pid: 815, owner: slurmd.service}]
+lines:
+  description: All of it as lines to print.
+  type: list
+  elements: str
+  returned: success
+  sample: ["llama-rpc.service (enabled): /opt/llama.cpp/build/bin/rpc-server at 0.0.0.0:50052"]
+recorded:
+  description: The adoption recorded on the node, when it was made, whether it was finished, and the heads that served then; V(null) without one.
+  type: dict
+  returned: success
+  sample: {created: "2026-10-01T08:00:00Z", finished: true, heads: [{name: llama-head.service, url: "http://127.0.0.1:8000", rpc_endpoints: []}]}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._adoption import look
+from ..module_utils._handmade import HandmadeError
+from ..module_utils._units import UnitError
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "directory": {"type": "path", "default": "/var/lib/llama-cluster/adopted"},
+            "moved": {"type": "list", "elements": "path", "default": ["/opt/llama.cpp/build"]},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        result = look(module.params["directory"], module.params["moved"])
+    except (HandmadeError, UnitError) as error:
+        module.fail_json(msg="adoption_info: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
