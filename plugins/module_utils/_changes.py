@@ -13,6 +13,7 @@ def unit_changes(nodes, host, services, groups, degraded):
 
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere.
     unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
+    Nothing disabled is started: it belongs to a node that is held for maintenance.
     """
     workers = {node: _workers(node, units, services, groups) for node, units in nodes.items()}
     disturbed = set(degraded)
@@ -27,7 +28,7 @@ def unit_changes(nodes, host, services, groups, degraded):
         "unwanted": workers[host]["unwanted"] + unwanted,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],
-        "heads_up": [unit["name"] for unit in wanted],
+        "heads_up": [unit["name"] for unit in wanted if unit["enabled"]],
     }
 
 
@@ -38,5 +39,5 @@ def _workers(node, units, services, groups):
         "unwanted": [unit["name"] for unit in units if unit not in wanted],
         "restart": [unit["name"] for unit in wanted if unit["stale"]],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
-        "start": [unit["name"] for unit in wanted if unit["active_state"] != "active"],
+        "start": [unit["name"] for unit in wanted if unit["enabled"] and unit["active_state"] != "active"],
     }

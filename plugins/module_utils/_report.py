@@ -122,6 +122,8 @@ def status_lines(nodes, heads):
     """
     lines = ["%s: %s at %s, %s" % (head["service"], health["state"], head["endpoint"], health["reason"]) for head, health in heads]
     for node, info in nodes.items():
+        if info["held"]:
+            lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))
         if not info["units"]:
             lines.append("  %-12s no units" % node)
         for unit in info["units"]:

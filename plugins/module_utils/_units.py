@@ -12,6 +12,8 @@ import subprocess
 import time
 
 UNIT_DIR = "/etc/systemd/system"
+# playbooks/maintenance.yml writes it.
+HELD = "/etc/llama-cluster/held.json"
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service$")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
@@ -150,6 +152,17 @@ def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     loaded = parse_show(show(asked)) if asked else []
     wanted = [unit for unit in loaded if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)]
     return [describe(unit, unit_dir, proc) for unit in wanted]
+
+
+def held_since(path=HELD):
+    """Since when the node is held for maintenance, None when it is not. Errors: UnitError."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)["since"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnitError("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None
 
 
 def sha256_file(path):

@@ -159,6 +159,11 @@ units:
       type: bool
       returned: always
       sample: false
+held:
+  description: Since when the node is held for maintenance, its units stopped and disabled; V(null) when it is not.
+  type: str
+  returned: success
+  sample: "2026-10-01T08:00:00Z"
 current_build:
   description: Directory name of the release that O(prefix)C(/current) points to, or O(release); V(null) where there is no such directory.
   type: str
@@ -184,7 +189,7 @@ build_broken:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._units import UnitError, build_info, unit_info
+from ..module_utils._units import UnitError, build_info, held_since, unit_info
 
 DEFAULT_UNITS = ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
 
@@ -201,6 +206,7 @@ def main():
     try:
         result = build_info(module.params["prefix"], module.params["release"])
         result["units"] = unit_info(module.params["units"])
+        result["held"] = held_since()
     except UnitError as error:
         module.fail_json(msg="llama_unit_info: %s" % error)
     module.exit_json(changed=False, **result)

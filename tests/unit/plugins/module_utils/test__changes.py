@@ -4,8 +4,9 @@ GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
 
 
-def unit(kind, service="chat", stale=False, active="active", installed=True):
-    return {"name": "llama-%s-%s.service" % (kind, service), "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed}
+def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True):
+    name = "llama-%s-%s.service" % (kind, service)
+    return {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
 
 
 def changes(host, node2=None, node1=None, services=None, degraded=()):
@@ -58,3 +59,10 @@ def test_a_node_that_left_a_service_takes_the_head_down_once():
 
 def test_a_unit_without_a_file_is_not_ours_to_start():
     assert changes("node2", [unit("rpc", installed=False, active="inactive")]) == {}
+
+
+def test_units_of_a_held_node_stay_down_and_the_other_heads_wait():
+    held = [unit("rpc", active="inactive", enabled=False)]
+    assert changes("node2", held) == {}
+    assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
+    assert changes("node1", node1=[unit("head", active="inactive", enabled=False)]) == {}

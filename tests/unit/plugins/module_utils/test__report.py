@@ -72,11 +72,16 @@ def test_a_busy_service_is_not_given_a_rate():
 
 def test_status():
     unit = {"name": "llama-rpc-chat.service", "active_state": "active", "since": "2026-10-01T08:00:00Z", "restarts": 2, "stale": True}
-    lines = _report.status_lines({"node2": {"units": [unit], "current_build": "b1"}, "node4": {"units": [], "current_build": None}}, [(HEAD, READY)])
+    nodes = {
+        "node2": {"units": [unit], "current_build": "b1", "held": None},
+        "node4": {"units": [], "current_build": None, "held": "2026-10-01T08:00:00Z"},
+    }
+    lines = _report.status_lines(nodes, [(HEAD, READY)])
     assert lines == [
         "chat: ready at http://10.0.0.31:8000/v1, it answered",
         "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, "
         "its configuration changed since it started",
+        "  node4        held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
         "  node4        no units",
     ]
 

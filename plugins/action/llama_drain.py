@@ -1,0 +1,49 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits until a head works on no request and prints what it still does; documented in plugins/modules/llama_drain.py."""
+
+import time
+
+from ansible.plugins.action import ActionBase
+
+from ..plugin_utils._progress import Progress, duration
+
+POLL = 2
+# A line at least so often, however long a request takes.
+EVERY = 10
+
+
+class ActionModule(ActionBase):
+    _requires_connection = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        _validation, arguments = self.validate_argument_spec(
+            argument_spec={
+                "url": {"type": "str", "required": True},
+                "unit": {"type": "str", "required": True},
+                "api_key_file": {"type": "path"},
+                "timeout": {"type": "int", "required": True},
+            }
+        )
+        asked = {"url": arguments["url"], "unit": arguments["unit"], "fail_on": []}
+        if arguments["api_key_file"]:
+            asked["api_key_file"] = arguments["api_key_file"]
+        progress = Progress(task_vars["inventory_hostname"], arguments["unit"])
+        started, shown = time.monotonic(), None
+        while True:
+            health = self._execute_module(module_name="thefermisea.llama_cluster.llama_health", module_args=asked, task_vars=task_vars)
+            if health.get("failed"):
+                return dict(result, **health)
+            waited = time.monotonic() - started
+            busy = health["state"] == "busy"
+            if not busy or waited >= arguments["timeout"] or self._task.check_mode:
+                break
+            if shown is None or time.monotonic() - shown >= EVERY:
+                progress.show("%s, waiting %s more" % (health["reason"], duration(arguments["timeout"] - waited)))
+                shown = time.monotonic()
+            time.sleep(min(POLL, max(0, arguments["timeout"] - waited)))
+        if busy and not self._task.check_mode:
+            progress.show("%s, %s is over: stopped nevertheless" % (health["reason"], duration(arguments["timeout"])))
+        return dict(result, changed=False, drained=not busy, seconds=round(waited, 1), reason=health["reason"])

@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_drain
+short_description: Wait until a head works on no request
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Asks a head every two seconds whether it works, and prints a whole line of what it still does about every ten seconds.
+  - It does not keep new requests away; a head that always has some is not drained when the time is over, which is an answer, not an error.
+options:
+  url:
+    description:
+      - Base address of the head, without C(/v1).
+    type: str
+    required: true
+  unit:
+    description:
+      - Its systemd unit.
+    type: str
+    required: true
+  api_key_file:
+    description:
+      - File on the node with a key of the head.
+    type: path
+  timeout:
+    description:
+      - The most seconds to wait.
+    type: int
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Looks once and does not wait.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Running requests end
+  thefermisea.llama_cluster.llama_drain:
+    url: http://10.0.0.31:8000
+    unit: llama-head-reasoning.service
+    timeout: 300
+  become: true
+"""
+
+RETURN = r"""
+drained:
+  description: Whether it works on no request now.
+  type: bool
+  returned: success
+  sample: true
+seconds:
+  description: How long the wait was.
+  type: float
+  returned: success
+  sample: 12.4
+reason:
+  description: What the head does now, as M(thefermisea.llama_cluster.llama_health) says it.
+  type: str
+  returned: success
+  sample: it is idle
+"""

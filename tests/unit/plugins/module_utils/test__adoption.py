@@ -1,0 +1,265 @@
+"""Finding, saving, putting aside and putting back on a tree that looks like a node; the servers are copies of sleep with the servers' names."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _adoption, _handmade
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import Adoption
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._handmade import HandmadeError
+
+RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
+HEAD_ARGV = ["/opt/llama.cpp/build/bin/llama-server", "-m", "/opt/models/m.gguf", "--host", "0.0.0.0", "--port=8000", "--rpc", "10.1.0.2:50052,10.1.0.3:50052"]
+
+
+@pytest.fixture
+def node(tmp_path, monkeypatch):
+    """A node's unit directory; systemd knows what lies in it and runs nothing."""
+    units = tmp_path / "system"
+    (units / "multi-user.target.wants").mkdir(parents=True)
+
+    def show(names, _properties=None):
+        return "\n\n".join("Id=%s\nFragmentPath=%s\nUnitFileState=enabled\nActiveState=active" % (name, units / name) for name in names)
+
+    monkeypatch.setattr(_handmade.find, "__defaults__", (str(units), str(tmp_path / "proc"), show))
+    monkeypatch.setattr(_handmade.around, "__defaults__", ((str(tmp_path / "around/*"),),))
+    monkeypatch.setattr(_adoption, "systemctl", lambda *arguments: node.called.append(arguments))
+    monkeypatch.setattr(_adoption.subprocess, "call", lambda *_arguments, **_options: 0)
+    (tmp_path / "proc").mkdir()
+    node.called = []
+    node.units = units
+    node.adoption = lambda **options: Adoption(str(tmp_path / "adopted"), [str(tmp_path / "build")], unit_dir=str(units), **options)
+    return node
+
+
+def write(path, text, mode=0o644):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def snapshot(folder):
+    """Everything below a directory that putting back has to restore."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        seen = path.lstat()
+        if path.is_symlink():
+            found[str(path)] = os.readlink(path)
+        elif path.is_file():
+            found[str(path)] = (path.read_bytes(), seen.st_mode, seen.st_uid, seen.st_mtime_ns)
+    return found
+
+
+def handmade_units(node):
+    write(node.units / "llama-rpc.service", RPC_UNIT)
+    write(node.units / "llama-rpc.service.d/limits.conf", "[Service]\nLimitNOFILE=65535\n", 0o600)
+    (node.units / "multi-user.target.wants/llama-rpc.service").symlink_to(node.units / "llama-rpc.service")
+    (node.units / "rpc.service").symlink_to(node.units / "llama-rpc.service")
+    write(node.units / "ssh.service", "[Service]\nExecStart=/usr/sbin/sshd -D\n")
+    write(node.units / "llama-head-chat.service", "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n")
+
+
+def test_settings_of_a_command_line():
+    assert _handmade.arguments("head", HEAD_ARGV) == {
+        "host": "0.0.0.0",
+        "port": 8000,
+        "model": "/opt/models/m.gguf",
+        "rpc": ["10.1.0.2:50052", "10.1.0.3:50052"],
+    }
+    assert _handmade.arguments("head", ["llama-server", "-p", "a prompt"])["port"] == 8080
+    assert _handmade.arguments("worker", ["rpc-server", "-p", "50053", "-H", "10.1.0.2"]) == {"host": "10.1.0.2", "port": 50053, "model": None, "rpc": []}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "owner"),
+    [
+        ("/system.slice/llama-rpc.service", ("llama-rpc.service", None)),
+        ("/user.slice/user-0.slice/session-3.scope", (None, None)),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service", (None, "user@1000.service")),
+        ("/system.slice/slurmd.service/job_5", (None, "slurmd.service")),
+        ("/system.slice/docker-0123.scope", (None, "docker-0123.scope")),
+        ("/", (None, None)),
+    ],
+)
+def test_who_owns_a_control_group(cgroup, owner):
+    assert _handmade.group_owner(cgroup, "/init.scope") == owner
+    # The node itself may be a container.
+    assert _handmade.group_owner("/system.slice/docker-node.scope" + cgroup, "/system.slice/docker-node.scope/init.scope") == owner
+
+
+def test_a_version_1_and_a_version_2_hierarchy():
+    assert _handmade.systemd_group("12:memory:/a\n1:name=systemd:/b\n0::/c\n") == "/b"
+    assert _handmade.systemd_group("0::/c\n") == "/c"
+
+
+def test_only_units_made_by_hand_are_found(node):
+    handmade_units(node)
+    write(node.units / "wrapped.service", "[Service]\nExecStart=-/usr/bin/numactl -N 0 \\\n  /opt/x/llama-server -m m.gguf\n")
+    write(node.units / "other.service", "[Service]\nExecStart=/usr/bin/tail -f /var/log/llama-server.log.1\n")
+    names = _handmade.unit_files(str(node.units))
+    assert names == {"llama-rpc.service": "worker", "rpc.service": "worker", "wrapped.service": "head"}
+
+
+def test_what_is_put_back_is_what_was_there(node, tmp_path):
+    handmade_units(node)
+    (tmp_path / "build/bin").mkdir(parents=True)
+    before = snapshot(node.units)
+    node.adoption().save()
+    assert snapshot(node.units) == before and (tmp_path / "build/bin").is_dir()
+    assert (tmp_path / "adopted").stat().st_mode & 0o777 == 0o700
+    node.adoption().put_aside()
+    left = sorted(path.name for path in node.units.rglob("*"))
+    assert left == ["llama-head-chat.service", "multi-user.target.wants", "ssh.service"]
+    assert not (tmp_path / "build").exists()
+    # What ours puts there gives way.
+    (tmp_path / "build").symlink_to("current")
+    (node.units / "llama-rpc.service").symlink_to(node.units / "llama-rpc-chat.service")
+    node.adoption().put_back()
+    assert snapshot(node.units) == before
+    assert (tmp_path / "build/bin").is_dir() and not (tmp_path / "build").is_symlink()
+    node.adoption().forget()
+    assert not (tmp_path / "adopted").exists()
+
+
+def test_steps_that_were_done_do_nothing(node):
+    handmade_units(node)
+    for step in ("save", "put_aside", "finish", "put_back"):
+        adoption = node.adoption()
+        getattr(adoption, step)()
+        assert adoption.actions, step
+        again = node.adoption()
+        getattr(again, step)()
+        assert again.actions == [], step
+
+
+def test_check_mode_says_what_would_be_done_and_does_nothing(node, tmp_path):
+    handmade_units(node)
+    before = snapshot(tmp_path)
+    adoption = node.adoption(check=True)
+    adoption.save()
+    adoption.stop("worker")
+    assert "save unit llama-rpc.service" in adoption.actions and "stop llama-rpc.service" in " ".join(adoption.actions)
+    assert snapshot(tmp_path) == before and node.called == []
+
+
+def test_a_unit_that_differs_from_the_saved_one_is_refused(node):
+    handmade_units(node)
+    node.adoption().save()
+    write(node.units / "llama-rpc.service", RPC_UNIT.replace("50052", "50053"))
+    with pytest.raises(HandmadeError, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that adoption first"):
+        node.adoption().save()
+
+
+def test_a_unit_that_came_after_the_look_is_refused(node):
+    node.adoption().save()
+    handmade_units(node)
+    with pytest.raises(HandmadeError, match=r"llama-rpc.service.*: it came after everything had been looked at and saved: run again"):
+        node.adoption().stop("worker")
+    assert node.called == []
+
+
+def test_no_room_for_the_directory(node, tmp_path):
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build.by-hand").mkdir()
+    with pytest.raises(HandmadeError, match=r"build.by-hand: there already, a free name for .*build is needed"):
+        node.adoption().save()
+
+
+def test_a_record_that_others_may_write_is_not_trusted(node, tmp_path):
+    handmade_units(node)
+    node.adoption().save()
+    (tmp_path / "adopted").chmod(0o777)
+    with pytest.raises(HandmadeError, match="only root may"):
+        node.adoption().read()
+
+
+def test_a_damaged_record_names_where_the_copies_are(node, tmp_path):
+    handmade_units(node)
+    node.adoption().save()
+    (tmp_path / "adopted/record.json").write_text("{")
+    with pytest.raises(HandmadeError, match=r"not a record of an adoption .*: put the files in .*adopted back by hand"):
+        node.adoption().read()
+
+
+@pytest.fixture
+def leftover(tmp_path):
+    """A process named rpc-server, started by nohup in a directory and with a log of its own."""
+    program = tmp_path / "rpc-server"
+    shutil.copy("/bin/sleep", str(program))
+    started = []
+
+    def start():
+        with open(str(tmp_path / "rpc.log"), "ab") as log:
+            environment = {"PATH": "/bin", "HF_TOKEN": "hf_secret", "LLAMA_CACHE": "/var/cache"}
+            process = subprocess.Popen([str(program), "300"], cwd=str(tmp_path), env=environment, stdout=log, stderr=log, start_new_session=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+    for process in _handmade.read_processes():
+        if process["executable"] == str(program):
+            os.kill(process["pid"], signal.SIGKILL)
+
+
+def of(tmp_path):
+    return [process for process in _handmade.read_processes() if process["executable"] == str(tmp_path / "rpc-server")]
+
+
+def test_a_leftover_is_ended_and_started_again_as_it_was(leftover, tmp_path):
+    process = leftover()
+    for _attempt in range(100):
+        if of(tmp_path):
+            break
+        time.sleep(0.05)
+    (found,) = of(tmp_path)
+    record = _adoption.process_record(found)
+    assert record["argv"] == [str(tmp_path / "rpc-server"), "300"]
+    assert record["cwd"] == str(tmp_path)
+    assert record["environment"] == {"PATH": "/bin", "LLAMA_CACHE": "/var/cache"} and record["left_out"] == ["HF_TOKEN"]
+    assert record["outputs"] == {"stdout": str(tmp_path / "rpc.log"), "stderr": str(tmp_path / "rpc.log")}
+    _adoption.end(process.pid)
+    process.wait()
+    assert of(tmp_path) == []
+    _adoption.start_detached(record)
+    (again,) = of(tmp_path)
+    assert again["pid"] != process.pid
+    assert _adoption.identity(again) == _adoption.identity(record)
+    assert again["environment"] == record["environment"] and again["outputs"] == record["outputs"]
+    # Nobody's child, in a session of its own.
+    assert again["parent"] != os.getpid()
+    assert os.getsid(again["pid"]) != os.getsid(0)
+
+
+def test_a_program_that_is_gone_is_one_sentence(leftover, tmp_path):
+    record = {"executable": str(tmp_path / "gone"), "argv": ["gone"], "cwd": "/", "environment": {}, "outputs": {}, "uid": os.geteuid(), "gid": os.getegid()}
+    with pytest.raises(HandmadeError, match=r"gone: it cannot be started again in / \(.*No such file.*\): start it by hand"):
+        _adoption.start_detached(record)
+
+
+def test_what_lies_around_is_told_and_not_touched(node, tmp_path):
+    handmade_units(node)
+    write(tmp_path / "around/upstream.sh", "#!/bin/sh\n# for ai-inference\n")
+    write(tmp_path / "around/ours.sh", "# https://github.com/thefermisea/ansible-llama-cluster llama-server\n")
+    write(tmp_path / "around/else.sh", "true\n")
+    node.adoption().save()
+    record = node.adoption().read()
+    assert [path["path"] for path in record["around"]] == [str(tmp_path / "around/upstream.sh")]
+    node.adoption().put_aside()
+    assert (tmp_path / "around/upstream.sh").exists()
+
+
+def test_heads_to_ask_after_everything_is_back():
+    serves = {"host": "0.0.0.0", "port": 8000, "model": "m.gguf", "rpc": ["10.1.0.2:50052"], "program": "llama-server", "build": None}
+    record = {
+        "units": [{"name": "llama-head.service", "kind": "head", "serves": serves}, {"name": "idle.service", "kind": "head", "serves": None}],
+        "processes": [{"pid": 5, "kind": "worker", "serves": dict(serves, rpc=[])}],
+    }
+    assert [(head["name"], head["url"], head["rpc_endpoints"]) for head in _adoption.recorded_heads(record)] == [
+        ("llama-head.service", "http://127.0.0.1:8000", ["10.1.0.2:50052"])
+    ]
