@@ -26,6 +26,7 @@ BUDGETS = {
     "cluster": 600,
     "rpc_worker": 480,
     "switch_model": 600,
+    "adopt": 600,
     "head_server": 420,
     "acceptance": 420,
     "model": 330,

@@ -23,13 +23,10 @@ class ActionModule(ActionBase):
             argument_spec={
                 "url": {"type": "str", "required": True},
                 "unit": {"type": "str", "required": True},
-                "api_key_file": {"type": "path"},
                 "timeout": {"type": "int", "required": True},
             }
         )
         asked = {"url": arguments["url"], "unit": arguments["unit"], "fail_on": []}
-        if arguments["api_key_file"]:
-            asked["api_key_file"] = arguments["api_key_file"]
         progress = Progress(task_vars["inventory_hostname"], arguments["unit"])
         started, shown = time.monotonic(), None
         while True:

@@ -120,7 +120,11 @@ def status_lines(nodes, heads):
 
     nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health).
     """
-    lines = ["%s: %s at %s, %s" % (head["service"], health["state"], head["endpoint"], health["reason"]) for head, health in heads]
+    lines = []
+    for head, health in heads:
+        awaited = [node for node in head["workers"] if nodes.get(node, {}).get("held")]
+        reason = "it waits for %s, held for maintenance" % ", ".join(awaited) if awaited and health["state"] != "ready" else health["reason"]
+        lines.append("%s: %s at %s, %s" % (head["service"], health["state"], head["endpoint"], reason))
     for node, info in nodes.items():
         if info["held"]:
             lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))

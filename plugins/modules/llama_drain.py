@@ -24,10 +24,6 @@ options:
       - Its systemd unit.
     type: str
     required: true
-  api_key_file:
-    description:
-      - File on the node with a key of the head.
-    type: path
   timeout:
     description:
       - The most seconds to wait.
