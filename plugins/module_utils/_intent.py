@@ -66,7 +66,7 @@ def _by_systemd(services):
 
 
 def rpc_instances(services, host, groups, hostvars):
-    """The RPC workers of a node: list of {service, primary, address, port, threads, head_url, memory_max, args}."""
+    """The RPC workers of a node: list of {service, primary, address, port, threads, head_url, memory_max, cache, args}."""
     instances = []
     for name, service in _by_systemd(services):
         if host not in expand(service.get("workers", ""), groups):
@@ -79,6 +79,7 @@ def rpc_instances(services, host, groups, hostvars):
             "threads": service.get("threads", 0),
             "head_url": "http://%s:%d" % (node_address(expand(service["head"], groups)[0], hostvars), service["port"]),
             "memory_max": service.get("rpc_memory_max", ""),
+            "cache": service.get("rpc_cache", ""),
         }
         instance["args"] = rpc_args(instance)
         instances.append(instance)

@@ -21,6 +21,7 @@ SERVICE_KEYS = {
         "workers": (str, False),
         "port": (int, True),
         "rpc_port": (int, False),
+        "rpc_cache": (str, False),
         "ctx_size": (int, False),
         "parallel": (int, False),
         "threads": (int, False),
@@ -73,6 +74,9 @@ CHOICES = {
 TYPE_NAMES = {str: "a string", bool: "true or false", int: "a whole number", dict: "a map"}
 # What an HTTP header carries and a line of a key file keeps.
 API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
+# The first build whose tensor cache was measured.
+CACHE_BUILD = 11434
+QUOTA = re.compile(r"^[1-9][0-9]*[MGT]\Z")
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
 
 
@@ -242,6 +246,8 @@ def _meaning_errors(entry, service, models, groups, hostvars):
             found.append(
                 "%s.workers: %s is its head too, a head uses its own card without RPC: exclude it, as in %s:!%s" % (entry, host, service["workers"], host)
             )
+    if "rpc_cache" in service:
+        found.extend(_cache_errors(entry, service, hosts.get("workers", []), hostvars))
     if not found:
         found.extend(_split_errors(entry, service, hosts))
         found.extend(_build_errors(entry, service, build_of(hosts["head"][0], hostvars)))
@@ -296,6 +302,22 @@ def _quant_errors(entry, key, name, quant, models):
         field = "quant" if key == "model" else "%s.%s" % (key, name)
         return ["%s.%s: %s has no %s, one of %s is needed" % (entry, field, name, quant, ", ".join(quants) or "its quants")]
     return []
+
+
+def _cache_errors(entry, service, workers, hostvars):
+    found = []
+    if not QUOTA.match(service["rpc_cache"]):
+        found.append("%s.rpc_cache: %s seen, the most that a worker may keep is needed, such as 80G" % (entry, service["rpc_cache"]))
+    if "workers" not in service:
+        found.append("%s.rpc_cache: seen without workers, it is their cache: drop the key" % entry)
+    for host in workers:
+        version = build_of(host, hostvars)
+        if (build_number(version) or 0) < CACHE_BUILD:
+            found.append(
+                "%s.rpc_cache: seen with llama_cpp_version %s of %s, b%d or newer is needed: older builds fill the disk with activations too, "
+                "and none of them was measured: drop the key or take a newer build" % (entry, version, host, CACHE_BUILD)
+            )
+    return found
 
 
 def _split_errors(entry, service, hosts):

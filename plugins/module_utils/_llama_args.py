@@ -74,6 +74,8 @@ def rpc_args(instance):
     args = ["--host", instance["address"], "--port", str(instance["port"])]
     if instance.get("threads"):
         args += ["--threads", str(instance["threads"])]
+    if instance.get("cache"):
+        args.append("--cache")
     return args
 
 

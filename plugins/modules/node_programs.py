@@ -13,7 +13,7 @@ author:
 description:
   - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing else, and
     O(prefix)C(/bin/llama-program) run them with the Python that runs this module.
-  - The programs are C(watchdog), C(wait_for_workers) and C(backoff); they need nothing but that Python's standard library.
+  - The programs are C(watchdog), C(wait_for_workers), C(backoff) and C(rpc_cache); they need nothing but that Python's standard library.
 options:
   prefix:
     description:
@@ -50,7 +50,7 @@ import sys
 from ansible.module_utils.basic import AnsibleModule
 
 # The programs themselves: what is imported here is what is installed.
-from ..module_utils import backoff, wait_for_workers, watchdog  # noqa: F401
+from ..module_utils import backoff, rpc_cache, wait_for_workers, watchdog  # noqa: F401
 from ..module_utils._programs import install, loaded_sources
 
 

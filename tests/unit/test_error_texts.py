@@ -60,6 +60,12 @@ def chat(**keys):
     return intent(services={"chat": service})
 
 
+def cached_by(build):
+    """What a service with a tensor cache is told whose worker runs this build."""
+    hostvars = dict(INVENTORY["hostvars"], node2=dict(INVENTORY["hostvars"]["node2"], llama_cpp_version=build))
+    return intent(services={"chat": dict(CHAT, rpc_cache="80G")}, hostvars=hostvars)
+
+
 def second(**keys):
     """What two services are told, both right on their own."""
     return intent(services={"chat": CHAT, "code": dict(CHAT, **keys)})
@@ -273,6 +279,9 @@ REFUSALS = [
     ("llama_services.chat.rpc_port:", "missing", "a port for its RPC workers is needed", chat(rpc_port=None)),
     ("llama_services.chat.rpc_port:", "50052 of 10.1.0.2 is in use by nginx (pid 7)", "a free port is needed", occupied),
     ("llama_services.fast.host:", "nobody matches no host", "at least one is needed", intent(services={"fast": dict(FAST, host="nobody")})),
+    ("llama_services.chat.rpc_cache:", "80 GB seen", "such as 80G", chat(rpc_cache="80 GB")),
+    ("llama_services.chat.rpc_cache:", "seen without workers", "drop the key", chat(rpc_cache="80G", workers=None)),
+    ("llama_services.chat.rpc_cache:", "llama_cpp_version b7772 of node2", "b11434 or newer is needed", cached_by("b7772")),
     ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
     ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
     ("llama_api_keys:", "no map seen", "a map of service to list of keys is needed", intent(api_keys=["k3y"])),

@@ -97,6 +97,8 @@ def test_a_sound_inventory_has_no_mistake():
             {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
+        ({"rpc_cache": "80G"}, None),
+        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: 80 GB seen, the most that a worker may keep is needed, such as 80G"),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -260,6 +262,19 @@ def test_a_worker_lets_its_head_in_over_the_fabric():
     assert worker["address"] == "10.100.0.33"
     assert worker["args"] == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
     assert _intent.rpc_instances(SERVICES, "node1", GROUPS, HOSTVARS) == []
+
+
+def test_a_worker_with_a_quota_keeps_tensors():
+    (worker,) = _intent.rpc_instances(changed(rpc_cache="80G"), "node3", GROUPS, HOSTVARS)
+    assert worker["cache"] == "80G"
+    assert worker["args"][-1] == "--cache"
+
+
+def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
+    hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
+    (mistake,) = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
+    assert mistake.startswith("llama_services.reasoning.rpc_cache: seen with llama_cpp_version b7772 of node3, b11434 or newer is needed")
+    assert mistakes(SERVICES, hostvars=hostvars) == []
 
 
 def test_a_model_lives_where_its_head_runs():
