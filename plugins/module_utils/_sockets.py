@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Established TCP connections of a process and what went over them, from the kernel. Never opens a connection. Private to the collection."""
 
+import contextlib
 import os
 import re
 import socket
@@ -96,13 +97,15 @@ def socket_inodes(pids, proc="/proc"):
         folder = os.path.join(proc, str(pid), "fd")
         try:
             for name in os.listdir(folder):
-                match = re.match(r"^socket:\[(\d+)\]$", os.readlink(os.path.join(folder, name)))
-                if match:
-                    inodes.add(int(match.group(1)))
+                # A server closes descriptors while it is looked at: the others count all the same.
+                with contextlib.suppress(FileNotFoundError):
+                    match = re.match(r"^socket:\[(\d+)\]$", os.readlink(os.path.join(folder, name)))
+                    if match:
+                        inodes.add(int(match.group(1)))
         except PermissionError:
             raise SocketError("%s is not readable for user id %d: run with become" % (folder, os.geteuid())) from None
         except OSError:
-            continue  # the process or the descriptor has gone meanwhile
+            continue  # the process has gone meanwhile
     return inodes
 
 

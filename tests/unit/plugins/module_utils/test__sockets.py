@@ -156,3 +156,11 @@ def test_the_head_waits_for_whom_it_asked_last():
         {"endpoint": "unknown:1", "counters": None},
     ]
     assert _sockets.awaited(workers) == ["asked:1"]
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path, monkeypatch):
+    folder = tmp_path / "7/fd"
+    folder.mkdir(parents=True)
+    (folder / "3").symlink_to("socket:[103]")
+    monkeypatch.setattr(_sockets.os, "listdir", lambda path: ["2", "3"])
+    assert _sockets.socket_inodes([7], str(tmp_path)) == {103}
