@@ -162,7 +162,6 @@ def run(directory, quota, release, command):
     cache.hide(set)
     worker = os.getpid()
     if os.fork() == 0:
-        os.nice(19)
         keep(cache, limit, quota, worker, lambda line: print(line, flush=True))
         return 0
     os.umask(UMASK)
