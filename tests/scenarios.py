@@ -30,6 +30,7 @@ BUDGETS = {
     "head_server": 420,
     "acceptance": 420,
     "model": 330,
+    "recovery": 420,
     "bundle": 300,
     "jump": 300,
     "preflight": 240,

@@ -60,7 +60,7 @@ def clock(node):
 
 def said(node, what, since, identifier="llama-watchdog"):
     """Times of a program's journal lines that match, since a time of that node."""
-    text = node.check_output("journalctl -t %s --since=@%d -o json --no-pager", identifier, int(since))
+    text = node.check_output("journalctl -t %s --since=@%s -o json --no-pager", identifier, str(int(since)))
     found = []
     for line in text.splitlines():
         entry = json.loads(line)

@@ -188,6 +188,17 @@ def test_the_key_comes_from_the_file_of_the_units_process(monkeypatch, server, t
     assert {headers.get("Authorization") for headers in server.headers} == {None}
 
 
+def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=0\nResult=success\nStatusText=%s\n"
+    for words in ("waits for RPC worker 10.0.0.2:50052: nobody listens there", ""):
+        monkeypatch.setattr(_health, "systemctl_show", lambda names, words=words: text % words)
+        state = check(nobody(), unit="llama-head-chat.service")
+        if words:
+            assert (state["state"], state["reason"]) == ("loading", "llama-head-chat.service has not started its server yet: it " + words)
+        else:
+            assert state["state"] == "down"
+
+
 def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
     counts = iter([5, 6, 7, 8])
     text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\nResult=exit-code\n"

@@ -11,6 +11,7 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _sock_diag, _watch, _watch_firewall, watchdog
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _watch_node as node
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 needs_sock_diag = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="no netlink here")
 LITTLE = pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
@@ -23,6 +24,96 @@ TABLE = """\
    4: 0D50D60A:C384 0B50D60A:97C8 01 00000000:00000000 00:00000000 00000000   999        0 %d 1 000000005df053bb 100 0 0 10 0
    5: 0D50D60A:C384 0B50D60A:97CA 01 00000000:00000029 00:00000000 00000000     0        0 0 1 000000005df053bb 100 0 0 10 0
 """
+
+
+# What a head says of itself
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 30\nllamacpp:tokens_predicted_total 4\nllamacpp:requests_processing 0\n")
+    server.responses["/completion"] = (200, {"content": "x", "timings": {"prompt_n": 2, "predicted_n": 1}})
+    yield server
+    server.stop()
+
+
+def head_api(server, said=None):
+    return node.HeadApi(server.url, None, (said if said is not None else []).append)
+
+
+def test_an_idle_head_takes_one_request(server):
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["at"], look["health"], look["total"], look["requests"], look["silent"], look["sleeping"]) == (5.0, 200, 34, 0, False, False)
+    assert [path for _method, path, _body in server.requests] == ["/metrics"]
+
+
+def test_a_busy_head_shows_its_slots(server):
+    server.responses["/metrics"] = fake.metrics(processing=1)
+    assert isinstance(head_api(server).look(5.0, may_sleep=False)["slots"], list)
+
+
+def test_a_head_that_may_sleep_is_asked(server):
+    server.responses["/props"] = (200, {"is_sleeping": True})
+    assert head_api(server).look(5.0, may_sleep=True)["sleeping"]
+
+
+def test_a_head_without_metrics_and_one_that_loads(server):
+    server.responses["/metrics"] = (501, {"error": {"message": "off"}})
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["health"], look["total"]) == (200, None) and isinstance(look["slots"], list)
+    server.responses["/metrics"] = (503, {"error": {"message": "Loading model"}})
+    assert head_api(server).look(5.0, may_sleep=False)["health"] == 503
+
+
+def test_a_head_that_does_not_answer_and_a_key_that_is_refused(server, monkeypatch):
+    monkeypatch.setattr(node, "ANSWER", 0.1)
+    server.responses["/metrics"] = server.silent
+    assert head_api(server).look(5.0, may_sleep=False)["silent"]
+    server.responses["/metrics"] = (401, {"error": {"message": "Invalid API Key"}})
+    said = []
+    api = head_api(server, said)
+    assert [api.look(5.0, may_sleep=False)["silent"] for _time in range(3)] == [False] * 3
+    assert len(said) == 1 and "refused the API key" in said[0]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_token_is_asked_in_the_background(server):
+    prober = node.Prober(head_api(server))
+    assert prober.of("one") is None
+    for count in (1, 2):
+        prober.ask()
+        wait_for(lambda: prober.of("one")["ended"])
+        assert (prober.last["silent"], prober.last["explained"]) == (False, 3 * count)
+    assert server.asked("/completion")[0]["n_predict"] == 1
+    assert prober.of("another") is None
+
+
+def test_a_token_that_does_not_come_is_told_from_one_that_is_refused(server, monkeypatch):
+    monkeypatch.setattr(node, "TOKEN", 0.1)
+    for response, silent in ((server.silent, True), ((503, {"error": {"message": "Loading"}}), False)):
+        server.responses["/completion"] = response
+        assert head_api(server).token() == (silent, 0)
+
+
+def test_looks_are_made_when_they_are_asked_for(server):
+    looker = node.Looker(head_api(server), interval=0.01)
+    looker.start()
+    assert looker.of("one") is None
+    looker.ask("one", False)
+    wait_for(lambda: looker.of("one"))
+    assert looker.of("another") is None and looker.of(None) is None
+    time.sleep(0.1)
+    assert len(server.requests) == 1
+    looker.stop()
+    looker.join(5)
+    assert not looker.is_alive()
 
 
 # How often
