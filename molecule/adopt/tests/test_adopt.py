@@ -30,7 +30,7 @@ class Outage(threading.Thread):
     def run(self):
         while not self.over.wait(0.2):
             sent = time.monotonic()
-            if not answers(self.lab, timeout=5):
+            if not answers(self.lab, timeout=60):
                 self.silent.append((sent, time.monotonic()))
 
     def __enter__(self):
