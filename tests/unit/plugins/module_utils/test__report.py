@@ -136,3 +136,9 @@ def test_a_head_that_computes_on_its_main_memory():
     plan = {"devices": [planned("node1", "main", 70, 10, 16)]}
     (row,) = _report.acceptance(dict(HEAD, workers=[], rpc_endpoints=[]), READY, {"devices": LOADED["devices"][:3]}, "Where?", 8, [plan])["plan"]
     assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
+
+
+def test_a_head_says_which_held_node_it_waits_for():
+    nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
+    waiting = dict(READY, state="loading", reason="refused")
+    assert _report.status_lines(nodes, [(HEAD, waiting)])[0] == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"

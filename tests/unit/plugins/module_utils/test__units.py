@@ -273,3 +273,14 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, text):
     (make_build(tmp_path, {}) / "build.json").write_text(text)
     with pytest.raises(_units.UnitError, match="build.json is not a build manifest .*: install the build again"):
         _units.build_info(str(tmp_path))
+
+
+def test_since_when_a_node_is_held(tmp_path):
+    path = tmp_path / "held.json"
+    assert _units.held_since(str(path)) is None
+    path.write_text('{"since": "2026-10-01T08:00:00Z"}\n')
+    assert _units.held_since(str(path)) == "2026-10-01T08:00:00Z"
+    for damaged in ("", "{}", "[]"):
+        path.write_text(damaged)
+        with pytest.raises(_units.UnitError, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"):
+            _units.held_since(str(path))
