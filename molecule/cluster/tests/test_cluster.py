@@ -1,5 +1,6 @@
 """The whole way: site.yml on three nodes, then everything an operator does next."""
 
+import json
 import re
 
 import requests
@@ -80,6 +81,42 @@ def test_a_run_that_died_half_way_is_finished_by_the_next(lab):
 def test_a_node_that_goes_down_hard_comes_back(lab):
     lab.restart("node3")
     lab.eventually(lambda: answers(lab), 120, "an answer after the restart of a worker's node")
+
+
+CACHE = "/var/lib/llama-cluster/rpc-cache/chat"
+
+
+def test_a_tensor_cache_never_serves_what_is_damaged(lab):
+    """The output layer, on the last worker, is the one tensor above 10 MiB."""
+    with_cache = (
+        "--tags",
+        "rpc,head",
+        "-e",
+        json.dumps({"llama_services": lab.chat(rpc_cache="1G", ctx_size=4096, parallel=1, tensor_split={"node2": 15, "node3": 15})}),
+    )
+    expected = ask(lab)["choices"][0]["message"]["content"]
+    status, output = lab.playbook("site", *with_cache)
+    assert status == 0, output
+    stored = "find %s/rpc -name '????????????????' -user llama -perm 400" % CACHE
+    lab.eventually(lambda: lab.node3.run(stored).stdout, 60, "the tensor is stored and proved")
+    path = lab.node3.check_output(stored)
+    # As a kill in the middle of writing leaves it.
+    lab.node3.check_output("truncate -s 1M %s && chmod 200 %s", path, path)
+    lab.node3.check_output("systemctl restart llama-rpc-chat")
+    lab.eventually(lambda: lab.node3.run("journalctl -u llama-rpc-chat -o cat --grep 'cut short or damaged: removed'").rc == 0, 30, "it is found")
+    lab.node1.run("systemctl restart llama-head-chat")
+    lab.eventually(lambda: answers(lab), 120, "it answers again")
+    lab.eventually(lambda: lab.node3.run(stored).stdout, 60, "the tensor is there again")
+    sent = bytes_over(lab, "node3")[0]
+    lab.node1.check_output("systemctl restart llama-head-chat")
+    lab.eventually(lambda: answers(lab), 120, "it answers from the cache")
+    assert bytes_over(lab, "node3")[0] < sent - (20 << 20), "the tensor was sent again"
+    assert ask(lab)["choices"][0]["message"]["content"] == expected
+    status, output = lab.playbook("site", *with_cache)
+    assert status == 0 and lab.changed(output) == 0, output
+    status, output = lab.playbook("site", "--tags", "rpc,head")
+    assert status == 0, output
+    assert not lab.node3.file(CACHE).exists
 
 
 def test_teardown_leaves_nothing(lab):
