@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
 """Writes a llama model of random weights whose tensors are as large as a real one's: larger than the 10 MiB below which a worker caches nothing.
 
     make_model.py TOKENIZER.gguf MODEL.gguf [--layers 8]
 
-The tokenizer is another model's. What the weights say is nonsense, but always the same nonsense, so answers can be compared.
+Needs the packages gguf and numpy. The tokenizer is another model's. What the weights say is nonsense, but always the same nonsense, so answers can be compared.
 """
 
 import argparse
