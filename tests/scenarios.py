@@ -31,6 +31,7 @@ BUDGETS = {
     "acceptance": 420,
     "model": 330,
     "recovery": 420,
+    "upgrade": 480,
     "bundle": 300,
     "jump": 300,
     "preflight": 240,

@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_intent.py, _changes.py, _report.py and _sandbox.py as filters; each is documented in a YAML file of its own name."""
+"""Functions of module_utils/_intent.py, _changes.py, _report.py, _sandbox.py and _upgrade.py as filters; each is documented in a YAML file of its name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _intent, _intent_check, _report, _sandbox
+from ..module_utils import _changes, _intent, _intent_check, _report, _sandbox, _upgrade
 
 
 def _one_sentence(function):
@@ -31,7 +31,14 @@ class FilterModule:
             "unit_sandbox": _sandbox.unit_sandbox,
             "model_items": _one_sentence(_intent.model_items),
             "model_fan_out": _intent.fan_out,
-            "unit_changes": _one_sentence(_changes.unit_changes),
+            "wanted_units": _one_sentence(_changes.wanted_units),
+            "unit_changes": _changes.unit_changes,
+            "units_idle": _changes.idle,
+            "deployed_heads": _changes.deployed_heads,
+            "deployed_workers": _changes.deployed_workers,
+            "upgrade_rates": _upgrade.rates,
+            "upgrade_too_slow": _upgrade.too_slow,
+            "upgrade_speed_lines": _upgrade.speed_lines,
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
             "status_lines": _report.status_lines,

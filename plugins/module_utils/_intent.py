@@ -60,7 +60,7 @@ def near(name, known, otherwise=""):
     return ", did you mean %s?" % near[0] if near else otherwise
 
 
-def _by_systemd(services):
+def managed(services):
     """The distributed services that systemd runs, by name."""
     return sorted((name, service) for name, service in services.items() if service["kind"] == "distributed" and service.get("launcher", "systemd") == "systemd")
 
@@ -68,7 +68,7 @@ def _by_systemd(services):
 def rpc_instances(services, host, groups, hostvars):
     """The RPC workers of a node: list of {service, primary, address, port, threads, head_url, memory_max, cache, args}."""
     instances = []
-    for name, service in _by_systemd(services):
+    for name, service in managed(services):
         if host not in expand(service.get("workers", ""), groups):
             continue
         instance = {
@@ -89,7 +89,7 @@ def rpc_instances(services, host, groups, hostvars):
 def rpc_access(services, host, groups, hostvars):
     """Who may use RPC on a node -> {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its heads}."""
     incoming, outgoing = [], []
-    for _name, service in _by_systemd(services):
+    for _name, service in managed(services):
         head = expand(service["head"], groups)[0]
         workers = expand(service.get("workers", ""), groups)
         if host in workers:
@@ -111,7 +111,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
     where there is one, else those of the inventory.
     """
     instances = []
-    for name, service in _by_systemd(services):
+    for name, service in managed(services):
         if host not in expand(service["head"], groups):
             continue
         workers = expand(service.get("workers", ""), groups)

@@ -17,7 +17,7 @@ HELD = "/etc/llama-cluster/held.json"
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service$")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
-EXEC_PATH = re.compile(r"\{ path=(.*?) ; argv\[\]=")
+EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
 PROPERTIES = (
     "Id",
     "LoadState",
@@ -119,7 +119,7 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
     wanted = file_digest(text) if text is not None else None
     pid = int(properties.get("MainPID") or 0)
     alive, running = process_digest(pid, proc) if pid else (False, None)
-    exec_path = EXEC_PATH.search(properties.get("ExecStart", ""))
+    started = EXEC.search(properties.get("ExecStart", ""))
     return {
         "name": name,
         "kind": kind,
@@ -132,7 +132,9 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
         "main_pid": pid or None,
         "since": parse_since(properties.get("ActiveEnterTimestamp")),
         "restarts": int(properties.get("NRestarts") or 0),
-        "exec_path": exec_path.group(1) if exec_path else None,
+        "exec_path": started.group(1) if started else None,
+        # None of the arguments that the collection renders has a space.
+        "arguments": started.group(2).split() if started else [],
         "wanted_digest": wanted,
         "running_digest": running,
         "stale": alive and (running is None or running != wanted),

@@ -142,6 +142,12 @@ units:
       type: str
       returned: always
       sample: /opt/llama.cpp/current/bin/llama-server
+    arguments:
+      description: The command line it is started with, the program first, split at spaces; systemd may not have read the unit's file yet.
+      type: list
+      elements: str
+      returned: always
+      sample: [/opt/llama.cpp/current/bin/llama-server, --port, "8000"]
     wanted_digest:
       description: Digest in the unit file; V(null) without one.
       type: str

@@ -127,7 +127,7 @@ def inventory_variables(inventory):
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=name)
 def test_inventory_variables_are_read(inventory):
     readers = [path for folder in ("tasks", "defaults", "vars", "handlers", "templates") for path in ROOT.glob("roles/*/%s/**/*" % folder) if path.is_file()]
-    readers += list(ROOT.glob("playbooks/*.yml")) + list(ROOT.glob("molecule/**/*.yml")) + list(inventory.rglob("*.yml"))
+    readers += list(ROOT.glob("playbooks/**/*.yml")) + list(ROOT.glob("molecule/**/*.yml")) + list(inventory.rglob("*.yml"))
     read = words_of(readers) | plugin_constants()
     assert {variable for variable in inventory_variables(inventory) if not variable.startswith("ansible_")} - read == set()
 

@@ -539,7 +539,7 @@ def written():
     found = []
     for path in sorted(ROOT.glob("plugins/*/*.py")):
         found.extend(("%s:%d" % (path.relative_to(ROOT), line), text) for line, text in sorted(written_in_python(path).items()))
-    for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")]):
+    for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]):
         found.extend((str(path.relative_to(ROOT)), text) for text in written_in_yaml(yaml.safe_load(path.read_text())))
     return found
 

@@ -1,7 +1,7 @@
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._changes import unit_changes
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._changes import deployed_heads, deployed_workers, idle, unit_changes, wanted_units
 
 GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
-SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
+SERVICES = {"chat": {"kind": "distributed", "head": "node1", "workers": "workers"}, "alone": {"kind": "distributed", "head": "node1"}}
 
 
 def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True):
@@ -15,7 +15,7 @@ def changes(host, node2=None, node1=None, services=None, degraded=()):
         "node2": [unit("rpc")] if node2 is None else node2,
         "node3": [unit("rpc")],
     }
-    found = unit_changes(nodes, host, SERVICES if services is None else services, GROUPS, degraded)
+    found = unit_changes(nodes, host, wanted_units(SERVICES if services is None else services, GROUPS), degraded)
     return {key: names for key, names in found.items() if names}
 
 
@@ -52,7 +52,7 @@ def test_units_of_a_service_that_is_gone_leave():
 
 
 def test_a_node_that_left_a_service_takes_the_head_down_once():
-    services = dict(SERVICES, chat={"head": "node1", "workers": "node2"})
+    services = dict(SERVICES, chat=dict(SERVICES["chat"], workers="node2"))
     assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
     assert changes("node1", services=services)["heads_down"] == ["llama-head-chat.service"]
 
@@ -66,3 +66,37 @@ def test_units_of_a_held_node_stay_down_and_the_other_heads_wait():
     assert changes("node2", held) == {}
     assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
     assert changes("node1", node1=[unit("head", active="inactive", enabled=False)]) == {}
+
+def test_wanted_are_the_units_of_what_systemd_runs():
+    services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "host": "node2"})
+    assert wanted_units(services, GROUPS) == {
+        "node1": ["llama-head-alone.service", "llama-head-chat.service"],
+        "node2": ["llama-rpc-chat.service"],
+        "node3": ["llama-rpc-chat.service"],
+    }
+
+
+def test_idle_is_a_node_where_all_that_should_run_runs():
+    running = [unit("head"), unit("head", "alone")]
+    changes = unit_changes({"node1": running, "node2": [unit("rpc")], "node3": [unit("rpc")]}, "node1", wanted_units(SERVICES, GROUPS), [])
+    assert idle(changes, running)
+    assert not idle(changes, [unit("head"), unit("head", "alone", active="activating")])
+    assert not idle(dict(changes, unwanted=["llama-head-old.service"]), running)
+
+
+def test_deployed_is_what_the_units_start():
+    head = "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc 10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys"
+    alone = "/opt/bin/llama-server --host 10.0.0.1 --port 8001"
+    units = [dict(unit("head"), arguments=head.split()), dict(unit("head", "alone"), arguments=alone.split())]
+    worker = dict(unit("rpc"), arguments=["/usr/bin/stdbuf", "-oL", "/opt/bin/ggml-rpc-server", "--host", "10.1.0.2", "--port", "50052"])
+    gone = dict(unit("head", "gone", installed=False), arguments=[])
+    assert deployed_heads([*units, worker, gone]) == [
+        {
+            "service": "chat",
+            "unit": "llama-head-chat.service",
+            "url": "http://10.0.0.1:8000",
+            "rpc_endpoints": ["10.1.0.2:50052", "10.1.0.3:50052"],
+        },
+        {"service": "alone", "unit": "llama-head-alone.service", "url": "http://10.0.0.1:8001", "rpc_endpoints": []},
+    ]
+    assert deployed_workers([*units, worker]) == [{"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}]

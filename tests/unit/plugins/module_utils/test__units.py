@@ -109,6 +109,7 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
         "since": "2026-11-21T10:44:21Z",
         "restarts": 2,
         "exec_path": "/opt/llama.cpp/current/bin/ggml-rpc-server",
+        "arguments": ["/opt/llama.cpp/current/bin/ggml-rpc-server", "-p", "50052"],
         "wanted_digest": "old",
         "running_digest": "old",
         "stale": False,

@@ -1,0 +1,163 @@
+"""upgrade.yml and rollback.yml with builds that serve, are slow or do not serve (builds.yml), a configuration that does not, and a controller that dies."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+import requests
+
+CONFIGURATION = "cd / && find etc/systemd/system/llama-* etc/systemd/system/*.wants/llama-* etc/llama-cluster opt/llama.cpp/current -type f -o -type l | sort"
+NODES = ("node1", "node2", "node3")
+# A short benchmark that a loaded machine does not fail.
+SHORT = {"upgrade_requests": 3, "upgrade_max_tokens": 8, "upgrade_prompt": "Name one color.", "upgrade_min_ratio": 0.3, "acceptance_max_tokens": 8}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def builds(lab, tmp_path_factory):
+    """The directory with the builds of builds.yml."""
+    folder = str(tmp_path_factory.mktemp("builds"))
+    status, output = lab.playbook("../molecule/upgrade/builds", "-e", "builds=" + folder)
+    assert status == 0, output
+    return folder
+
+
+def options(builds, version="b11434", **more):
+    return ("-e", json.dumps(dict(SHORT, llama_cpp_version=version, llama_cpp_cache=builds, **more)))
+
+
+def answers(lab, timeout=60):
+    """Whether one real token came back."""
+    try:
+        reply = requests.post(
+            "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
+            json={"max_tokens": 1, "messages": [{"role": "user", "content": "Name a color."}]},
+            timeout=timeout,
+        )
+        return reply.status_code == 200 and reply.json()["usage"]["completion_tokens"] == 1
+    except (requests.RequestException, KeyError):
+        return False
+
+
+def state(lab):
+    """What of every node must be as it was after a rollback: its configuration, with content and owner, and who runs."""
+    found = {}
+    for name in NODES:
+        node = getattr(lab, name)
+        files = node.check_output("%s | xargs -I{} sh -c 'stat -c \"%%n %%N %%a %%U\" {}; [ -L {} ] || sha256sum {}'" % CONFIGURATION)
+        found[name] = [line for line in files.splitlines() if "baseline" not in line]
+    return found
+
+
+def runs(lab, version):
+    """Whether the processes of all nodes run this build."""
+    programs = [
+        getattr(lab, name).check_output("readlink -f /proc/$(systemctl show -p MainPID --value %s)/exe" % unit)
+        for name, unit in (("node1", "llama-head-chat"), ("node2", "llama-rpc-chat"), ("node3", "llama-rpc-chat"))
+    ]
+    return all("/%s-cpu-" % version in program for program in programs)
+
+
+def current(lab):
+    return {getattr(lab, name).check_output("readlink /opt/llama.cpp/current").split("/")[1].split("-")[0] for name in NODES}
+
+
+def snapshots(lab):
+    return {getattr(lab, name).run("ls /var/lib/llama-cluster/rollback").stdout.strip() for name in NODES}
+
+
+def test_without_a_snapshot_rollback_says_so(lab):
+    status, output = lab.playbook("rollback")
+    assert status != 0
+    assert "rollback: no snapshot on node1, one that upgrade.yml took is needed: put the inventory back to what it said and run site.yml" in output
+    assert lab.changed(output) == 0
+
+
+def test_check_mode_tells_and_stops_nothing(lab, builds):
+    before = state(lab)
+    process = lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat")
+    status, output = lab.playbook("upgrade", *options(builds, "b11435"), "--check", "--diff")
+    assert status == 0, output
+    assert "+ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/releases/b11435-cpu-" in output
+    assert "+ExecStart=/opt/llama.cpp/releases/b11435-cpu-" in output
+    assert lab.changed(output) > 0
+    assert state(lab) == before and snapshots(lab) == {""}
+    assert lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat") == process
+
+
+def rolled_back(lab, output, before):
+    """What every automatic rollback must have done."""
+    assert "rolled back, b11434-cpu-" in output and " serves again, nothing served for " in output
+    assert "Traceback" not in output
+    assert answers(lab) and runs(lab, "b11434") and current(lab) == {"b11434"}
+    assert state(lab) == before
+    assert snapshots(lab) == {""}
+
+
+def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
+    before = state(lab)
+    status, output = lab.playbook("upgrade", *options(builds, "b11436"))
+    assert status != 0
+    assert "upgrade: llama_services.chat " in output and " are needed (0.3 of the " in output
+    rolled_back(lab, output, before)
+    baseline = json.loads(lab.node1.file("/var/lib/llama-cluster/baseline-chat.json").content_string)
+    assert baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 3
+
+
+def test_a_build_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
+    before = state(lab)
+    status, output = lab.playbook("upgrade", *options(builds, "b11437"))
+    assert status != 0
+    assert "upgrade: llama_health: http://%s:8000 is down" % lab.ethernet("node1") in output
+    assert "has ended 3 times while it was waited for" in output
+    rolled_back(lab, output, before)
+
+
+def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
+    before = state(lab)
+    services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="24M")
+    status, output = lab.playbook("upgrade", *options(builds, llama_services=services))
+    assert status != 0
+    rolled_back(lab, output, before)
+
+
+def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds):
+    run = subprocess.Popen(
+        ["ansible-playbook", "playbooks/upgrade.yml", "-i", "inventories/lab", *options(builds, "b11435")],
+        env=dict(os.environ, ANSIBLE_CONFIG="ansible.cfg"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        lab.eventually(lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive", 200, "the head is down")
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+    assert not answers(lab, 5)
+    assert snapshots(lab) == {"open.json"}
+    status, output = lab.playbook("upgrade", *options(builds, "b11435"))
+    assert status == 0, output
+    assert "chat: b11435-cpu-" in output and "; before: " in output and " with b11434-cpu-" in output
+    assert answers(lab) and runs(lab, "b11435") and current(lab) == {"b11435"}
+    assert snapshots(lab) == {"last.json"}
+
+
+def test_a_second_run_has_nothing_to_do(lab, builds):
+    before = state(lab)
+    status, output = lab.playbook("upgrade", *options(builds, "b11435"))
+    assert status == 0, output
+    assert "chat: nothing to do, b11435-cpu-" in output
+    assert lab.changed(output) == 0
+    assert state(lab) == before and snapshots(lab) == {"last.json"}
+
+
+def test_rollback_puts_the_old_build_back(lab, capsys):
+    status, output = lab.playbook("rollback")
+    assert status == 0, output
+    assert "set llama_cpp_version to b11434 and the services as they were there, or the next site.yml switches again" in output
+    with capsys.disabled():
+        print("\n" + output[output.index("chat: as of") : output.index("the inventory may")])
+    assert answers(lab) and runs(lab, "b11434") and current(lab) == {"b11434"}
+    assert snapshots(lab) == {"last.json"}

@@ -1,0 +1,216 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's configuration of services, kept to be put back. Private to the collection.
+
+One JSON file holds it all. While a switch is under way it is open.json; once what was switched to is proved it becomes last.json. So a run
+that died is known by open.json, and what that holds is never what the dead run had half written.
+"""
+
+import base64
+import fnmatch
+import hashlib
+import json
+import os
+import stat
+import tempfile
+
+from ._units import UNIT_NAME
+
+FOLDER = "/var/lib/llama-cluster/rollback"
+PREFIX = "/opt/llama.cpp"
+UNITS = "etc/systemd/system"
+CONFIGURATION = "etc/llama-cluster"
+# Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
+UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
+
+
+class SnapshotError(Exception):
+    """One sentence: what is missing or not to be trusted, and the next step."""
+
+
+class Snapshots:
+    """The snapshots of this node. root: where / is, other than in tests."""
+
+    def __init__(self, folder=FOLDER, prefix=PREFIX, root="/"):
+        self.folder = folder
+        self.prefix = prefix
+        self.root = root
+
+    def look(self):
+        """-> {open, last: {id, build, units} or None, differs: paths that are not as in the open one}."""
+        opened = self._load("open")
+        differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
+        return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
+
+    def open(self, name, check=False):
+        """Takes a snapshot under this name; an open one is kept, under this name. -> whether it was written"""
+        opened = self._load("open")
+        if opened and opened["id"] == name:
+            return False
+        if not check:
+            build = os.path.join(self.prefix, "current")
+            build = os.path.basename(os.path.realpath(build)) if os.path.isdir(build) else None
+            self._store("open", dict(opened or {"build": build, "files": self._present()}, id=name))
+        return True
+
+    def restore(self, name, check=False):
+        """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
+
+        Units that the snapshot lacks stay, with their links: whoever stops them removes them.
+        -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: SnapshotError.
+        """
+        found = [(key, one) for key, one in (("open", self._load("open")), ("last", self._load("last"))) if one and one["id"] == name]
+        if not found:
+            raise SnapshotError("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
+        key, snapshot = found[0]
+        changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or not _stays(change[0])]
+        if not check:
+            if key == "last":
+                os.rename(self._path("last"), self._path("open"))
+            for path, _now, entry in changes:
+                self._put(path, entry)
+        return changes
+
+    def close(self):
+        """The open snapshot becomes the last one. -> whether there was one"""
+        if not self._load("open"):
+            return False
+        os.rename(self._path("open"), self._path("last"))
+        return True
+
+    def drop(self):
+        """The open snapshot is forgotten, the last one stays. -> whether there was one"""
+        if not self._load("open"):
+            return False
+        os.unlink(self._path("open"))
+        return True
+
+    def _path(self, key):
+        return os.path.join(self.folder, key + ".json")
+
+    def _load(self, key):
+        try:
+            with open(self._path(key), encoding="utf-8") as stream:
+                # The folder above belongs to the services' user: what it could have put there is not run as root.
+                if os.fstat(stream.fileno()).st_uid != os.geteuid():
+                    raise SnapshotError("%s does not belong to user id %d: remove it" % (self._path(key), os.geteuid()))
+                return json.load(stream)
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise SnapshotError("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
+
+    def _store(self, key, snapshot):
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        _write(self._path(key), json.dumps(snapshot, sort_keys=True).encode(), 0o600)
+
+    def _present(self):
+        """{path: entry} of the node's configuration as it is, paths relative to the root."""
+        paths = []
+        units = os.path.join(self.root, UNITS)
+        for name in _names(units):
+            if name.endswith(".wants"):
+                paths.extend(os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one))
+            elif _is_unit_file(name):
+                paths.extend(self._below(os.path.join(UNITS, name)))
+        paths.extend(self._below(CONFIGURATION))
+        return {path: self._entry(path) for path in paths}
+
+    def _below(self, path):
+        """path itself, and everything below where it is a directory."""
+        full = os.path.join(self.root, path)
+        found = [path] if os.path.lexists(full) else []
+        if os.path.isdir(full) and not os.path.islink(full):
+            for name in _names(full):
+                found.extend(self._below(os.path.join(path, name)))
+        return found
+
+    def _entry(self, path):
+        full = os.path.join(self.root, path)
+        found = os.lstat(full)
+        if stat.S_ISLNK(found.st_mode):
+            return {"link": os.readlink(full)}
+        entry = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
+        if stat.S_ISDIR(found.st_mode):
+            return dict(entry, directory=True)
+        with open(full, "rb") as stream:
+            return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
+
+    def _put(self, path, entry):
+        """Makes path what entry says; None removes it."""
+        full = os.path.join(self.root, path)
+        if entry is None:
+            if not os.path.isdir(full) or os.path.islink(full):
+                os.unlink(full)
+            return
+        if "link" in entry:
+            partial = full + ".partial"
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            if os.path.lexists(partial):
+                os.unlink(partial)
+            os.symlink(entry["link"], partial)
+            os.rename(partial, full)
+        elif entry.get("directory"):
+            os.makedirs(full, exist_ok=True)
+            os.chmod(full, entry["mode"])
+            os.chown(full, entry["uid"], entry["gid"])
+        else:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            _write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+
+
+def text_of(entry):
+    """What a diff may show of an entry: nothing of a file that not everybody may read."""
+    if entry is None or entry.get("directory"):
+        return ""
+    if "link" in entry:
+        return "link to %s\n" % entry["link"]
+    if not entry["mode"] & 0o004:
+        digest = hashlib.sha256(base64.b64decode(entry["content"])).hexdigest()
+        return "not shown, sha256 %s\n" % digest[:8]
+    return base64.b64decode(entry["content"]).decode("utf-8", "replace")
+
+
+def _summary(snapshot):
+    if not snapshot:
+        return None
+    names = (os.path.split(path) for path in snapshot["files"])
+    return {"id": snapshot["id"], "build": snapshot["build"], "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name))}
+
+
+def _is_unit_file(name):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNIT_FILES)
+
+
+def _names(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def _differences(present, wanted):
+    """[(path, entry as it is, entry as wanted)], directories before what is in them."""
+    paths = sorted(set(present) | set(wanted))
+    return [(path, present.get(path), wanted.get(path)) for path in paths if present.get(path) != wanted.get(path)]
+
+
+def _stays(path):
+    """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs the file of its firewall."""
+    folder, name = os.path.split(path)
+    return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name
+
+
+def _write(path, data, mode, owner=None):
+    """A file appears whole under its name, or not at all."""
+    descriptor, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=os.path.dirname(path))
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(stream.fileno(), mode)
+            if owner:
+                os.fchown(stream.fileno(), *owner)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise

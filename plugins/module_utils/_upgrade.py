@@ -1,0 +1,56 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a service is as fast after a switch as it was before. Private to the collection."""
+
+RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads prompts at"}
+
+
+def rates(answers):
+    """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is left out.
+
+    answers: [(service, result of llama_health with deep)].
+    """
+    of_service = {}
+    for service, answer in answers:
+        if answer.get("state") == "ready" and answer.get("tokens_per_second") and answer.get("prompt_tokens_per_second"):
+            of_service.setdefault(service, []).append(answer)
+    return {
+        service: dict({key: round(_median([one[key] for one in measured]), 2) for key in RATES}, requests=len(measured))
+        for service, measured in sorted(of_service.items())
+    }
+
+
+def _median(values):
+    values = sorted(values)
+    middle = len(values) // 2
+    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2.0
+
+
+def too_slow(now, baselines, min_ratio):
+    """One sentence for each rate of `now` that is below min_ratio of the baseline's; both as rates() returns them."""
+    found = []
+    for service, measured in sorted(now.items()):
+        for key, does in RATES.items():
+            before = baselines.get(service, {}).get(key)
+            if before and measured[key] < min_ratio * before:
+                found.append(
+                    "llama_services.%s %s %.1f tokens/s, %.1f are needed (%g of the %.1f before)"
+                    % (service, does, measured[key], min_ratio * before, min_ratio, before)
+                )
+    return found
+
+
+def speed_lines(now, baselines):
+    """What was measured, beside what was measured before."""
+    lines = []
+    for service, measured in sorted(now.items()):
+        before = baselines.get(service)
+        line = "%s: %.1f tokens/s, prompts %.1f tokens/s (median of %d)"
+        line %= (service, measured["tokens_per_second"], measured["prompt_tokens_per_second"], measured["requests"])
+        if before:
+            former = (before["tokens_per_second"], before["prompt_tokens_per_second"], before.get("build"))
+            lines.append(line + "; before: %.1f and %.1f with %s" % former)
+        else:
+            lines.append(line + "; nothing to compare it with")
+    return lines

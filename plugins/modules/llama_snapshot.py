@@ -1,0 +1,143 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_snapshot
+short_description: Keep a node's configuration of services, and put it back
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Keeps the unit files of heads, workers and routers with the links that start them, and everything below C(/etc/llama-cluster), in one
+    file that only root can read.
+  - A snapshot is open while a switch is under way, and becomes the last one when what was switched to is proved. A run that finds an open
+    one goes on with it, because what is configured then may be half of one thing and half of another.
+  - Starts and stops nothing.
+options:
+  state:
+    description:
+      - V(looked) tells which snapshots there are.
+      - V(opened) takes one, unless one is open, which then goes on under the new O(id).
+      - V(restored) puts the snapshot O(id) back and opens it. Units that it lacks stay until they are stopped and removed.
+      - V(closed) makes the open one the last one, V(dropped) forgets it.
+    type: str
+    choices: [looked, opened, restored, closed, dropped]
+    default: looked
+  id:
+    description: Name of the snapshot, the same on all nodes. Needed for V(opened) and V(restored).
+    type: str
+  prefix:
+    description: Where llama.cpp builds are installed; the build that C(current) names is recorded.
+    type: path
+    default: /opt/llama.cpp
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: full
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+    details:
+      - Of files that not everybody may read only a digest is shown.
+notes:
+  - Needs root.
+"""
+
+EXAMPLES = r"""
+---
+- name: Before a switch
+  thefermisea.llama_cluster.llama_snapshot:
+    state: opened
+    id: "2026-11-21T20:00:00Z"
+  become: true
+
+- name: As it was
+  thefermisea.llama_cluster.llama_snapshot:
+    state: restored
+    id: "2026-11-21T20:00:00Z"
+  become: true
+  register: restored
+"""
+
+RETURN = r"""
+open:
+  description: The snapshot of a switch under way; V(null) without one.
+  type: dict
+  returned: always
+  contains:
+    id:
+      description: Its name.
+      type: str
+      returned: always
+      sample: "2026-11-21T20:00:00Z"
+    build:
+      description: The build that was current; V(null) when there was none.
+      type: str
+      returned: always
+      sample: b11434-cpu-5f27b0c4
+    units:
+      description: Names of the units in it.
+      type: list
+      elements: str
+      returned: always
+      sample: [llama-head-chat.service]
+last:
+  description: The snapshot before the last switch, as RV(open); V(null) without one.
+  type: dict
+  returned: always
+differs:
+  description: Paths that are not as in the open snapshot.
+  type: list
+  elements: str
+  returned: always
+  sample: [etc/systemd/system/llama-head-chat.service]
+restored:
+  description: Paths that O(state=restored) changed.
+  type: list
+  elements: str
+  returned: always
+  sample: [etc/systemd/system/llama-head-chat.service]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._snapshot import SnapshotError, Snapshots, text_of
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["looked", "opened", "restored", "closed", "dropped"], "default": "looked"},
+            "id": {"type": "str"},
+            "prefix": {"type": "path", "default": "/opt/llama.cpp"},
+        },
+        required_if=[("state", "opened", ["id"]), ("state", "restored", ["id"])],
+        supports_check_mode=True,
+    )
+    state, name = module.params["state"], module.params["id"]
+    snapshots = Snapshots(prefix=module.params["prefix"])
+    changed, changes = False, []
+    try:
+        if state == "opened":
+            changed = snapshots.open(name, module.check_mode)
+        elif state == "restored":
+            changes = snapshots.restore(name, module.check_mode)
+            changed = bool(changes)
+        elif state == "closed":
+            changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.close()
+        elif state == "dropped":
+            changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
+        result = snapshots.look()
+    except SnapshotError as error:
+        module.fail_json(msg="llama_snapshot: %s" % error)
+    except OSError as error:
+        module.fail_json(msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))
+    diff = [{"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)} for path, now, then in changes]
+    module.exit_json(changed=changed, restored=[path for path, _now, _then in changes], diff=diff, **result)
+
+
+if __name__ == "__main__":
+    main()
