@@ -1,11 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_intent.py, _changes.py, _report.py, _sandbox.py and _upgrade.py as filters; each is documented in a YAML file of its name."""
+"""Functions of module_utils/_intent.py, _changes.py, _drill.py, _report.py, _sandbox.py and _upgrade.py as filters, each documented in a YAML file of its name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _intent, _intent_check, _report, _sandbox, _upgrade
+from ..module_utils import _changes, _drill, _intent, _intent_check, _report, _sandbox, _upgrade
 
 
 def _one_sentence(function):
@@ -41,5 +41,8 @@ class FilterModule:
             "upgrade_speed_lines": _upgrade.speed_lines,
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
+            "drill_noticed": _drill.noticed,
+            "drill_phases": _drill.phases,
+            "drill_lines": _drill.lines,
             "status_lines": _report.status_lines,
         }

@@ -10,6 +10,8 @@ import re
 import socket
 from urllib.parse import quote, urlsplit
 
+# Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
+SILENCE = 3600
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9.eE+-]+)$", re.MULTILINE)
 
 
@@ -109,6 +111,32 @@ class LlamaApi:
         if of_model and self.model:
             path += "?model=%s&autoload=false" % quote(self.model, safe="")
         return self._request("GET", path, timeout)
+
+    def stream(self, prompt):
+        """Generates until the context is full, a piece of JSON text at a time. Errors: NoAnswer when it is cut off or refused."""
+        connection = self._connect(SILENCE)
+        request = {"prompt": prompt, "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}
+        if self.model:
+            request["model"] = self.model
+        try:
+            headers = dict(self._headers, **{"Content-Type": "application/json"})
+            connection.request("POST", self._parts.path.rstrip("/") + "/completion", json.dumps(request), headers)
+            response = connection.getresponse()
+            if response.status != 200:
+                raise NoAnswer("refused", "a stream is answered %d (%s)" % (response.status, error_text(response.read(1000).decode("utf-8", "replace"))))
+            last = ""
+            for line in response:
+                if line.startswith(b"data: "):
+                    last = line[6:].decode("utf-8", "replace").strip()
+                    yield last
+            if '"stop":true' not in last and last != "[DONE]":
+                raise NoAnswer("cut", "the stream ended without its last piece")
+        except socket.timeout:
+            raise NoAnswer("timeout", "no piece of a stream in %g s" % SILENCE) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer("cut", str(error) or type(error).__name__) from None
+        finally:
+            connection.close()
 
     def chat(self, prompt, max_tokens, timeout):
         """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the whole answer."""

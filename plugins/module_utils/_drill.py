@@ -1,0 +1,88 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart and load. Private to the collection."""
+
+NOTICES = ("exited", "scheduled", "repair")
+
+
+def noticed(events, drill, after):
+    """When the nodes first noticed what a drill broke, after a time; None when they did not.
+
+    drill: entry of the catalogue. How a fault shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a fault that
+    meets a start (start) ends a process that was started after the break, or is named; a worker that is away (away) is noticed by its head; a lost
+    rule (firewall) is put back.
+    """
+    events = [event for event in events if event["at"] > after]
+    if drill["kind"] == "firewall":
+        wanted = [event for event in events if event["kind"] == "firewall"]
+    elif drill.get("says"):
+        wanted = [event for event in events if event["kind"] == "says" and drill["says"] in event["text"]]
+    elif drill["kind"] == "start":
+        starts = [event["at"] for event in events if event["kind"] == "started"]
+        wanted = [event for event in events if event["kind"] in NOTICES and starts and event["at"] > starts[0]]
+    else:
+        wanted = [event for event in events if event["kind"] in NOTICES]
+    return wanted[0]["at"] if wanted else None
+
+
+def phases(drill, broken_at, restored_at, nodes, recovery):
+    """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it cannot be told.
+
+    nodes: {node: result of llama_timeline}; recovery: result of llama_recovery, None for a drill that no head has to survive by a restart. detection: until
+    the last of the processes that were replaced had been noticed. held: until the fault was taken away, where it does not go by itself; restart
+    counts from there. restart: until the last new process was started, which is the head's. load: from then to the first token.
+    """
+    first = {}
+    restarted = {}
+    head = None
+    answered_at = (recovery or {}).get("answered_at")
+    for node, seen in sorted(nodes.items()):
+        if not seen.get("events") and not seen.get("units"):
+            continue
+        for unit, now in seen["units"].items():
+            own = [event for event in seen["events"] if event["unit"] in (unit, None)]
+            at = noticed(own, drill, broken_at)
+            if at is not None and (restored_at is None or at < restored_at):
+                first[(node, unit)] = at
+            if now["started_at"] and now["started_at"] > broken_at:
+                restarted[(node, unit)] = now["started_at"]
+                if unit.startswith("llama-head-"):
+                    head = now["started_at"]
+    times = _wanted_times(drill, first, restarted)
+    detected = max(times) if times else None
+    since = restored_at if restored_at is not None and (answered_at is None or answered_at > restored_at) else detected
+    started = max(restarted.values()) if restarted else None
+    end = answered_at if drill["kind"] != "firewall" else detected
+    return {
+        "detection": _span(broken_at, detected),
+        "held": _span(broken_at, restored_at),
+        "restart": _span(since, started) if recovery else None,
+        "load": _span(head, answered_at) if recovery else None,
+        "total": _span(since if restored_at is not None and since == restored_at else broken_at, end),
+        "noticed_by": ["%s %s" % place for place, _at in sorted(first.items(), key=lambda item: item[1])],
+        "client_cut": _span(broken_at, ((recovery or {}).get("client") or {}).get("cut_at")),
+    }
+
+
+def _wanted_times(drill, first, restarted):
+    if drill["kind"] == "restart":
+        return [at for place, at in first.items() if place in restarted]
+    if drill["kind"] == "away":
+        return [at for (_node, unit), at in first.items() if unit.startswith("llama-head-")]
+    return [min(first.values())] if first else []
+
+
+def _span(start, end):
+    return round(end - start, 3) if start is not None and end is not None else None
+
+
+def lines(results):
+    """Results of drills -> the table an operator reads."""
+    rows = [("drill", "detection s", "held s", "restart s", "load s", "total s", "result")]
+    for result in results:
+        found = result.get("phases") or {}
+        numbers = ["-" if found.get(name) is None else "%.2f" % found[name] for name in ("detection", "held", "restart", "load", "total")]
+        rows.append(tuple([result["drill"]] + numbers + [result["result"] + (": " + result["reason"] if result.get("reason") else "")]))
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    return ["  ".join([row[0].ljust(widths[0])] + [row[column].rjust(widths[column]) for column in range(1, 6)] + [row[6]]) for row in rows]

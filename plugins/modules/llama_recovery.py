@@ -1,0 +1,152 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_recovery
+short_description: Wait for the first answer of a head that is about to be replaced
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Waits until the head's present process has gone and another one gives a token, and says when that was.
+  - Meant to be started asynchronously on the head's node before something is broken on purpose; it says in a file when it is in place.
+  - Looks every 0.2 seconds. The present process is not asked anything, except by O(generate).
+options:
+  url:
+    description: Address of the head, without path.
+    type: str
+    required: true
+  unit:
+    description: systemd unit of the head.
+    type: str
+    required: true
+  api_key_file:
+    description: File on the node with an API key of the head.
+    type: path
+  generate:
+    description: Keeps the head generating until it is cut off, and says when that was.
+    type: bool
+    default: false
+  armed_file:
+    description: Written when everything is in place, and after the first tokens with O(generate).
+    type: path
+    required: true
+  timeout:
+    description: How long it may take, in seconds.
+    type: int
+    default: 1800
+attributes:
+  check_mode:
+    support: none
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+seealso:
+  - module: thefermisea.llama_cluster.llama_timeline
+  - module: thefermisea.llama_cluster.llama_health
+"""
+
+EXAMPLES = r"""
+---
+- name: Watch the head
+  thefermisea.llama_cluster.llama_recovery:
+    url: http://10.100.0.31:8000
+    unit: llama-head-reasoning.service
+    armed_file: /run/watching
+  async: 1860
+  poll: 0
+  become: true
+"""
+
+RETURN = r"""
+pid:
+  description: The process that had to go.
+  type: int
+  returned: success
+  sample: 948
+answered_at:
+  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in O(timeout).
+  type: float
+  returned: success
+  sample: 1795292611.25
+seconds_to_token:
+  description: How long that token took.
+  type: float
+  returned: success
+  sample: 0.081
+client:
+  description: What the client of O(generate) saw; V(null) without it.
+  type: dict
+  returned: success
+  contains:
+    tokens:
+      description: Pieces it got.
+      type: int
+      returned: always
+      sample: 87
+    last_token_at:
+      description: When the last one came.
+      type: float
+      returned: always
+      sample: 1795292605.49
+    cut_at:
+      description: When it was cut off; V(null) when it was not.
+      type: float
+      returned: always
+      sample: 1795292605.53
+    failure:
+      description: How it was cut off.
+      type: str
+      returned: always
+      sample: IncompleteRead(0 bytes read)
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._llama_api import ApiError, LlamaApi, read_api_key
+from ..module_utils._recovery import watch
+from ..module_utils._units import UnitError, parse_show, systemctl_show
+
+PROMPT = "Once upon a time there was a cluster that"
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "unit": {"type": "str", "required": True},
+            "api_key_file": {"type": "path", "no_log": False},
+            "generate": {"type": "bool", "default": False},
+            "armed_file": {"type": "path", "required": True},
+            "timeout": {"type": "int", "default": 1800},
+        }
+    )
+    wanted = module.params
+
+    def armed():
+        folder = os.path.dirname(wanted["armed_file"])
+        if not os.path.isdir(folder):
+            os.makedirs(folder, 0o755)
+        with open(wanted["armed_file"], "w"):
+            pass
+
+    try:
+        api = LlamaApi(wanted["url"], read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None)
+        shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
+        pid = int(shown[0].get("MainPID") or 0) if shown else 0
+        if not pid:
+            module.fail_json(msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers" % wanted["unit"])
+        result = watch(api, pid, wanted["timeout"], armed, PROMPT if wanted["generate"] else None)
+    except (ApiError, UnitError) as error:
+        module.fail_json(msg="llama_recovery: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

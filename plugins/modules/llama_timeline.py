@@ -1,0 +1,141 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_timeline
+short_description: Tell what happened to units and when, to the microsecond
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Reads what systemd, the watchdog and the programs around a server wrote to the journal since a time, and when the processes that run now were started.
+options:
+  units:
+    description: systemd units, by their full names.
+    type: list
+    elements: str
+    required: true
+  since:
+    description: Seconds since 1970 by the node's clock; only what happened later is returned.
+    type: float
+    required: true
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Reads only.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+notes:
+  - Needs root, or a user who may read the system journal.
+seealso:
+  - module: thefermisea.llama_cluster.llama_recovery
+"""
+
+EXAMPLES = r"""
+---
+- name: See what happened in the last ten minutes
+  thefermisea.llama_cluster.llama_timeline:
+    units: [llama-rpc-reasoning.service]
+    since: "{{ now().timestamp() - 600 }}"
+  become: true
+  register: timeline
+"""
+
+RETURN = r"""
+now:
+  description: The node's clock when the journal had been read.
+  type: float
+  returned: success
+  sample: 1795292607.06
+events:
+  description: What happened, in order.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    at:
+      description: Seconds since 1970.
+      type: float
+      returned: always
+      sample: 1795292605.766978
+    unit:
+      description: Unit it happened to; V(null) for the firewall.
+      type: str
+      returned: always
+      sample: llama-rpc-reasoning.service
+    kind:
+      description:
+        - V(exited), V(failed), V(scheduled), V(started) and V(stopped) are systemd's; V(repair), V(refused), V(serves) and V(firewall) the watchdog's.
+        - V(says) is a line of a program that runs before or after the server.
+      type: str
+      returned: always
+      sample: exited
+    text:
+      description: The message, without the unit's name.
+      type: str
+      returned: always
+      sample: code=killed, status=9/KILL
+units:
+  description: How the units are now, by name.
+  type: dict
+  returned: success
+  contains:
+    active_state:
+      description: systemd's word for it.
+      type: str
+      returned: always
+      sample: active
+    sub_state:
+      description: systemd's finer word.
+      type: str
+      returned: always
+      sample: running
+    result:
+      description: How the last run ended; V(success) as long as none has failed.
+      type: str
+      returned: always
+      sample: success
+    main_pid:
+      description: Its main process, 0 where there is none.
+      type: int
+      returned: always
+      sample: 818
+    restarts:
+      description: How often systemd has restarted it since it was started by hand.
+      type: int
+      returned: always
+      sample: 1
+    started_at:
+      description: Start of its last main process in seconds since 1970.
+      type: float
+      returned: always
+      sample: 1795292607.058912
+  sample: {llama-rpc-reasoning.service: {active_state: active, main_pid: 818, restarts: 1, result: success, started_at: 1795292607.06, sub_state: running}}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._timeline import timeline
+from ..module_utils._units import UnitError
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"units": {"type": "list", "elements": "str", "required": True}, "since": {"type": "float", "required": True}},
+        supports_check_mode=True,
+    )
+    try:
+        result = timeline(module.params["units"], module.params["since"])
+    except UnitError as error:
+        module.fail_json(msg="llama_timeline: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
