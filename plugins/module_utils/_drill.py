@@ -38,8 +38,6 @@ def phases(drill, broken_at, restored_at, nodes, recovery):
     head = None
     answered_at = (recovery or {}).get("answered_at")
     for node, seen in sorted(nodes.items()):
-        if not seen.get("events") and not seen.get("units"):
-            continue
         for unit, now in seen["units"].items():
             own = [event for event in seen["events"] if event["unit"] in (unit, None)]
             at = noticed(own, drill, broken_at)

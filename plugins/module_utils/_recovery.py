@@ -72,11 +72,11 @@ def _answers(api):
         return False
 
 
-def watch(api, pid, timeout, armed, generate=None, alive=process_identity):
+def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identity):
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself. generate: a prompt to
-    keep it busy with. armed: called once when everything is in place. Returns {pid, answered_at, seconds_to_token, client}, answered_at None after
+    keep it busy with. armed: called once when everything is in place. wanted: whether to go on. Returns {pid, answered_at, seconds_to_token, client}, answered_at None after
     timeout seconds.
     """
     identity = alive(pid)
@@ -91,7 +91,7 @@ def watch(api, pid, timeout, armed, generate=None, alive=process_identity):
     armed()
     deadline = time.time() + timeout
     answered_at = asked_at = None
-    while answered_at is None and time.time() < deadline:
+    while answered_at is None and time.time() < deadline and wanted():
         asked_at = time.time()
         if alive(pid) != identity and _answers(api):
             answered_at = time.time()

@@ -31,7 +31,9 @@ options:
     type: bool
     default: false
   armed_file:
-    description: Written when everything is in place, and after the first tokens with O(generate).
+    description:
+      - Written when everything is in place, and after the first tokens with O(generate).
+      - Who removes it ends the watch.
     type: path
     required: true
   timeout:
@@ -56,7 +58,7 @@ EXAMPLES = r"""
   thefermisea.llama_cluster.llama_recovery:
     url: http://10.100.0.31:8000
     unit: llama-head-reasoning.service
-    armed_file: /run/watching
+    armed_file: /run/llama-drill-armed
   async: 1860
   poll: 0
   become: true
@@ -69,7 +71,7 @@ pid:
   returned: success
   sample: 948
 answered_at:
-  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in O(timeout).
+  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in O(timeout), or the watch was ended.
   type: float
   returned: success
   sample: 1795292611.25
@@ -130,9 +132,6 @@ def main():
     wanted = module.params
 
     def armed():
-        folder = os.path.dirname(wanted["armed_file"])
-        if not os.path.isdir(folder):
-            os.makedirs(folder, 0o755)
         with open(wanted["armed_file"], "w"):
             pass
 
@@ -142,7 +141,7 @@ def main():
         pid = int(shown[0].get("MainPID") or 0) if shown else 0
         if not pid:
             module.fail_json(msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers" % wanted["unit"])
-        result = watch(api, pid, wanted["timeout"], armed, PROMPT if wanted["generate"] else None)
+        result = watch(api, pid, wanted["timeout"], armed, lambda: os.path.exists(wanted["armed_file"]), PROMPT if wanted["generate"] else None)
     except (ApiError, UnitError) as error:
         module.fail_json(msg="llama_recovery: %s" % error)
     module.exit_json(changed=False, **result)

@@ -1,0 +1,43 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_recovery
+
+
+def run(capsys, tmp_path, **changes):
+    arguments = dict({"url": "http://127.0.0.1:1", "unit": "llama-head-chat.service", "armed_file": str(tmp_path / "armed"), "timeout": 3}, **changes)
+    with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
+        llama_recovery.main()
+    return stop.value.code, json.loads(capsys.readouterr().out)
+
+
+def shown(monkeypatch, pid):
+    monkeypatch.setattr(llama_recovery, "systemctl_show", lambda units, properties: "Id=%s\nMainPID=%d\n" % (units[0], pid))
+
+
+def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
+    def watch(api, pid, timeout, armed, wanted, generate):
+        assert not wanted()
+        armed()
+        assert wanted()
+        os.remove(str(tmp_path / "armed"))
+        assert not wanted()
+        return {"pid": pid, "answered_at": None, "seconds_to_token": None, "client": {"url": api.url, "timeout": timeout, "generate": generate}}
+
+    shown(monkeypatch, 948)
+    monkeypatch.setattr(llama_recovery, "watch", watch)
+    code, result = run(capsys, tmp_path, generate=True)
+    assert (code, result["pid"], result["changed"]) == (0, 948, False)
+    assert result["client"] == {"url": "http://127.0.0.1:1", "timeout": 3, "generate": llama_recovery.PROMPT}
+
+
+def test_a_head_that_does_not_run_is_an_error(capsys, monkeypatch, tmp_path):
+    shown(monkeypatch, 0)
+    code, result = run(capsys, tmp_path)
+    assert (code, "llama-head-chat.service has no process, a running head is needed" in result["msg"]) == (1, True)

@@ -1,0 +1,30 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _units
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_timeline
+
+
+def run(capsys):
+    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5}), pytest.raises(SystemExit) as stop:
+        llama_timeline.main()
+    return stop.value.code, json.loads(capsys.readouterr().out)
+
+
+def test_what_happened_is_returned(capsys, monkeypatch):
+    monkeypatch.setattr(llama_timeline, "timeline", lambda units, since: {"now": since + 1, "events": [], "units": {units[0]: {}}})
+    code, result = run(capsys)
+    assert (code, result["changed"], result["now"], result["units"]) == (0, False, 1795292606.5, {"llama-rpc-chat.service": {}})
+
+
+def test_an_error_names_the_module(capsys, monkeypatch):
+    def timeline(_units_asked, _since):
+        raise _units.UnitError("journalctl cannot be run (it is not there)")
+
+    monkeypatch.setattr(llama_timeline, "timeline", timeline)
+    assert run(capsys)[1]["msg"] == "llama_timeline: journalctl cannot be run (it is not there)"
