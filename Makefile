@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory soak upgrade-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead soak fuzz upgrade-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -42,7 +42,14 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
 	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
-soak:  ## a million damaged model headers (about half an hour)
+bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand
+	@.venv/bin/python tests/benchmarks/overhead/run.py
+
+# make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
+soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
+	@.venv/bin/python tests/benchmarks/recovery/soak.py --cycles $(or $(CYCLES),100) $(if $(SEED),--seed $(SEED))
+
+fuzz:  ## a million damaged model headers (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/lab/artifacts.sh
 	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz_gguf.py --rounds 1000000 \

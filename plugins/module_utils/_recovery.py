@@ -13,7 +13,9 @@ from ._llama_api import ApiError, NoAnswer
 POLL = 0.2
 LOOK = 2
 # The longest a first token may take before it is asked for again.
-TOKEN = 60
+TOKEN = 300
+# Longer than a full batch of prompt: a head that has computed one is known to be slow or fast.
+PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them. " * 30
 
 
 def process_identity(pid, proc="/proc"):
@@ -76,8 +78,8 @@ def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identit
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself. generate: a prompt to
-    keep it busy with. armed: called once when everything is in place. wanted: whether to go on. Returns {pid, answered_at, seconds_to_token, client}, answered_at None after
-    timeout seconds.
+    keep it busy with. armed: called once when everything is in place. wanted: whether to go on. Returns {pid, answered_at, seconds_to_token,
+    client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)
     client = None

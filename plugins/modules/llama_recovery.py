@@ -112,10 +112,8 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama_api import ApiError, LlamaApi, read_api_key
-from ..module_utils._recovery import watch
+from ..module_utils._recovery import PROMPT, watch
 from ..module_utils._units import UnitError, parse_show, systemctl_show
-
-PROMPT = "Once upon a time there was a cluster that"
 
 
 def main():
