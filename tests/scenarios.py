@@ -34,6 +34,7 @@ BUDGETS = {
     "upgrade": 480,
     "bundle": 300,
     "jump": 300,
+    "drill": 300,
     "preflight": 240,
     "node_setup": 150,
 }
