@@ -14,8 +14,8 @@ POLL = 0.2
 LOOK = 2
 # The longest a first token may take before it is asked for again.
 TOKEN = 300
-# Longer than a full batch of prompt: a head that has computed one is known to be slow or fast.
-PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them. " * 30
+# Short, so that the answer begins at once.
+PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them: "
 
 
 def process_identity(pid, proc="/proc"):
