@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
 SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0)
@@ -108,6 +109,17 @@ def url():
     return "http://10.213.%d.11:8000" % SLOT
 
 
+def wait_until_ready():
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url() + "/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.5)
+    sys.exit("soak: %s does not answer in %d s, the lab's service is needed: make lab" % (url(), DEADLINE))
+
+
 def kill(node, pid):
     """-> the node's time of the kill."""
     return float(on(node, "bash", "-c", "date +%%s.%%6N; kill -KILL %d" % pid).split()[0])
@@ -179,6 +191,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments = parser.parse_args()
     print("soak: %d cycles on llama-lab%d, --seed %d repeats them" % (arguments.cycles, SLOT, arguments.seed), flush=True)
+    wait_until_ready()
     lend_library()
     try:
         return run(arguments)
