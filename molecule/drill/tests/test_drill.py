@@ -78,7 +78,7 @@ def test_what_is_broken_recovers_and_is_timed(lab):
 
 def test_what_does_not_recover_in_time_is_named_and_undone(lab):
     status, output = lab.playbook("drill", "-e", "drills=worker_stop_idle", "-e", "drill_deadline=1")
-    assert status != 0 and "drill: worker_stop_idle failed (It answered: no answer" in output, output
+    assert status != 0 and "drill: worker_stop_idle failed (It answered: chat: no answer in 1 s, one is needed; the head is " in output, output
     assert report(lab)["worker_stop_idle"]["result"] == "failed"
     assert lab.node2.check_output("ps -o stat= -C ggml-rpc-server")[:1] != "T"
     nothing_is_left(lab)
