@@ -7,7 +7,6 @@ set -euo pipefail
 state=/run/llama-drill
 # In /run: a reboot undoes it too.
 dropin=/run/systemd/system/$UNIT.d/90-llama-drill.conf
-mkdir -p "$state"
 
 die() { echo "$UNIT: $*" >&2; exit 1; }
 stamp() { date +%s.%6N; }
@@ -56,6 +55,7 @@ empty() { while umount -l "$(findmnt -rno TARGET -S llama-drill | head -n 1)" 2>
 
 # The head's own view of the model is a copy of its first MiB; the file itself is not touched.
 damage() {
+    mkdir -p "$state"
     head -c 1048576 "$MODEL" >"$state/damaged.gguf"
     chmod 0644 "$state/damaged.gguf"; chmod 0755 "$state"
     override <<<"[Service]
@@ -66,7 +66,7 @@ BindReadOnlyPaths=$state/damaged.gguf:$MODEL"
 take_port() {
     local pid python; pid=$(main_pid)
     python=$(command -v python3 || echo /usr/libexec/platform-python)
-    rm -f "$state/stamp"
+    mkdir -p "$state"; rm -f "$state/stamp"
     # Kills the server and has its port before systemd starts it again.
     systemd-run --quiet --collect --unit=llama-drill-port "$python" -c "
 import os, signal, socket, time
@@ -120,7 +120,7 @@ lose_firewall() {
     nft list tables inet | sed -n 's/^table inet \(llama_cluster[a-z_]*\)$/\1/p' | while read -r table; do nft delete table inet "$table"; done
 }
 
-stop_main() { main_pid >"$state/stopped"; signal_main STOP; }
+stop_main() { mkdir -p "$state"; main_pid >"$state/stopped"; signal_main STOP; }
 continue_main() { [ ! -e "$state/stopped" ] || kill -CONT "$(cat "$state/stopped")" 2>/dev/null || true; }
 
 if [ -n "${AT:-}" ]; then

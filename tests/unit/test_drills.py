@@ -1,0 +1,41 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The catalogue of role drill, its script and its page name the same things."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+VARS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())
+CATALOG = VARS["__drill_catalog"]
+SCRIPT = ROOT / "roles/drill/files/break.sh"
+# Done from the controller, and not at all.
+ELSEWHERE = {"power", "step_clock"}
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_a_drill_is_explained_and_can_be_done(name):
+    drill = CATALOG[name]
+    assert "`%s`" % name in (ROOT / "docs/drills.md").read_text()
+    assert drill["kind"] in ("restart", "start", "away", "firewall", "soak")
+    assert set(drill.get("needs", [])) <= set(VARS["__drill_needs"])
+    if drill["kind"] != "soak":
+        assert drill["where"] in ("head", "worker", "workers", "both")
+        cases = re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE)
+        done = {case for group in cases for case in group.split(" | ")}
+        assert drill["action"] in ELSEWHERE or {"break/" + drill["action"], "undo/" + drill["action"]} <= done
+    # A fault that stays is waited for on one node, and taken away from there on.
+    assert drill.get("held") in (None, "head", "worker")
+    assert (drill["kind"] in ("start", "away")) == ("held" in drill)
+
+
+def test_the_script_refuses_what_it_does_not_know():
+    done = subprocess.run(
+        ["bash", str(SCRIPT), "break", "hearts"], env={"PATH": "/usr/bin:/bin", "UNIT": "x.service"}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, "x.service: no action break/hearts\n")
