@@ -67,6 +67,7 @@ def test_units_of_a_held_node_stay_down_and_the_other_heads_wait():
     assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
     assert changes("node1", node1=[unit("head", active="inactive", enabled=False)]) == {}
 
+
 def test_wanted_are_the_units_of_what_systemd_runs():
     services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "host": "node2"})
     assert wanted_units(services, GROUPS) == {
