@@ -95,7 +95,7 @@ def test_it_waits_for_its_workers(lab):
 
 
 def test_its_process_carries_no_secret_and_its_unit_no_prompt(lab):
-    assert "key" not in lab.node1.check_output("systemctl cat %s", UNIT).lower()
+    assert "--api-key" not in lab.node1.check_output("systemctl cat %s", UNIT)
     assert "primary colors" not in lab.node1.check_output("journalctl -u %s -o cat", UNIT)
 
 
