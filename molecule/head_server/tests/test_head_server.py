@@ -87,7 +87,7 @@ def test_it_waits_for_its_workers(lab):
     lab.node1.check_output("systemctl stop %s", UNIT)
     lab.node3.check_output("systemctl stop llama-rpc-chat.service")
     lab.node1.check_output("systemctl start --no-block %s", UNIT)
-    waiting = "waiting for RPC worker %s:50052" % lab.fabric("node3")
+    waiting = "waits for RPC worker %s:50052" % lab.fabric("node3")
     lab.eventually(lambda: waiting in lab.node1.check_output("journalctl -u %s -o cat -n 5", UNIT), 20, "the journal names the missing worker")
     assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", UNIT) == "activating"
     lab.node3.check_output("systemctl start llama-rpc-chat.service")
