@@ -86,7 +86,8 @@ class HeadJudge(object):
             self._read(look, sample["probe"], now)
         still = self._still(sample, stood_still)
         if still is not None:
-            return [Repair("it says that it is well, but nothing has moved for %.0f s" % still)]
+            words = "it says that it is well, but nothing has moved for %.0f s (its slowest step so far took %.1f s)"
+            return [Repair(words % (still, self.slowest))]
         return actions + self._ask(sample)
 
     def repaired(self):

@@ -79,6 +79,16 @@ def repaired(lab, node, what, since, within):
     return seconds
 
 
+def found_to_hang(lab, since):
+    """Waits until the head's watchdog has found that it hangs: in time for how slow it has been, and within 20 s where it was not slow."""
+    lab.eventually(lambda: said(lab.node1, "head chat: it says that it is well", since), 60, "a head that hangs is found")
+    seconds = said(lab.node1, "head chat: it says that it is well", since)[0] - since
+    text = lab.node1.check_output("journalctl -t llama-watchdog -n 20 -o cat --no-pager")
+    slowest = float(re.findall(r"its slowest step so far took ([0-9.]+) s\): restarting it", text)[-1])
+    print("found to hang after %.1f s, slowest step %.1f s" % (seconds, slowest))
+    assert seconds <= max(10, 4 * slowest) + 10, "a token every ten seconds, and ten seconds or four times its slowest step without a sign"
+
+
 def pid(node, unit):
     return node.check_output("systemctl show --property=MainPID --value %s", unit)
 
@@ -130,7 +140,7 @@ def test_a_stopped_worker_of_an_idle_head(lab):
     since = clock(lab.node3)
     lab.node3.check_output("systemctl kill --signal=STOP %s", WORKER)
     repaired(lab, lab.node3, "worker chat: its process has been stopped for 3 s: restarting it", since, 6)
-    repaired(lab, lab.node1, "head chat: serves", since, 20)
+    repaired(lab, lab.node1, "head chat: serves", since, 60)
     assert answers(lab)
 
 
@@ -142,28 +152,28 @@ def test_a_worker_that_hangs_in_the_middle_of_a_generation(lab):
     time.sleep(3)
     since = clock(lab.node1)
     lab.node2.check_output("systemctl kill --signal=STOP %s", WORKER)
-    repaired(lab, lab.node1, "head chat: it says that it is well, but nothing has moved for .* s: restarting it", since, 15)
+    found_to_hang(lab, since)
     # The new head waits for it, and tells; it serves again as soon as somebody has repaired the worker.
     lab.eventually(
-        lambda: "waits for RPC worker %s:50052: it lets the handshake wait" % lab.fabric("node2") in status_text(lab.node1, HEAD), 10, "whom it waits for"
+        lambda: "waits for RPC worker %s:50052: it lets the handshake wait" % lab.fabric("node2") in status_text(lab.node1, HEAD), 40, "whom it waits for"
     )
     lab.node2.check_output("systemctl start llama-watchdog")
-    repaired(lab, lab.node2, "worker chat: its process has been stopped", since, 40)
-    lab.eventually(lambda: answers(lab), 30, "an answer")
+    repaired(lab, lab.node2, "worker chat: its process has been stopped", since, 80)
+    lab.eventually(lambda: answers(lab), 60, "an answer")
     request.join(10)
 
 
 def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
     since = cut_off(lab, lab.node3)
     assert requests.get(url(lab, "/health"), timeout=5).status_code == 200
-    repaired(lab, lab.node1, "head chat: it says that it is well, but nothing has moved for .* s: restarting it", since, 25)
-    lab.eventually(lambda: "waits for RPC worker %s:50052: no connection" % lab.fabric("node3") in status_text(lab.node1, HEAD), 20, "whom it waits for")
+    found_to_hang(lab, since)
+    lab.eventually(lambda: "waits for RPC worker %s:50052: no connection" % lab.fabric("node3") in status_text(lab.node1, HEAD), 40, "whom it waits for")
     status, output = lab.playbook("status")
     assert status == 0 and "chat: loading" in output and "it waits for RPC worker %s:50052" % lab.fabric("node3") in output, output
     # The host is back: its worker still holds the connection of a head that is gone.
     since = clock(lab.node3)
     lab.node3.check_output("nft delete table inet partition")
-    repaired(lab, lab.node1, "head chat: serves", since, 40)
+    repaired(lab, lab.node1, "head chat: serves", since, 60)
     assert answers(lab)
 
 
@@ -183,11 +193,11 @@ def test_a_very_long_prompt_on_a_slow_fabric_is_left_alone(lab):
 
 def test_too_few_workers(lab):
     lab.node2.check_output("systemctl stop %s", WORKER)
-    lab.eventually(lambda: "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD), 15, "whom it waits for")
+    lab.eventually(lambda: "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD), 40, "whom it waits for")
     assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", HEAD) == "activating"
     since = clock(lab.node1)
     lab.node2.check_output("systemctl start %s", WORKER)
-    repaired(lab, lab.node1, "head chat: serves", since, 30)
+    repaired(lab, lab.node1, "head chat: serves", since, 60)
 
 
 def test_a_load_that_fails_backs_off_and_comes_back_at_once_by_hand(lab):
@@ -196,14 +206,14 @@ def test_a_load_that_fails_backs_off_and_comes_back_at_once_by_hand(lab):
     try:
         since = clock(lab.node1)
         lab.node1.check_output("systemctl restart --no-block %s", HEAD)
-        lab.eventually(lambda: "waits 10 s: 2 runs in a row ended before they served" in status_text(lab.node1, HEAD), 20, "back-off")
-        lab.eventually(lambda: "waits 30 s: 3 runs in a row ended before they served" in status_text(lab.node1, HEAD), 25, "more back-off")
+        lab.eventually(lambda: "waits 10 s: 2 runs in a row ended before they served" in status_text(lab.node1, HEAD), 60, "back-off")
+        lab.eventually(lambda: "waits 30 s: 3 runs in a row ended before they served" in status_text(lab.node1, HEAD), 60, "more back-off")
     finally:
         lab.node1.check_output("mv %s.away %s", model, model)
     assert len(said(lab.node1, "restarting", since)) == 0, "failed loads are not the watchdog's business"
     since = clock(lab.node1)
     lab.node1.check_output("systemctl restart --no-block %s", HEAD)
-    repaired(lab, lab.node1, "head chat: serves", since, 10)
+    repaired(lab, lab.node1, "head chat: serves", since, 25)
 
 
 @pytest.mark.parametrize("name", ["node1", "node2"])

@@ -180,7 +180,7 @@ def test_a_token_that_does_not_come(head):
     asked(head)
     ((moment, reason),) = repairs(head.run(30, lambda: unanswered(head)))
     assert watch.LEAST - 1 <= moment <= watch.LEAST + 1
-    assert reason == "it says that it is well, but nothing has moved for 10 s"
+    assert reason == "it says that it is well, but nothing has moved for 10 s (its slowest step so far took 0.0 s)"
 
 
 def test_the_first_token_of_a_process_may_take_two_minutes():
@@ -256,7 +256,7 @@ def test_an_unknown_head_may_take_two_minutes_for_a_step(head):
     head.work()
     ((moment, reason),) = repairs(head.run(200))
     assert watch.UNKNOWN <= moment <= watch.UNKNOWN + 1.5
-    assert reason.endswith("nothing has moved for 120 s")
+    assert "nothing has moved for 120 s" in reason
 
 
 def test_a_head_that_generates_and_stalls(head):
