@@ -21,6 +21,8 @@ FOLDER = "/var/lib/llama-cluster/rollback"
 PREFIX = "/opt/llama.cpp"
 UNITS = "etc/systemd/system"
 CONFIGURATION = "etc/llama-cluster"
+# Whether a node is held for maintenance does not depend on what is configured.
+HELD = CONFIGURATION + "/held.json"
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -115,7 +117,7 @@ class Snapshots:
             elif _is_unit_file(name):
                 paths.extend(self._below(os.path.join(UNITS, name)))
         paths.extend(self._below(CONFIGURATION))
-        return {path: self._entry(path) for path in paths}
+        return {path: self._entry(path) for path in paths if path != HELD}
 
     def _below(self, path):
         """path itself, and everything below where it is a directory."""

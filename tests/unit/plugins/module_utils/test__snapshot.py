@@ -107,9 +107,14 @@ def test_what_is_put_back_is_open_until_it_is_proved(snapshots, node):
     assert snapshots.look()["open"]["id"] == "one" and snapshots.look()["last"] is None
 
 
-def test_units_and_firewall_that_it_lacks_stay_until_they_are_stopped(snapshots, node):
+def test_what_it_lacks_and_others_need_stays(snapshots, node):
     snapshots.open("one")
-    more = ("etc/systemd/system/llama-rpc-more.service", "etc/systemd/system/multi-user.target.wants/llama-rpc-more.service", FIREWALL)
+    more = (
+        "etc/systemd/system/llama-rpc-more.service",
+        "etc/systemd/system/multi-user.target.wants/llama-rpc-more.service",
+        "etc/llama-cluster/held.json",
+        FIREWALL,
+    )
     for path in more:
         (node / path).write_text("more\n")
     assert snapshots.restore("one") == []
