@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_intent.py, _changes.py, _drill.py, _report.py, _sandbox.py and _upgrade.py as filters, each with a YAML file of its documentation."""
+"""Functions of module_utils: _intent, _changes, _drill, _report, _sandbox and _upgrade as filters, each documented in a YAML file of its name."""
 
 from ansible.errors import AnsibleFilterError
 

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 SITE = os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]
-HOSTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "hosts.yml")
+HOSTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "inventory", "hosts.yml")
 NODES = ("node1", "node2", "node3")
 
 
