@@ -1,13 +1,16 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""wait_for_workers [--build bNUMBER] HOST:PORT...: returns when every RPC worker answers the handshake of this build.
+"""wait_for_workers [--user NAME] [--build bNUMBER] HOST:PORT...: returns when every RPC worker answers the handshake of this build.
 
 Run before a head starts: a head that finds a worker absent aborts, older builds go on without it. The handshake says more than an
 open port: a worker that serves a dead connection, or speaks another build's protocol, is named. Never run while a head is attached,
 whose worker would let this wait and lose a place in its queue.
 """
 
+import argparse
+import os
+import pwd
 import re
 import select
 import socket
@@ -108,20 +111,30 @@ def wait(endpoints, build=None, announce=print, sleep=time.sleep, asking=ask):
     return versions
 
 
+def become(user):
+    """Goes on as that user, the only one whom the firewall lets through to the workers."""
+    entry = pwd.getpwnam(user)
+    os.setgroups([])
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+
+
 def announce(text):
     print(text, flush=True)
     notify("STATUS=" + text)
 
 
 def main(arguments):
-    build = None
-    if arguments[:1] == ["--build"] and len(arguments) > 1:
-        number = re.match(r"b?(\d+)", arguments[1])
-        build = int(number.group(1)) if number else None
-        arguments = arguments[2:]
-    if not arguments:
-        return "usage: wait_for_workers [--build bNUMBER] HOST:PORT..."
-    versions = wait(arguments, build, announce)
+    parser = argparse.ArgumentParser(prog="wait_for_workers")
+    parser.add_argument("--user")
+    parser.add_argument("--build", default="")
+    parser.add_argument("endpoints", nargs="+", metavar="HOST:PORT")
+    options = parser.parse_args(arguments)
+    if options.user:
+        become(options.user)
+    number = re.match(r"b?(\d+)", options.build)
+    build = int(number.group(1)) if number else None
+    versions = wait(options.endpoints, build, announce)
     if len(set(versions.values())) > 1:
         print("the RPC workers are of different llama.cpp builds: %s" % ", ".join("%s has protocol %s" % pair for pair in sorted(versions.items())))
     notify("STATUS=")

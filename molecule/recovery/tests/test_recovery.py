@@ -179,7 +179,7 @@ def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
 
 def test_a_very_long_prompt_on_a_slow_fabric_is_left_alone(lab):
     before = pid(lab.node1, HEAD)
-    lab.node1.check_output("tc qdisc add dev %s root tbf rate 1mbit burst 32kb latency 400ms", lab.fabric_device)
+    lab.node1.check_output("tc qdisc add dev %s root tbf rate 2mbit burst 32kb latency 400ms", lab.fabric_device)
     since = clock(lab.node1)
     started = time.monotonic()
     reply = ask(lab, prompt="color " * 1300, tokens=1, timeout=280).json()

@@ -2,6 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import os
+import pwd
 import socket
 import struct
 import threading
@@ -121,3 +123,11 @@ def test_the_release_names_the_build(worker, capsys):
     assert capsys.readouterr().out == ""
     assert program.main(["--build", "b11434", worker(program.NEW).endpoint, worker(program.NEW, (5, 1, 0)).endpoint]) == 0
     assert "different llama.cpp builds: 127.0.0.1" in capsys.readouterr().out
+
+
+def test_it_gives_up_what_it_does_not_need(worker, monkeypatch):
+    entry, done = pwd.getpwuid(os.getuid()), []
+    for name in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(program.os, name, lambda value, name=name: done.append((name, value)))
+    assert program.main(["--user", entry.pw_name, "--build", "b11434", worker(program.NEW).endpoint]) == 0
+    assert done == [("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], "the user last: then nothing else may be changed"
