@@ -121,14 +121,15 @@ def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
     assert status == 0
     for sentence in (
-        "refused: llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA toolkit is needed",
-        "refused: llama_cpp_cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
-        "refused: llama_cpp_cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
-        "refused: node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
+        "llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA toolkit is needed",
+        "llama_cpp_cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
+        "llama_cpp_cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
+        "node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
         "taken: 12.2 for 70",
         "taken: 13.0 for 75",
     ):
         assert sentence in output
+    assert (output.count("msg: 'refused:"), output.count("taken:")) == (4, 2)
 
 
 class TestWholeBuild:
