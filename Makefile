@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead soak fuzz upgrade-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz upgrade-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -44,6 +44,9 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 
 bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand
 	@.venv/bin/python tests/benchmarks/overhead/run.py
+
+bench-recovery: lab  ## the drill table of docs/drills.md, with the lab's load and with one of a minute (about half an hour)
+	@.venv/bin/python tests/benchmarks/recovery/table.py
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
