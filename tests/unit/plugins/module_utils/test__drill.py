@@ -70,6 +70,12 @@ def test_a_fault_that_did_no_harm():
     assert (found["detection"], found["held"], found["total"], found["load"]) == (None, 15.0, 3.0, 2.5)
 
 
+def test_a_start_that_taking_the_fault_away_caused_is_not_the_answers():
+    nodes = {"h": node(HEAD, 116.0, event(100.02, HEAD, "exited"), event(100.5, HEAD, "started"), event(115.5, HEAD, "exited"), event(116.0, HEAD, "started"))}
+    found = _drill.phases({"kind": "restart"}, 100.0, 115.0, nodes, {"answered_at": 103.0})
+    assert (found["detection"], found["restart"], found["load"], found["total"]) == (0.02, 0.48, 2.5, 3.0)
+
+
 def test_rules_that_were_gone():
     nodes = {"w": node(WORKER, 50.0, event(101.7, None, "firewall", "rules were gone: loaded again"))}
     found = _drill.phases({"kind": "firewall"}, 100.0, None, nodes, {})
