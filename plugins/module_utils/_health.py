@@ -8,6 +8,7 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 /slots and /metrics while a worker hangs.
 """
 
+import re
 import time
 
 from ._llama_api import ApiError, NoAnswer, error_text, parse_metrics, read_api_key
@@ -84,9 +85,12 @@ class Head:
         restarts = int(shown.get("NRestarts") or 0)
         # A start by hand counts from 0 again.
         self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
-        if restarts - self._restarts < MOST_RESTARTS:
+        # The back-off counts too, also what ended before anybody looked.
+        in_a_row = re.match(r"waits .*: (\d+) runs in a row ended", shown.get("StatusText") or "")
+        ended = max(restarts - self._restarts, int(in_a_row.group(1)) if in_a_row else 0)
+        if ended < MOST_RESTARTS:
             return False
-        result["state"], result["reason"] = "down", "%s has ended %d times while it was waited for" % (self.unit, restarts - self._restarts)
+        result["state"], result["reason"] = "down", "%s has ended %d times and never served" % (self.unit, ended)
         return True
 
     def _show_unit(self):

@@ -44,7 +44,7 @@ options:
     default: []
   wait:
     description: Seconds to look again, twice a second, until the state is V(ready) or V(busy) or the unit has failed for good,
-        or has ended three times meanwhile.
+        or has ended three times in a row without serving.
     type: float
     default: 0
   deep:

@@ -110,7 +110,7 @@ def test_a_build_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
     status, output = lab.playbook("upgrade", *options(builds, "b11437"))
     assert status != 0
     assert "upgrade: llama_health: http://%s:8000 is down" % lab.ethernet("node1") in output
-    assert "has ended 3 times while it was waited for" in output
+    assert "has ended 3 times and never served" in output
     rolled_back(lab, output, before)
 
 

@@ -205,7 +205,15 @@ def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
     monkeypatch.setattr(_health, "systemctl_show", lambda names: text % next(counts))
     monkeypatch.setattr(_health, "POLL", 0)
     result = check(nobody(), unit="llama-head-chat", wait=600)
-    assert (result["state"], result["reason"]) == ("down", "llama-head-chat has ended 3 times while it was waited for")
+    assert (result["state"], result["reason"]) == ("down", "llama-head-chat has ended 3 times and never served")
+
+
+def test_a_unit_that_ended_again_and_again_before_anybody_looked_is_given_up(monkeypatch):
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=%d\nStatusText=%s\n"
+    for runs, state in ((2, "loading"), (6, "down")):
+        words = "waits 30 s: %d runs in a row ended before they served" % runs
+        monkeypatch.setattr(_health, "systemctl_show", lambda names, runs=runs, words=words: text % (runs, words))
+        assert check(nobody(), unit="llama-head-chat", wait=0.1)["state"] == state
 
 
 def test_connections_of_other_processes_do_not(monkeypatch, server, workers):
