@@ -35,7 +35,6 @@ def phases(drill, broken_at, restored_at, nodes, recovery):
     """
     first = {}
     restarted = {}
-    head = None
     answered_at = (recovery or {}).get("answered_at")
     for node, seen in sorted(nodes.items()):
         for unit, now in seen["units"].items():
@@ -43,10 +42,13 @@ def phases(drill, broken_at, restored_at, nodes, recovery):
             at = noticed(own, drill, broken_at)
             if at is not None and (restored_at is None or at < restored_at):
                 first[(node, unit)] = at
-            if now["started_at"] and now["started_at"] > broken_at:
-                restarted[(node, unit)] = now["started_at"]
-                if unit.startswith("llama-head-"):
-                    head = now["started_at"]
+            # The start that the answer came from: taking a fault away may start a process again.
+            starts = [event["at"] for event in own if event["kind"] == "started"] + [now["started_at"] or 0]
+            starts = [start for start in starts if start > broken_at and (answered_at is None or start < answered_at)]
+            if starts:
+                restarted[(node, unit)] = max(starts)
+    heads = [start for (_node, unit), start in restarted.items() if unit.startswith("llama-head-")]
+    head = heads[0] if heads else None
     times = _wanted_times(drill, first, restarted)
     detected = max(times) if times else None
     since = restored_at if restored_at is not None and (answered_at is None or answered_at > restored_at) else detected
