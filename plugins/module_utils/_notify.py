@@ -1,10 +1,17 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tells systemd how a unit's program is doing (sd_notify), without a library. Private to the collection."""
+"""What a node program says: a line of the journal, and to systemd how it is doing (sd_notify), without a library. Private to the collection."""
 
 import os
 import socket
+import sys
+
+
+def say(text):
+    """A line of output, at once: the journal's, where the program is a unit's."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
 
 
 def notify(message):

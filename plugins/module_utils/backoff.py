@@ -14,7 +14,7 @@ import time
 
 from ._bytes import duration
 from ._journal import write_atomically
-from ._notify import notify
+from ._notify import notify, say
 from ._units import UnitError, parse_show, systemctl_show
 
 # Of the runs that failed in a row, one file for each unit; gone with the next boot.
@@ -59,7 +59,7 @@ def start(unit, restarts, folder=STATE, served=SERVED, sleep=time.sleep, clock=t
     seconds = delay(failures)
     if seconds:
         text = "waits %s: %d runs in a row ended before they served" % (duration(seconds), failures)
-        print("%s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (text, unit), flush=True)
+        say("%s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (text, unit))
         notify("STATUS=" + text)
         sleep(seconds)
         notify("STATUS=")
@@ -83,4 +83,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

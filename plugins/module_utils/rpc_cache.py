@@ -20,6 +20,7 @@ import sys
 import time
 
 from ._bytes import human
+from ._notify import say
 
 HASH = re.compile(r"^[0-9a-f]{16}$")
 UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -162,7 +163,7 @@ def run(directory, quota, release, command):
     cache.hide(set)
     worker = os.getpid()
     if os.fork() == 0:
-        keep(cache, limit, quota, worker, lambda line: print(line, flush=True))
+        keep(cache, limit, quota, worker, say)
         return 0
     os.umask(UMASK)
     environment = dict(os.environ, LLAMA_CACHE=directory)
@@ -178,9 +179,9 @@ def check(directory, release):
         damage = cache.damage(path)
         if damage:
             os.unlink(path)
-            print(damage)
+            say(damage)
             damaged += 1
-    print("%d tensors, %s: %d damaged" % (len(files), human(sum(size for _path, size in files)), damaged))
+    say("%d tensors, %s: %d damaged" % (len(files), human(sum(size for _path, size in files)), damaged))
     return 1 if damaged else 0
 
 
@@ -189,9 +190,9 @@ def main(arguments):
         return run(arguments[1], arguments[2], arguments[3], arguments[4:])
     if arguments[:1] == ["check"] and len(arguments) == 3:
         return check(arguments[1], arguments[2])
-    print(__doc__.splitlines()[0], file=sys.stderr)
+    sys.stderr.write(__doc__.splitlines()[0] + "\n")
     return 2
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

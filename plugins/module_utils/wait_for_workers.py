@@ -18,7 +18,7 @@ import struct
 import sys
 import time
 
-from ._notify import notify
+from ._notify import notify, say
 
 HELLO = 0x0E
 # Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport capabilities.
@@ -90,7 +90,7 @@ def ask(endpoint, build, say):
     raise reason
 
 
-def wait(endpoints, build=None, announce=print, sleep=time.sleep, asking=ask):
+def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
     """Returns {endpoint: protocol version} when all have answered; announces each reason for which it waits once."""
     versions, said = {}, {}
     for endpoint in endpoints:
@@ -120,7 +120,7 @@ def become(user):
 
 
 def announce(text):
-    print(text, flush=True)
+    say(text)
     notify("STATUS=" + text)
 
 
@@ -136,10 +136,10 @@ def main(arguments):
     build = int(number.group(1)) if number else None
     versions = wait(options.endpoints, build, announce)
     if len(set(versions.values())) > 1:
-        print("the RPC workers are of different llama.cpp builds: %s" % ", ".join("%s has protocol %s" % pair for pair in sorted(versions.items())))
+        say("the RPC workers are of different llama.cpp builds: %s" % ", ".join("%s has protocol %s" % pair for pair in sorted(versions.items())))
     notify("STATUS=")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

@@ -13,14 +13,13 @@ import ipaddress
 import json
 import os
 import socket
-import sys
 import threading
 import time
 from urllib.parse import urlsplit
 
 from . import _watch_node as node
 from ._llama_api import ApiError
-from ._notify import notify
+from ._notify import notify, say
 from ._sockets import SocketError
 from ._watch import Limit, Probe, Serves
 from ._watch_firewall import Firewall
@@ -35,10 +34,6 @@ HEAD, WORKER, STUCK = 0.5, 1.0, 30
 LOOK_ANYWAY = 30
 # Seconds for a worker's head to answer, and between two looks at the configuration.
 KNOCK, ROUND = 1, 2
-
-
-def say(text):
-    print(text, flush=True)
 
 
 class Watch(threading.Thread):
@@ -253,4 +248,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

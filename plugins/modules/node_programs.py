@@ -43,15 +43,23 @@ digest:
   type: str
   returned: success
   sample: 5c1d1f0c5e0a7b31
+programs:
+  description: Names that C(llama-program) runs.
+  type: list
+  elements: str
+  returned: success
+  sample: [backoff, rpc_cache, wait_for_workers, watchdog]
 """
 
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-# The programs themselves: what is imported here is what is installed.
-from ..module_utils import backoff, rpc_cache, wait_for_workers, watchdog  # noqa: F401
+# What is imported here is what is installed.
+from ..module_utils import backoff, rpc_cache, wait_for_workers, watchdog
 from ..module_utils._programs import install, loaded_sources
+
+PROGRAMS = (backoff, rpc_cache, wait_for_workers, watchdog)
 
 
 def main():
@@ -61,7 +69,7 @@ def main():
         changes, digest = install(prefix, loaded_sources(), sys.executable, module.check_mode)
     except OSError as error:
         module.fail_json(msg="node_programs: %s: cannot be written (%s): run with become" % (error.filename or prefix, error.strerror))
-    module.exit_json(changed=bool(changes), digest=digest, diff=changes)
+    module.exit_json(changed=bool(changes), digest=digest, programs=[program.__name__.rpartition(".")[2] for program in PROGRAMS], diff=changes)
 
 
 if __name__ == "__main__":

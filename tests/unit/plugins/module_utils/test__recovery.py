@@ -37,7 +37,8 @@ def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
 
 
 def test_a_process_is_known_by_its_start():
-    assert _recovery.process_identity(os.getpid()) == _recovery.process_identity(os.getpid()) is not None
+    assert _recovery.process_identity(os.getpid()) is not None
+    assert _recovery.process_identity(os.getpid()) == _recovery.process_identity(os.getpid())
     assert _recovery.process_identity(2**30) is None
 
 
