@@ -14,7 +14,7 @@ UNKNOWN, LEAST = 120, 10
 # A head gets so many times its slowest step so far.
 MARGIN = 4
 # Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for anything else.
-PROBE_CLEAN, PROBE_USED = 10, 900
+PROBE_CLEAN, PROBE_USED = 7, 900
 # Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood still.
 GAP = 5
 # Marks the watchdog's own requests in /slots.
