@@ -1,0 +1,113 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the soak calls a leak, and what the overhead benchmark calls an interval."""
+
+import copy
+import importlib.util
+import math
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.replace("/", "_"), BENCHMARKS / (path + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+soak, overhead = load("recovery/soak"), load("overhead/run")
+NODE = {"processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]], "files": ["/run/llama-cluster/served"], "mounts": 38, "journal_mib": 16.0}
+
+
+def nodes(**of_node2):
+    seen = {node: copy.deepcopy(NODE) for node in soak.UNITS}
+    seen["node2"].update(of_node2)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"processes": NODE["processes"] + [["sleep 600", 3, 1.0]]}, "node2: 1 more process sleep 600"),
+        ({"processes": [["systemd", 38, 11.8], NODE["processes"][1]]}, "node2: systemd has 38 descriptors, 37 before"),
+        ({"processes": [["systemd", 37, 16.0], NODE["processes"][1]]}, "node2: systemd has 16.0 MiB, 11.8 before"),
+        ({"files": NODE["files"] + ["/tmp/systemd-private-#"]}, "node2: 1 more of file /tmp/systemd-private-#"),
+        ({"mounts": 39}, "node2: 39 mounts, 38 before"),
+        ({"journal_mib": 200.0}, "node2: the journal grew by 184 MiB in 100 cycles"),
+    ],
+)
+def test_what_is_left_behind_is_found(change, sentence):
+    assert soak.leaked(nodes(), nodes(**change), 100) == [sentence]
+
+
+def test_what_came_back_as_it_was_is_no_leak():
+    assert soak.leaked(nodes(), nodes(), 100) == []
+    # A process that is missing is the recovery's business; one that needs a little more is none's.
+    assert soak.leaked(nodes(), nodes(processes=[["systemd", 37, 13.0]], journal_mib=80.0), 100) == []
+
+
+def test_the_distribution_by_what_was_killed():
+    done = [{"victims": ("node1", "node2"), "generating": True, "seconds": seconds} for seconds in (2.0, 4.0, 3.0)]
+    done += [{"victims": ("node2", "node3"), "generating": False, "seconds": 9.5}, {"victims": ("node1",), "generating": False, "seconds": None}]
+    assert soak.summary(done)[1:] == [
+        "all                                       5   2.00    3.50   9.50   9.50",
+        "head and worker, generating               3   2.00    3.00   4.00   4.00",
+        "both workers, idle                        1   9.50    9.50   9.50   9.50",
+    ]
+
+
+def test_a_seed_repeats_its_cycles(monkeypatch, tmp_path, capsys):
+    killed = []
+
+    def cycle(victims, generating):
+        killed.append((victims, generating))
+        return {"victims": victims, "generating": generating, "seconds": 3.0}
+
+    monkeypatch.setattr(soak, "cycle", cycle)
+    monkeypatch.setattr(soak, "look", nodes)
+    monkeypatch.setattr(soak, "CACHE", tmp_path)
+    monkeypatch.setattr(soak.time, "sleep", lambda seconds: None)
+    for name in ("wait_until_ready", "lend_library"):
+        monkeypatch.setattr(soak, name, lambda: None)
+    monkeypatch.setattr(soak, "on", lambda *words, **_text: "")
+    monkeypatch.setattr(soak.sys, "argv", ["soak.py", "--cycles", "5", "--seed", "7"])
+    assert soak.main() is False
+    assert "leaked: nothing\nsoak: 5 of 5 recovered" in capsys.readouterr().out
+    assert soak.main() is False
+    assert len(killed) == 2 * (5 + soak.SETTLED_AFTER) and killed[:8] == killed[8:]
+    monkeypatch.setattr(soak, "cycle", lambda victims, generating: {"victims": victims, "generating": generating, "seconds": None})
+    assert soak.main() is True
+
+
+def test_the_interval_of_a_ratio():
+    mean, low, high = overhead.interval([0.98, 1.02] * 20)
+    # By hand: t(39, 97.5 %) = 2.0227.
+    logs = [math.log(ratio) for ratio in (0.98, 1.02)]
+    center, spread = sum(logs) / 2, (logs[1] - logs[0]) / 2 * math.sqrt(40 / 39)
+    assert mean == pytest.approx(math.exp(center), abs=1e-4)
+    assert (low, high) == pytest.approx([math.exp(center + sign * 2.0227 * spread / math.sqrt(40)) for sign in (-1, 1)], abs=1e-4)
+    assert overhead.student(39) == pytest.approx(2.0227, abs=1e-3)
+
+
+def test_the_overheads_verdict(monkeypatch, tmp_path):
+    rates = {"8000": 50.0, "8100": 50.0}
+    monkeypatch.setattr(overhead, "ask", lambda port, tokens: (rates[port], tokens / rates[port]))
+    monkeypatch.setattr(overhead, "CACHE", tmp_path)
+    for name in ("start_by_hand", "stop_by_hand"):
+        monkeypatch.setattr(overhead, name, lambda: None)
+    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--pairs", "30"])
+    assert overhead.main() is False
+    rates["8000"] = 45.0
+    assert overhead.main() is True
+
+
+def test_the_second_set_has_the_flags_of_the_first(monkeypatch):
+    flags = "--host 10.0.0.1 --port %s --rpc 10.0.0.2:%s,10.0.0.3:%s --threads 2"
+    unit = "[Service]\nExecStartPre=/x wait 10.0.0.2:50052\nExecStart=/r/llama-server " + flags % ("8000", "50052", "50052")
+    monkeypatch.setattr(overhead, "on", lambda node, *command: unit)
+    assert " ".join(overhead.by_hand("node1")) == "/r/llama-server " + flags % ("8100", "50152", "50152")
