@@ -30,16 +30,15 @@ BUDGETS = {
     "head_server": 420,
     "acceptance": 420,
     "model": 330,
-    "recovery": 420,
+    "drill": 720,
     "upgrade": 480,
     "bundle": 300,
     "jump": 300,
-    "drill": 300,
     "preflight": 240,
     "node_setup": 150,
 }
 # What asserts seconds runs after the others and alone.
-ALONE = ("recovery", "drill")
+ALONE = ("drill",)
 SLOTS_OF_A_RUN = 20
 SIDE_BY_SIDE = 2
 
