@@ -32,7 +32,9 @@ def loaded_sources(package=None):
     sources = {"__init__.py": ""}
     for name, module in sorted(sys.modules.items()):
         if name.startswith(prefix) and module is not None and name != __name__:
-            sources[name[len(prefix) :] + ".py"] = module.__loader__.get_source(name)
+            source = module.__loader__.get_source(name)
+            # The loader of ansible-test gives bytes.
+            sources[name[len(prefix) :] + ".py"] = source.decode("utf-8") if isinstance(source, bytes) else source
     return sources
 
 
