@@ -13,12 +13,7 @@ SLOW = """\
 "$(dirname "$0")/ggml-rpc-server.real" "$@" &
 while kill -STOP $! 2>/dev/null; do sleep 0.15; kill -CONT $!; sleep 0.01; done
 """
-SILENT = """\
-#!/bin/sh
-echo this build does not serve >&2
-exit 1
-"""
-REPLACED = {"b11436": ("ggml-rpc-server", SLOW), "b11437": ("llama-server", SILENT)}
+REPLACED = {"b11436": ("ggml-rpc-server", SLOW)}
 
 
 def main():

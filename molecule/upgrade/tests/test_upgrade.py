@@ -105,15 +105,6 @@ def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
     assert baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 3
 
 
-def test_a_build_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
-    before = state(lab)
-    status, output = lab.playbook("upgrade", *options(builds, "b11437"))
-    assert status != 0
-    assert "upgrade: llama_health: http://%s:8000 is down" % lab.ethernet("node1") in output
-    assert "has ended 3 times and never served" in output
-    rolled_back(lab, output, before)
-
-
 def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
     before = state(lab)
     services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="24M")
