@@ -10,8 +10,8 @@ import requests
 
 CONFIGURATION = "cd / && find etc/systemd/system/llama-* etc/systemd/system/*.wants/llama-* etc/llama-cluster opt/llama.cpp/current -type f -o -type l | sort"
 NODES = ("node1", "node2", "node3")
-# A short benchmark that a loaded machine does not fail.
-SHORT = {"upgrade_requests": 3, "upgrade_max_tokens": 4, "upgrade_prompt": "Name one color.", "upgrade_min_ratio": 0.05, "acceptance_max_tokens": 8}
+# A short benchmark; whether a good build is fast enough is not for a machine to say that does other things beside.
+SHORT = {"upgrade_requests": 2, "upgrade_max_tokens": 3, "upgrade_prompt": "Name one color.", "upgrade_min_ratio": 0.01, "acceptance_max_tokens": 3}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -97,12 +97,12 @@ def rolled_back(lab, output, before):
 
 def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
     before = state(lab)
-    status, output = lab.playbook("upgrade", *options(builds, "b11436", upgrade_min_ratio=0.6))
+    status, output = lab.playbook("upgrade", *options(builds, "b11436", upgrade_min_ratio=0.8))
     assert status != 0
-    assert "upgrade: llama_services.chat " in output and " are needed (0.6 of the " in output
+    assert "upgrade: llama_services.chat generates " in output and " are needed (0.8 of the " in output
     rolled_back(lab, output, before)
     baseline = json.loads(lab.node1.file("/var/lib/llama-cluster/baseline-chat.json").content_string)
-    assert baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 3
+    assert baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 2
 
 
 def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
@@ -122,7 +122,7 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
         start_new_session=True,
     )
     try:
-        lab.eventually(lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive", 200, "the head is down")
+        lab.eventually(lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive", 600, "the head is down")
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
