@@ -107,7 +107,7 @@ def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
 
 def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
     before = state(lab)
-    services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="24M")
+    services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="12M")
     status, output = lab.playbook("upgrade", *options(builds, llama_services=services))
     assert status != 0
     rolled_back(lab, output, before)
