@@ -57,7 +57,8 @@ def unit_changes(nodes, host, wanted, degraded):
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns them; degraded: services
     whose head lost a worker.
 
-    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere.
+    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere; and what waits
+    after runs that failed, to be tried at once with what is there now.
     unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
     Nothing disabled is started: it belongs to a node that is held for maintenance.
     """
@@ -70,7 +71,7 @@ def unit_changes(nodes, host, wanted, degraded):
     kept = [unit for unit in heads if unit["name"] in wanted.get(host, [])]
     unwanted = [unit["name"] for unit in heads if unit not in kept]
     return {
-        "heads_down": unwanted + [unit["name"] for unit in kept if unit["stale"] or unit["service"] in disturbed],
+        "heads_down": unwanted + [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"] or unit["service"] in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],

@@ -8,12 +8,11 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 /slots and /metrics while a worker hangs.
 """
 
-import re
 import time
 
 from ._llama_api import ApiError, NoAnswer, error_text, parse_metrics, read_api_key
 from ._sockets import awaited, connections, traffic
-from ._units import UnitError, parse_show, systemctl_show
+from ._units import UnitError, failed_in_a_row, parse_show, systemctl_show
 
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
@@ -86,8 +85,7 @@ class Head:
         # A start by hand counts from 0 again.
         self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
         # The back-off counts too, also what ended before anybody looked.
-        in_a_row = re.match(r"waits .*: (\d+) runs in a row ended", shown.get("StatusText") or "")
-        ended = max(restarts - self._restarts, int(in_a_row.group(1)) if in_a_row else 0)
+        ended = max(restarts - self._restarts, failed_in_a_row(shown))
         if ended < MOST_RESTARTS:
             return False
         result["state"], result["reason"] = "down", "%s has ended %d times and never served" % (self.unit, ended)

@@ -18,6 +18,8 @@ UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service$")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
+# What a head that is not tried again yet says (backoff.py).
+IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
 PROPERTIES = (
     "Id",
     "LoadState",
@@ -105,6 +107,12 @@ def unit_kind(name):
     return found.groups() if found else (None, None)
 
 
+def failed_in_a_row(properties):
+    """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for that."""
+    found = IN_A_ROW.match(properties.get("StatusText") or "")
+    return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
+
+
 def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
     """One unit's `systemctl show` properties -> what llama_unit_info returns for it."""
     name = properties["Id"]
@@ -132,6 +140,7 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
         "main_pid": pid or None,
         "since": parse_since(properties.get("ActiveEnterTimestamp")),
         "restarts": int(properties.get("NRestarts") or 0),
+        "failed_in_a_row": failed_in_a_row(properties),
         "exec_path": started.group(1) if started else None,
         # None of the arguments that the collection renders has a space.
         "arguments": started.group(2).split() if started else [],

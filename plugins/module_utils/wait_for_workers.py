@@ -26,7 +26,7 @@ NEW, OLD = (24, 28), (0, 3)
 LAST_OLD, FIRST_NEW = 8700, 9000
 # Seconds for a connection, until a wait for the answer is worth a word, for the answer, and between two handshakes. One that waits in a
 # worker's queue is answered as soon as the worker is free, while each that gives up would leave a dead entry in that queue.
-CONNECT, QUIET, PATIENCE, PAUSE = 5, 2, 60, 0.5
+CONNECT, QUIET, PATIENCE, PAUSE = 5, 2, 60, 0.2
 
 
 class NotReady(Exception):

@@ -137,6 +137,11 @@ units:
       type: int
       returned: always
       sample: 0
+    failed_in_a_row:
+      description: How many runs of a head ended before they served, while it waits for the next one; 0 when it does not.
+      type: int
+      returned: always
+      sample: 0
     exec_path:
       description: Program the unit starts.
       type: str

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import signal
 import subprocess
 
@@ -113,16 +114,28 @@ def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, build
     rolled_back(lab, output, before)
 
 
-def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds):
+@pytest.fixture
+def slow_stop(lab):
+    """A worker that takes ten seconds to stop: long enough between the head's end and its next start for a controller to die there."""
+    folder = "/run/systemd/system/llama-rpc-chat.service.d"
+    lab.node2.check_output("mkdir -p %s && printf '[Service]\\nExecStopPost=/bin/sleep 10\\n' > %s/slow.conf && systemctl daemon-reload", folder, folder)
+    yield
+    lab.node2.check_output("rm -rf %s && systemctl daemon-reload", folder)
+
+
+def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds, slow_stop):
     run = subprocess.Popen(
         ["ansible-playbook", "playbooks/upgrade.yml", "-i", "inventories/lab", *options(builds, "b11435")],
+        cwd=pathlib.Path(__file__).resolve().parents[3],
         env=dict(os.environ, ANSIBLE_CONFIG="ansible.cfg"),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        lab.eventually(lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive", 600, "the head is down")
+        down = lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive"  # noqa: E731
+        lab.eventually(lambda: run.poll() is not None or down(), 600, "the head is down")
+        assert run.poll() is None
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -130,6 +143,7 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
     assert snapshots(lab) == {"open.json"}
     status, output = lab.playbook("upgrade", *options(builds, "b11435"))
     assert status == 0, output
+    assert " serves, which finishes what an earlier run began" in output
     assert "chat: b11435-cpu-" in output and "; before: " in output and " with b11434-cpu-" in output
     assert answers(lab) and runs(lab, "b11435") and current(lab) == {"b11435"}
     assert snapshots(lab) == {"last.json"}

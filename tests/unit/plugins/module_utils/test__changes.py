@@ -4,9 +4,10 @@ GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"kind": "distributed", "head": "node1", "workers": "workers"}, "alone": {"kind": "distributed", "head": "node1"}}
 
 
-def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True):
+def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0):
     name = "llama-%s-%s.service" % (kind, service)
-    return {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
+    found = {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
+    return dict(found, failed_in_a_row=failed)
 
 
 def changes(host, node2=None, node1=None, services=None, degraded=()):
@@ -29,6 +30,12 @@ def test_a_stale_worker_takes_its_head_down_and_no_other():
     assert changes("node2", stale) == {"workers_restart": ["llama-rpc-chat.service"]}
     assert changes("node1", stale)["heads_down"] == ["llama-head-chat.service"]
     assert changes("node3", stale) == {}
+
+
+def test_a_head_that_waits_after_runs_that_failed_is_tried_at_once():
+    assert changes("node1", node1=[unit("head", active="activating", failed=3)])["heads_down"] == ["llama-head-chat.service"]
+    # One that waits for its workers goes on waiting.
+    assert "heads_down" not in changes("node1", node1=[unit("head", active="activating")])
 
 
 def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():

@@ -108,6 +108,7 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
         "main_pid": process.pid,
         "since": "2026-11-21T10:44:21Z",
         "restarts": 2,
+        "failed_in_a_row": 0,
         "exec_path": "/opt/llama.cpp/current/bin/ggml-rpc-server",
         "arguments": ["/opt/llama.cpp/current/bin/ggml-rpc-server", "-p", "50052"],
         "wanted_digest": "old",
