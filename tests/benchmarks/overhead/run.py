@@ -1,10 +1,12 @@
 """What the deployment costs: the lab's deployed service beside the same programs started by hand with the same flags.
 
-    python tests/benchmarks/overhead/run.py [--pairs 40] [--tokens 64]
+    python tests/benchmarks/overhead/run.py [--rounds 16] [--pairs 5] [--tokens 64]
 
 Needs the lab of `make lab` (LLAMA_LAB_BASE as there). The second set runs as root with nohup on the same nodes and other ports: no unit, no user, no sandbox,
-no watchdog. Both are loaded all the time and only one is asked at a time; each pair asks both the same, in an order that changes from pair to pair. A ratio
-is deployed to by hand, above 1 where the deployed one is faster. Fails where the lower end of the 95 % interval of a ratio is below 0.97.
+no watchdog. Both are loaded and only one is asked at a time; each pair asks both the same, in an order that changes from pair to pair. Every round starts
+both sets anew, in an order that changes from round to round: where the pages of a process happen to lie makes it some percent faster or slower for as long as it lives.
+A ratio is deployed to by hand, above 1 where the deployed one is faster; a round counts once. Fails where the lower end of the 95 % interval of a ratio is
+below 0.97.
 """
 
 import argparse
@@ -26,7 +28,7 @@ UNITS = {"node1": "llama-head-chat.service", "node2": "llama-rpc-chat.service", 
 PORTS = {"8000": "8100", "50052": "50152"}
 NEEDED = 0.97
 PROMPT = "Tell a long story about three nodes that shared one model. " * 8
-WARM_UP = 3
+WARM_UP = 1
 
 
 def on(node, *command):
@@ -50,21 +52,33 @@ def by_hand(node):
 
 
 def start_by_hand():
-    """Workers, then the head -> nothing; the processes end with stop_by_hand."""
+    """Workers, then the head."""
     for node in ("node2", "node3", "node1"):
         command = " ".join(shlex.quote(word) for word in by_hand(node))
         shell = "umask 022; nohup %s >/var/tmp/by-hand.log 2>&1 </dev/null & echo $! >/var/tmp/by-hand.pid" % command
         on(node, "bash", "-c", shell)
+    wait_for(PORTS["8000"])
+
+
+def restart_deployed():
+    on("node1", "systemctl", "stop", UNITS["node1"])
+    for node in ("node2", "node3"):
+        on(node, "systemctl", "restart", UNITS[node])
+    on("node1", "systemctl", "start", UNITS["node1"])
+    wait_for("8000")
+
+
+def wait_for(port):
     deadline = time.monotonic() + 300
     while True:
         try:
-            with urllib.request.urlopen("http://10.213.%d.11:%s/health" % (SLOT, PORTS["8000"]), timeout=5) as reply:
+            with urllib.request.urlopen("http://10.213.%d.11:%s/health" % (SLOT, port), timeout=5) as reply:
                 if reply.status == 200:
                     return
         except OSError:
             pass
         if time.monotonic() > deadline:
-            sys.exit("overhead: the set by hand does not answer after 300 s: " + on("node1", "tail", "-n", "5", "/var/tmp/by-hand.log"))
+            sys.exit("overhead: nothing answers on port %s after 300 s, see journalctl -u %s and /var/tmp/by-hand.log on node1" % (port, UNITS["node1"]))
         time.sleep(0.5)
 
 
@@ -98,34 +112,52 @@ def interval(ratios):
     return tuple(round(math.exp(value), 4) for value in (mean, mean - half, mean + half))
 
 
+def one_round(number, pairs, tokens):
+    """Both sets started anew -> [(deployed, by hand), ...], each as ask() returns it."""
+    stop_by_hand()
+    for start in (restart_deployed, start_by_hand) if number % 2 else (start_by_hand, restart_deployed):
+        start()
+    found = []
+    for pair in range(-WARM_UP, pairs):
+        ports = ("8000", PORTS["8000"])
+        seen = {port: ask(port, tokens) for port in (ports if (pair + number) % 2 else reversed(ports))}
+        if pair >= 0:
+            found.append(tuple(seen[port] for port in ports))
+    return found
+
+
+def ratios(pairs):
+    """Geometric means over pairs: (generated tokens/s, speed of the whole request), deployed to by hand."""
+    rates = [math.log(deployed[0] / hand[0]) for deployed, hand in pairs]
+    whole = [math.log(hand[1] / deployed[1]) for deployed, hand in pairs]
+    return math.exp(statistics.mean(rates)), math.exp(statistics.mean(whole))
+
+
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--pairs", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     arguments = parser.parse_args()
-    if arguments.pairs < 30:
-        parser.error("--pairs: %d seen, at least 30 are needed for an interval" % arguments.pairs)
+    if arguments.rounds < 10:
+        parser.error("--rounds: %d seen, at least 10 are needed for an interval" % arguments.rounds)
+    rounds = []
     try:
-        start_by_hand()
-        deployed, hand = "8000", PORTS["8000"]
-        pairs = []
-        for number in range(-WARM_UP, arguments.pairs):
-            order = (deployed, hand) if number % 2 else (hand, deployed)
-            seen = {port: ask(port, arguments.tokens) for port in order}
-            if number >= 0:
-                pairs.append({"deployed": seen[deployed], "by_hand": seen[hand], "first": "deployed" if order[0] == deployed else "by hand"})
-                print("%3d  %6.2f %6.2f tokens/s" % (number + 1, seen[deployed][0], seen[hand][0]), flush=True)
+        for number in range(arguments.rounds):
+            rounds.append(one_round(number, arguments.pairs, arguments.tokens))
+            print("%3d  tokens/s %.3f  whole request %.3f" % (number + 1, *ratios(rounds[-1])), flush=True)
     finally:
         stop_by_hand()
-    rates = interval([pair["deployed"][0] / pair["by_hand"][0] for pair in pairs])
-    whole = interval([pair["by_hand"][1] / pair["deployed"][1] for pair in pairs])
+    found = list(zip(*map(ratios, rounds), strict=True))
+    rates, whole = interval(found[0]), interval(found[1])
     report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "overhead.json"
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(json.dumps({"pairs": pairs, "tokens": arguments.tokens, "tokens_per_second": rates, "whole_request": whole}, indent=1))
-    print("deployed to by hand, %d pairs of %d tokens: geometric mean of the ratio (95 %% interval)" % (len(pairs), arguments.tokens))
-    for name, found in (("generated tokens/s", rates), ("whole request", whole)):
-        print("%-20s %.3f (%.3f to %.3f)" % (name, *found))
-    medians = [statistics.median(pair[who][0] for pair in pairs) for who in ("deployed", "by_hand")]
+    report.write_text(json.dumps({"rounds": rounds, "tokens": arguments.tokens, "tokens_per_second": rates, "whole_request": whole}, indent=1))
+    pairs = arguments.rounds * arguments.pairs
+    print("deployed to by hand, %d rounds, %d pairs of %d tokens: geometric mean of the ratio (95 %% interval)" % (arguments.rounds, pairs, arguments.tokens))
+    for name, values in (("generated tokens/s", rates), ("whole request", whole)):
+        print("%-20s %.3f (%.3f to %.3f)" % (name, *values))
+    medians = [statistics.median(pair[who][0] for pairs in rounds for pair in pairs) for who in (0, 1)]
     print("medians: %.2f and %.2f tokens/s; %s" % (*medians, report))
     return min(rates[1], whole[1]) < NEEDED
 
