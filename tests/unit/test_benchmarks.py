@@ -98,9 +98,9 @@ def test_the_overheads_verdict(monkeypatch, tmp_path):
     rates = {"8000": 50.0, "8100": 50.0}
     monkeypatch.setattr(overhead, "ask", lambda port, tokens: (rates[port], tokens / rates[port]))
     monkeypatch.setattr(overhead, "CACHE", tmp_path)
-    for name in ("start_by_hand", "stop_by_hand"):
+    for name in ("start_by_hand", "restart_deployed", "stop_by_hand"):
         monkeypatch.setattr(overhead, name, lambda: None)
-    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--pairs", "30"])
+    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12", "--pairs", "2"])
     assert overhead.main() is False
     rates["8000"] = 45.0
     assert overhead.main() is True

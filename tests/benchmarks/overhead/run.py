@@ -4,9 +4,8 @@
 
 Needs the lab of `make lab` (LLAMA_LAB_BASE as there). The second set runs as root with nohup on the same nodes and other ports: no unit, no user, no sandbox,
 no watchdog. Both are loaded and only one is asked at a time; each pair asks both the same, in an order that changes from pair to pair. Every round starts
-both sets anew, in an order that changes from round to round: where the pages of a process happen to lie makes it some percent faster or slower for as long as it lives.
-A ratio is deployed to by hand, above 1 where the deployed one is faster; a round counts once. Fails where the lower end of the 95 % interval of a ratio is
-below 0.97.
+both sets anew, in an order that changes from round to round: two starts of one set differ by some percent for as long as they live. A ratio is deployed to by
+hand, above 1 where the deployed one is faster; a round counts once. Fails where the lower end of the 95 % interval of a ratio is below 0.97.
 """
 
 import argparse
@@ -139,8 +138,8 @@ def main():
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
     arguments = parser.parse_args()
-    if arguments.rounds < 10:
-        parser.error("--rounds: %d seen, at least 10 are needed for an interval" % arguments.rounds)
+    if arguments.rounds < 12:
+        parser.error("--rounds: %d seen, at least 12 are needed for an interval" % arguments.rounds)
     rounds = []
     try:
         for number in range(arguments.rounds):
