@@ -21,21 +21,21 @@ CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.en
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
 BUDGETS = {
     "build": 60,
-    "llama_cpp": 480,
-    "enterprise_linux": 600,
+    "upgrade": 480,
     "cluster": 600,
-    "rpc_worker": 480,
     "switch_model": 600,
     "adopt": 600,
+    "rpc_worker": 480,
     "head_server": 420,
+    "llama_cpp": 480,
+    "enterprise_linux": 600,
     "acceptance": 420,
     "model": 330,
-    "drill": 720,
-    "upgrade": 480,
-    "bundle": 300,
     "jump": 300,
+    "bundle": 300,
     "preflight": 240,
     "node_setup": 150,
+    "drill": 720,
 }
 # What asserts seconds runs after the others and alone.
 ALONE = ("drill",)
