@@ -100,7 +100,7 @@ def test_the_overheads_verdict(monkeypatch, tmp_path):
     monkeypatch.setattr(overhead, "CACHE", tmp_path)
     for name in ("start_by_hand", "restart_deployed", "stop_by_hand"):
         monkeypatch.setattr(overhead, name, lambda: None)
-    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12", "--pairs", "2"])
+    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12", "--pairs", "3"])
     assert overhead.main() is False
     rates["8000"] = 45.0
     assert overhead.main() is True

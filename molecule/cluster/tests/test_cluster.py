@@ -49,8 +49,8 @@ def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
 
 
 def test_each_tag_works_alone(lab):
-    # rpc, head and verify: in the scenarios of their roles. node: nothing comes before it.
-    for tag in ("build", "model"):
+    # rpc and head: in the scenarios of their roles.
+    for tag in ("node", "build", "model", "verify"):
         status, output = lab.playbook("site", "--tags", tag)
         assert status == 0, (tag, output)
         assert lab.changed(output) == 0, (tag, output)
@@ -102,7 +102,8 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab):
     lab.node3.check_output("systemctl restart llama-rpc-chat")
     lab.eventually(lambda: lab.node3.run("journalctl -u llama-rpc-chat -o cat --grep 'cut short or damaged: removed'").rc == 0, 30, "it is found")
     # Its head went down with it, and sends the tensor once more when it is back.
-    lab.eventually(lambda: lab.node3.run(stored).stdout, 120, "the tensor is there again")
+    lab.eventually(lambda: answers(lab), 120, "it answers again")
+    lab.eventually(lambda: lab.node3.run(stored).stdout, 60, "the tensor is there again")
     lab.node1.check_output("systemctl restart llama-head-chat")
     lab.eventually(lambda: answers(lab), 120, "it answers from the cache")
     assert bytes_over(lab, "node3")[0] < sent - (20 << 20), "the tensor was sent again"

@@ -140,6 +140,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.rounds < 12:
         parser.error("--rounds: %d seen, at least 12 are needed for an interval" % arguments.rounds)
+    if arguments.rounds * arguments.pairs < 30:
+        parser.error("--pairs: %d in all seen, at least 30 are needed for an interval" % (arguments.rounds * arguments.pairs))
     rounds = []
     try:
         for number in range(arguments.rounds):
