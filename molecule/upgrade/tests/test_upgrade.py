@@ -132,9 +132,12 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+    def ended_or_down():
+        return run.poll() is not None or lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive"
+
     try:
-        down = lambda: lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive"  # noqa: E731
-        lab.eventually(lambda: run.poll() is not None or down(), 600, "the head is down")
+        lab.eventually(ended_or_down, 600, "the head is down")
         assert run.poll() is None
     finally:
         os.killpg(run.pid, signal.SIGKILL)
