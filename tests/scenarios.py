@@ -18,9 +18,10 @@ import time
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
 
-# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. The longest start first.
+# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. After what needs no build the longest start first.
 BUDGETS = {
     "build": 60,
+    "node_setup": 150,
     "upgrade": 480,
     "cluster": 600,
     "switch_model": 600,
@@ -34,9 +35,10 @@ BUDGETS = {
     "jump": 300,
     "bundle": 300,
     "preflight": 240,
-    "node_setup": 150,
     "drill": 720,
 }
+# Runs beside the build.
+WITHOUT_BUILD = ("node_setup",)
 # What asserts seconds runs after the others and alone.
 ALONE = ("drill",)
 SLOTS_OF_A_RUN = 20
@@ -89,7 +91,7 @@ def run_scenario(name, environment):
 
 
 def build(environment):
-    """Has llama.cpp compiled once, where the cache lacks it, before scenarios run side by side and would each compile it -> as run_scenario."""
+    """Has llama.cpp compiled once, where the cache lacks it, before scenarios that would each compile it -> as run_scenario."""
     log = CACHE / "logs" / ("scenario-%s-build.log" % environment["LLAMA_LAB_BASE"])
     started = time.monotonic()
     print("%s llama.cpp, compiled where the cache lacks it, log %s" % (time.strftime("[%H:%M:%S]"), log), flush=True)
@@ -136,8 +138,15 @@ def main():
     results = []
     pool = concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE)
     try:
-        results.append(build(environment))
-        results += list(pool.map(lambda name: run_scenario(name, environment), [name for name in wanted if name not in ALONE]))
+        built = pool.submit(build, environment)
+
+        def after_build(name):
+            if name not in WITHOUT_BUILD:
+                built.result()
+            return run_scenario(name, environment)
+
+        results += list(pool.map(after_build, [name for name in wanted if name not in ALONE]))
+        results.insert(0, built.result())
         results += [run_scenario(name, environment) for name in wanted if name in ALONE]
     except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)

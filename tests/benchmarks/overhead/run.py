@@ -1,11 +1,16 @@
 """What the deployment costs: the lab's deployed service beside the same programs started by hand with the same flags.
 
-    python tests/benchmarks/overhead/run.py [--rounds 16] [--pairs 5] [--tokens 64]
+    python tests/benchmarks/overhead/run.py [--rounds 16] [--pairs 2] [--tokens 64]
 
-Needs the lab of `make lab` (LLAMA_LAB_BASE as there). The second set runs as root with nohup on the same nodes and other ports: no unit, no user, no sandbox,
-no watchdog. Both are loaded and only one is asked at a time; each pair asks both the same, in an order that changes from pair to pair. Every round starts
-both sets anew, in an order that changes from round to round: two starts of one set differ by some percent for as long as they live. A ratio is deployed to by
-hand, above 1 where the deployed one is faster; a round counts once. Fails where the lower end of the 95 % interval of a ratio is below 0.97.
+Needs the lab of `make lab` (LLAMA_LAB_BASE as there) and nothing else on the machine. Two more sets run as root with nohup on the same nodes and other ports:
+no unit, no user, no sandbox, no watchdog. The second of them is the control: what its ratio to the first is away from 1 is the machine's doing. All three are
+loaded and only one is asked at a time.
+
+A round counts once. In it all sets are stopped and started three times, so that each is once the first, the second and the last to start: which memory a start
+is given moves its speed by up to a tenth for as long as it lives, and the first after a stop is given the worst. For the time of the benchmark the service is
+deployed with one thread: three nodes share this machine's cores here, and with two threads each they mostly measure whose threads wait for whose.
+
+A ratio is deployed to by hand (the mean of both), above 1 where the deployed one is faster. Fails where the lower end of its 95 % interval is below 0.97.
 """
 
 import argparse
@@ -20,11 +25,16 @@ import sys
 import time
 import urllib.request
 
+import yaml
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
 SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0)
 UNITS = {"node1": "llama-head-chat.service", "node2": "llama-rpc-chat.service", "node3": "llama-rpc-chat.service"}
-# Ports of the deployed service, and of the second set.
-PORTS = {"8000": "8100", "50052": "50152"}
+NODES = ("node2", "node3", "node1")  # workers, then the head
+DEPLOYED, BY_HAND, CONTROL = SETS = ("deployed", "by hand", "control")
+# Port of the head, port of the workers.
+PORTS = {DEPLOYED: ("8000", "50052"), BY_HAND: ("8100", "50152"), CONTROL: ("8200", "50252")}
 NEEDED = 0.97
 PROMPT = "Tell a long story about three nodes that shared one model. " * 8
 WARM_UP = 1
@@ -39,32 +49,52 @@ def on(node, *command):
     return done.stdout
 
 
-def by_hand(node):
-    """The command line of a node's unit with the ports of the second set."""
+def deploy(**changes):
+    """The lab's service with changed settings; without any as `make lab` has it."""
+    services = yaml.safe_load((REPOSITORY / "inventories/lab/group_vars/all/services.yml").read_text())["llama_services"]
+    services["chat"].update(changes)
+    command = [".venv/bin/ansible-playbook", "playbooks/site.yml", "-i", "inventories/lab", "--tags", "rpc,head"]
+    command += ["-e", json.dumps({"llama_services": services})] if changes else []
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        sys.exit("overhead: site.yml --tags rpc,head ended with status %d: %s" % (done.returncode, done.stdout.strip()[-2000:]))
+
+
+def command_line(node, name):
+    """The command line of a node's unit with the ports of a set."""
     start = [line[len("ExecStart=") :] for line in on(node, "systemctl", "cat", UNITS[node]).splitlines() if line.startswith("ExecStart=")][-1]
     words = shlex.split(start)
-    for port, other in PORTS.items():
+    for port, other in zip(PORTS[DEPLOYED], PORTS[name], strict=True):
         words = [other if word == port else word.replace(":" + port, ":" + other) for word in words]
     if words == shlex.split(start):
-        sys.exit("overhead: %s of %s names no port of %s, the lab's own service is needed: make lab" % (UNITS[node], node, ", ".join(PORTS)))
+        sys.exit("overhead: %s of %s names no port of %s, the lab's own service is needed: make lab" % (UNITS[node], node, ", ".join(PORTS[DEPLOYED])))
     return words
 
 
-def start_by_hand():
-    """Workers, then the head."""
-    for node in ("node2", "node3", "node1"):
-        command = " ".join(shlex.quote(word) for word in by_hand(node))
-        shell = "umask 022; nohup %s >/var/tmp/by-hand.log 2>&1 </dev/null & echo $! >/var/tmp/by-hand.pid" % command
-        on(node, "bash", "-c", shell)
-    wait_for(PORTS["8000"])
+def start(name):
+    """Workers, then the head -> when it answers."""
+    for node in NODES:
+        if name == DEPLOYED:
+            on(node, "systemctl", "start", UNITS[node])
+            continue
+        command = " ".join(shlex.quote(word) for word in command_line(node, name))
+        place = "/var/tmp/overhead-" + PORTS[name][0]
+        on(node, "bash", "-c", "umask 022; nohup %s >%s.log 2>&1 </dev/null & echo $! >%s.pid" % (command, place, place))
+    wait_for(PORTS[name][0])
 
 
-def restart_deployed():
-    on("node1", "systemctl", "stop", UNITS["node1"])
-    for node in ("node2", "node3"):
-        on(node, "systemctl", "restart", UNITS[node])
-    on("node1", "systemctl", "start", UNITS["node1"])
-    wait_for("8000")
+def stop_by_hand():
+    for node in NODES:
+        on(node, "bash", "-c", 'for file in /var/tmp/overhead-*.pid; do [ ! -f "$file" ] || kill "$(cat "$file")"; done; rm -f /var/tmp/overhead-*')
+
+
+def stop_all():
+    for node in reversed(NODES):
+        on(node, "systemctl", "stop", UNITS[node])
+    stop_by_hand()
+    # Their memory is the machine's again before the next ones take it.
+    for node in NODES:
+        on(node, "bash", "-c", "while pgrep -x 'llama-server|ggml-rpc-server' >/dev/null; do sleep 0.1; done")
 
 
 def wait_for(port):
@@ -77,13 +107,8 @@ def wait_for(port):
         except OSError:
             pass
         if time.monotonic() > deadline:
-            sys.exit("overhead: nothing answers on port %s after 300 s, see journalctl -u %s and /var/tmp/by-hand.log on node1" % (port, UNITS["node1"]))
+            sys.exit("overhead: nothing answers on port %s after 300 s, see journalctl -u %s and /var/tmp/overhead-*.log on node1" % (port, UNITS["node1"]))
         time.sleep(0.5)
-
-
-def stop_by_hand():
-    for node in ("node1", "node2", "node3"):
-        on(node, "bash", "-c", "kill $(cat /var/tmp/by-hand.pid 2>/dev/null) 2>/dev/null; rm -f /var/tmp/by-hand.pid /var/tmp/by-hand.log; true")
 
 
 def ask(port, tokens):
@@ -111,56 +136,60 @@ def interval(ratios):
     return tuple(round(math.exp(value), 4) for value in (mean, mean - half, mean + half))
 
 
-def one_round(number, pairs, tokens):
-    """Both sets started anew -> [(deployed, by hand), ...], each as ask() returns it."""
-    stop_by_hand()
-    for start in (restart_deployed, start_by_hand) if number % 2 else (start_by_hand, restart_deployed):
-        start()
-    found = []
-    for pair in range(-WARM_UP, pairs):
-        ports = ("8000", PORTS["8000"])
-        seen = {port: ask(port, tokens) for port in (ports if (pair + number) % 2 else reversed(ports))}
-        if pair >= 0:
-            found.append(tuple(seen[port] for port in ports))
-    return found
+def one_round(pairs, tokens):
+    """-> {set: (generated tokens/s, seconds of a request)}, logarithms, each the mean of three starts."""
+    found = {name: [] for name in SETS}
+    for first in range(len(SETS)):
+        order = SETS[first:] + SETS[:first]
+        stop_all()
+        for name in order:
+            start(name)
+        for pair in range(-WARM_UP, pairs):
+            for name in order if pair % 2 else reversed(order):
+                seen = ask(PORTS[name][0], tokens)
+                if pair >= 0:
+                    found[name].append([math.log(value) for value in seen])
+    return {name: tuple(statistics.mean(column) for column in zip(*values, strict=True)) for name, values in found.items()}
 
 
-def ratios(pairs):
-    """Geometric means over pairs: (generated tokens/s, speed of the whole request), deployed to by hand."""
-    rates = [math.log(deployed[0] / hand[0]) for deployed, hand in pairs]
-    whole = [math.log(hand[1] / deployed[1]) for deployed, hand in pairs]
-    return math.exp(statistics.mean(rates)), math.exp(statistics.mean(whole))
+def ratios(seen):
+    """One round -> (tokens/s, speed of the whole request, tokens/s of the control): deployed to the mean of both by hand, control to the other by hand."""
+    rate, whole = (seen[DEPLOYED][at] - (seen[BY_HAND][at] + seen[CONTROL][at]) / 2 for at in (0, 1))
+    return math.exp(rate), math.exp(-whole), math.exp(seen[CONTROL][0] - seen[BY_HAND][0])
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=16)
-    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=2, help="requests to each set after each of a round's three starts")
     parser.add_argument("--tokens", type=int, default=64)
     arguments = parser.parse_args()
     if arguments.rounds < 12:
         parser.error("--rounds: %d seen, at least 12 are needed for an interval" % arguments.rounds)
-    if arguments.rounds * arguments.pairs < 30:
-        parser.error("--pairs: %d in all seen, at least 30 are needed for an interval" % (arguments.rounds * arguments.pairs))
+    deploy(threads=1)
     rounds = []
     try:
         for number in range(arguments.rounds):
-            rounds.append(one_round(number, arguments.pairs, arguments.tokens))
-            print("%3d  tokens/s %.3f  whole request %.3f" % (number + 1, *ratios(rounds[-1])), flush=True)
+            rounds.append(one_round(arguments.pairs, arguments.tokens))
+            print("%3d  tokens/s %.3f  whole request %.3f  control %.3f" % (number + 1, *ratios(rounds[-1])), flush=True)
     finally:
         stop_by_hand()
-    found = list(zip(*map(ratios, rounds), strict=True))
-    rates, whole = interval(found[0]), interval(found[1])
+        for node in NODES:
+            on(node, "systemctl", "start", UNITS[node])
+        deploy()
+    names = ("generated tokens/s", "whole request", "control, tokens/s")
+    found = dict(zip(names, map(interval, zip(*map(ratios, rounds), strict=True)), strict=True))
     report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "overhead.json"
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(json.dumps({"rounds": rounds, "tokens": arguments.tokens, "tokens_per_second": rates, "whole_request": whole}, indent=1))
-    pairs = arguments.rounds * arguments.pairs
-    print("deployed to by hand, %d rounds, %d pairs of %d tokens: geometric mean of the ratio (95 %% interval)" % (arguments.rounds, pairs, arguments.tokens))
-    for name, values in (("generated tokens/s", rates), ("whole request", whole)):
+    report.write_text(json.dumps({"rounds": rounds, "tokens": arguments.tokens, **found}, indent=1))
+    starts, requests = len(SETS) * arguments.rounds, len(SETS) * arguments.rounds * arguments.pairs
+    print("deployed to by hand, %d rounds, %d starts and %d requests of %d tokens each: " % (arguments.rounds, starts, requests, arguments.tokens), end="")
+    print("geometric mean of the ratio (95 % interval)")
+    for name, values in found.items():
         print("%-20s %.3f (%.3f to %.3f)" % (name, *values))
-    medians = [statistics.median(pair[who][0] for pairs in rounds for pair in pairs) for who in (0, 1)]
-    print("medians: %.2f and %.2f tokens/s; %s" % (*medians, report))
-    return min(rates[1], whole[1]) < NEEDED
+    speeds = [math.exp(statistics.mean(seen[name][0] for seen in rounds)) for name in SETS]
+    print("tokens/s: %s; %s" % (", ".join("%s %.2f" % pair for pair in zip(SETS, speeds, strict=True)), report))
+    return min(found[name][1] for name in names[:2]) < NEEDED
 
 
 if __name__ == "__main__":
