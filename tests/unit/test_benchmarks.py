@@ -94,20 +94,45 @@ def test_the_interval_of_a_ratio():
     assert overhead.student(39) == pytest.approx(2.0227, abs=1e-3)
 
 
-def test_the_overheads_verdict(monkeypatch, tmp_path):
-    rates = {"8000": 50.0, "8100": 50.0}
-    monkeypatch.setattr(overhead, "ask", lambda port, tokens: (rates[port], tokens / rates[port]))
+@pytest.fixture
+def rates(monkeypatch, tmp_path):
+    """Generated tokens/s by port, and what was started and deployed."""
+    seen = {"8000": 50.0, "8100": 50.0, "8200": 50.0, "started": [], "deployed": []}
+    monkeypatch.setattr(overhead, "ask", lambda port, tokens: (seen[port], tokens / seen[port]))
     monkeypatch.setattr(overhead, "CACHE", tmp_path)
-    for name in ("start_by_hand", "restart_deployed", "stop_by_hand"):
-        monkeypatch.setattr(overhead, name, lambda: None)
-    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12", "--pairs", "3"])
+    monkeypatch.setattr(overhead, "on", lambda node, *command: "")
+    monkeypatch.setattr(overhead, "deploy", lambda **changes: seen["deployed"].append(changes))
+    monkeypatch.setattr(overhead, "stop_all", lambda: seen["started"].append("all stopped"))
+    monkeypatch.setattr(overhead, "start", seen["started"].append)
+    monkeypatch.setattr(overhead.sys, "argv", ["run.py", "--rounds", "12"])
+    return seen
+
+
+def test_the_overheads_verdict(rates, capsys):
     assert overhead.main() is False
     rates["8000"] = 45.0
     assert overhead.main() is True
+    assert "generated tokens/s   0.900 (0.900 to 0.900)\nwhole request        0.900" in capsys.readouterr().out
 
 
-def test_the_second_set_has_the_flags_of_the_first(monkeypatch):
+def test_the_overheads_control_is_one_of_two_by_hand(rates, capsys):
+    rates["8200"] = 60.5
+    assert overhead.main() is True
+    # The mean of both by hand is sqrt(50 * 60.5) = 55.
+    out = capsys.readouterr().out
+    assert "generated tokens/s   0.909 (0.909 to 0.909)" in out and "control, tokens/s    1.210" in out
+
+
+def test_each_set_starts_first_as_often_and_the_lab_is_put_back(rates):
+    overhead.main()
+    a, b, c = overhead.SETS
+    assert rates["started"] == ["all stopped", a, b, c, "all stopped", b, c, a, "all stopped", c, a, b] * 12
+    assert rates["deployed"] == [{"threads": 1}, {}]
+
+
+def test_the_sets_by_hand_have_the_flags_of_the_deployed(monkeypatch):
     flags = "--host 10.0.0.1 --port %s --rpc 10.0.0.2:%s,10.0.0.3:%s --threads 2"
     unit = "[Service]\nExecStartPre=/x wait 10.0.0.2:50052\nExecStart=/r/llama-server " + flags % ("8000", "50052", "50052")
     monkeypatch.setattr(overhead, "on", lambda node, *command: unit)
-    assert " ".join(overhead.by_hand("node1")) == "/r/llama-server " + flags % ("8100", "50152", "50152")
+    assert " ".join(overhead.command_line("node1", overhead.BY_HAND)) == "/r/llama-server " + flags % ("8100", "50152", "50152")
+    assert " ".join(overhead.command_line("node1", overhead.CONTROL)) == "/r/llama-server " + flags % ("8200", "50252", "50252")
