@@ -10,12 +10,12 @@ lab:  ## three nodes on this machine that answer a prompt
 lab-down:  ## remove them without a trace
 	@tests/lab/down.sh
 
-test: gates unit scenarios  ## everything: gates, unit tests, scenarios in containers
+test: gates scenarios  ## everything: gates, among them the unit tests, and scenarios in containers
 
-gates:  ## lint, ansible-test, other ansible-core versions, packaging
+gates:  ## lint, ansible-test with the unit tests, other ansible-core versions, packaging
 	@tests/gates/all.sh
 
-unit:  ## unit tests
+unit:  ## unit tests alone, two side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	.venv/bin/pytest tests/unit --numprocesses 2
 

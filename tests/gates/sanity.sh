@@ -13,6 +13,9 @@ mkdir -p "$home/.config" "$home/.ansible/test/cache"
 for path in .config/pip .pip .pyenv; do
     [ ! -d "$HOME/$path" ] || ln -sfn "$HOME/$path" "$home/$path"
 done
+# Unit tests read the lab's real models where they are there.
+mkdir -p "$home/.cache/llama-cluster"
+ln -sfn "$lab_cache/files" "$home/.cache/llama-cluster/files"
 # 24.2 is the pip of core 2.19.
 cp "$repository/tests/gates/get_pip.py" "$home/.ansible/test/cache/get_pip_24_2.py"
 # The real interpreter comes first: ansible-test drops the variables that pyenv's shims need.
