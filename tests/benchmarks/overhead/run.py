@@ -6,9 +6,9 @@ Needs the lab of `make lab` (LLAMA_LAB_BASE as there) and nothing else on the ma
 no unit, no user, no sandbox, no watchdog. The second of them is the control: what its ratio to the first is away from 1 is the machine's doing. All three are
 loaded and only one is asked at a time.
 
-A round counts once. In it all sets are stopped and started three times, so that each is once the first, the second and the last to start: which memory a start
-is given moves its speed by up to a tenth for as long as it lives, and the first after a stop is given the worst. For the time of the benchmark the service is
-deployed with one thread: three nodes share this machine's cores here, and with two threads each they mostly measure whose threads wait for whose.
+A round counts once. In it all sets are stopped and started three times, so that each is once the first, the second and the last to start: starts of one set
+differ by up to a tenth for as long as they live, and the first after a stop was the slowest. For the time of the benchmark the service is deployed with one
+thread: three nodes share this machine's cores here, and with two threads each they mostly measure whose threads wait for whose.
 
 A ratio is deployed to by hand (the mean of both), above 1 where the deployed one is faster. Fails where the lower end of its 95 % interval is below 0.97.
 """
