@@ -99,11 +99,13 @@ class HeadJudge(object):
             if state == "up":
                 self._linked.add(endpoint)
                 self._lost.pop(endpoint, None)
+            elif state == "closed":
+                # The worker ended a connection that the head still holds: that says it all, also of one that nobody has seen up.
+                return endpoint
             elif endpoint in self._linked:
+                # One that has vanished may be the head's own doing, which closes all of them when it goes to sleep: the next look tells.
                 since = self._lost.setdefault(endpoint, now)
-                # That the worker closed it says it all. One that has vanished may be the head's own doing, which closes all of them when it
-                # goes to sleep: the next look tells.
-                if state == "closed" or (look is not None and look["at"] > since and not look["sleeping"]):
+                if look is not None and look["at"] > since and not look["sleeping"]:
                     return endpoint
         return None
 

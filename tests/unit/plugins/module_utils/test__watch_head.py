@@ -132,6 +132,14 @@ def test_a_lost_worker_is_a_fact(head, state, within):
     assert not rest, "once is enough"
 
 
+def test_a_worker_that_was_lost_before_the_watchdog_started():
+    head = Head(serving=False)
+    head.look = dict(IDLE)
+    head.links["w2:50052"] = "closed"
+    head.judge.already_serves(head.process)
+    assert repairs(head.run(10)) == [(0, "lost its connection to RPC worker w2:50052")]
+
+
 def test_a_connection_that_never_was_is_not_lost():
     head = Head()
     head.links = dict.fromkeys(WORKERS, "gone")
