@@ -21,7 +21,8 @@ stamp=.venv/.$requirements.$(cat requirements*.txt | sha256sum | cut -c1-12)
 if [ ! -f "$stamp" ]; then
     python=$(find_python)
     [ -x .venv/bin/python ] || run "making the virtual environment" make_venv
-    run "installing $requirements" .venv/bin/python -m pip install --quiet --requirement "$requirements"
+    # Not compiled ahead: of Ansible's thousands of modules a few are ever imported.
+    run "installing $requirements" .venv/bin/python -m pip install --quiet --no-compile --requirement "$requirements"
     rm -f ".venv/.$requirements".*
     touch "$stamp"
 fi
