@@ -73,6 +73,30 @@ def test_a_run_that_died_half_way_is_finished_by_the_next(lab):
     assert answers(lab)
 
 
+# A connection in TIME_WAIT whose listener had not the options of this build, as another build leaves them.
+LEFT_BEHIND = """
+import socket
+listener = socket.socket()
+listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+listener.bind(("%s", 8000))
+listener.listen()
+client = socket.create_connection(listener.getsockname())
+accepted = listener.accept()[0]
+accepted.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+accepted.close()
+client.close()
+"""
+
+
+def test_a_head_gets_its_port_beside_what_another_build_left_there(lab):
+    lab.node1.check_output("systemctl stop llama-head-chat")
+    lab.node1.check_output("python3 -c %s", LEFT_BEHIND % lab.ethernet("node1"))
+    assert lab.node1.check_output("ss -Htn state time-wait src %s:8000", lab.ethernet("node1"))
+    lab.node1.check_output("systemctl start llama-head-chat")
+    lab.eventually(lambda: answers(lab), 120, "it answers")
+    assert lab.node1.check_output("systemctl show -p NRestarts --value llama-head-chat") == "0"
+
+
 def test_a_node_that_goes_down_hard_comes_back(lab):
     lab.restart("node3")
     lab.eventually(lambda: answers(lab), 120, "an answer after the restart of a worker's node")
