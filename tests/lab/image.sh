@@ -8,7 +8,7 @@ packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-pi
 # Build tools, nginx, firewalld, sshd and numactl are in the image so that tests spend their time on what they test, not on apt; ccache, so that a
 # scenario that compiles does not compile what another one did.
 packages="$packages cmake ninja-build make g++ nginx-light firewalld openssh-server openssh-client numactl ccache"
-key=$(printf '%s' "$packages" | cat - "$0" | sha256sum | cut -c1-12)
+key=$(printf '%s' "$packages" | cat - "$0" "$repository/tests/lab/sitecustomize.py" | sha256sum | cut -c1-12)
 image=llama-lab:$key
 
 pull_base() { timeout 120 docker pull -q debian:12 && docker tag debian:12 llama-lab-base:12; }
@@ -31,6 +31,7 @@ install_packages() (
         # No login prompts, no timers that wake up in the middle of a test.
         systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
         rm -rf /var/cache/apt/archives/*.deb /usr/share/doc /usr/share/man /var/log/apt"
+    docker cp "$repository/tests/lab/sitecustomize.py" "$maker:/etc/python3.11/sitecustomize.py"
     docker commit -c 'CMD ["/lib/systemd/systemd"]' "$maker" "$image"
 )
 

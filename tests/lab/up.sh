@@ -17,7 +17,7 @@ say "deploying inventories/lab with playbooks/site.yml (the first build of llama
 .venv/bin/ansible-playbook playbooks/site.yml -i inventories/lab
 
 # What verify measured, and the curl line tried from here.
-report=$lab_cache/reports/llama-lab${LLAMA_LAB_BASE:-0}/chat.json
+report=$lab_cache/reports/llama-lab${LLAMA_LAB_SLOT:-0}/chat.json
 show() { .venv/bin/python -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$report" "$1"; }
 curl_line=$(show curl)
 answer=$(bash -c "$curl_line" | .venv/bin/python -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"].strip())')

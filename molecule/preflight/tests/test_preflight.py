@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 
 def site(lab, models=None, **settings):
     """Runs site.yml with a changed service -> (exit status, output)."""
@@ -21,19 +19,21 @@ def untouched(lab):
         assert not node.user("llama").exists
 
 
-@pytest.mark.parametrize(
-    "settings, sentence",
-    [
-        ({"prot": 8000}, "llama_services.chat.prot: unknown key, did you mean port?"),
-        ({"head": "node9"}, "llama_services.chat.head: node9 is neither a host nor a group of this inventory, did you mean node"),
-        ({"model": "smollm3"}, "llama_services.chat.model: smollm3 is not in llama_models; known models: smollm2-135m-instruct"),
-        ({"quant": "Q8_0"}, "llama_services.chat.quant: smollm2-135m-instruct has no Q8_0, one of Q4_1 is needed"),
-    ],
-)
-def test_intent(lab, settings, sentence):
-    status, output = site(lab, **settings)
+def test_every_mistake_of_the_intent_is_said_at_once(lab):
+    services = {
+        "chat": lab.chat(prot=8000, head="node9")["chat"],
+        "tiny": lab.chat(model="smollm3", primary=None, port=8001, rpc_port=50053)["chat"],
+        "good": lab.chat(quant="Q8_0", primary=None, port=8002, rpc_port=50054)["chat"],
+    }
+    status, output = lab.playbook("site", "-e", json.dumps({"llama_services": services}))
     assert status != 0
-    assert sentence in output
+    for sentence in (
+        "llama_services.chat.prot: unknown key, did you mean port?",
+        "llama_services.chat.head: node9 is neither a host nor a group of this inventory, did you mean node",
+        "llama_services.tiny.model: smollm3 is not in llama_models; known models: smollm2-135m-instruct",
+        "llama_services.good.quant: smollm2-135m-instruct has no Q8_0, one of Q4_1 is needed",
+    ):
+        assert sentence in output
     assert lab.changed(output) == 0
     untouched(lab)
 

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/overhead/run.py [--rounds 16] [--pairs 2] [--tokens 64]
 
-Needs the lab of `make lab` (LLAMA_LAB_BASE as there) and nothing else on the machine. Two more sets run as root with nohup on the same nodes and other ports:
+Needs the lab of `make lab` (LLAMA_LAB_SLOT as there) and nothing else on the machine. Two more sets run as root with nohup on the same nodes and other ports:
 no unit, no user, no sandbox, no watchdog. The second of them is the control: what its ratio to the first is away from 1 is the machine's doing. All three are
 loaded and only one is asked at a time.
 
@@ -29,7 +29,7 @@ import yaml
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
-SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0)
+SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 UNITS = {"node1": "llama-head-chat.service", "node2": "llama-rpc-chat.service", "node3": "llama-rpc-chat.service"}
 NODES = ("node2", "node3", "node1")  # workers, then the head
 DEPLOYED, BY_HAND, CONTROL = SETS = ("deployed", "by hand", "control")

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/recovery/soak.py [--cycles 100] [--seed N]
 
-Needs the lab of `make lab` (LLAMA_LAB_BASE as there). Each cycle kills one process or several at once with kill -9, while the head is idle or in
+Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). Each cycle kills one process or several at once with kill -9, while the head is idle or in
 the middle of an answer, and waits until another head has given a token. The last lines tell the distribution of the recovery times and every
 process, file descriptor, file, mount and MiB that is there after the last cycle and was not there after the first ones.
 """
@@ -21,7 +21,7 @@ import time
 import urllib.request
 
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
-SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0)
+SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 UNITS = {"node1": HEAD, "node2": WORKER, "node3": WORKER}
 VICTIMS = (("node2",), ("node3",), ("node2", "node3"), ("node1",), ("node1", "node2"), ("node1", "node3"), ("node1", "node2", "node3"))

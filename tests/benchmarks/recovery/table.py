@@ -2,7 +2,7 @@
 
     python tests/benchmarks/recovery/table.py [--fast-only] [--drills NAME,NAME]
 
-Needs the lab of `make lab` (LLAMA_LAB_BASE as there). The load is slowed on the head's fabric interface (tc tbf), which also carries the answers' few bytes.
+Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). The load is slowed on the head's fabric interface (tc tbf), which also carries the answers' few bytes.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
-SLOT = int(os.environ.get("LLAMA_LAB_BASE") or 0)
+SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 HEAD = "llama-lab%d-node1" % SLOT
 # 92 MiB of weights in about 60 s.
 SLOW = ("rate", "13mbit", "burst", "32kb", "latency", "400ms")
