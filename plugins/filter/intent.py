@@ -1,18 +1,18 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils: _intent, _changes, _drill, _report, _sandbox and _upgrade as filters, each documented in a YAML file of its name."""
+"""Functions of module_utils (intent, changes, units, drills, reports) as filters, each documented in a YAML file of its name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _drill, _intent, _intent_check, _report, _sandbox, _upgrade
+from ..module_utils import _changes, _drill, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
 
 
 def _one_sentence(function):
     def filter_function(*args, **kwargs):
         try:
             return function(*args, **kwargs)
-        except _intent.IntentError as problem:
+        except (_intent.IntentError, ValueError) as problem:
             raise AnsibleFilterError(str(problem)) from problem
 
     return filter_function
@@ -29,6 +29,7 @@ class FilterModule:
             "rpc_access": _one_sentence(_intent.rpc_access),
             "head_instances": _one_sentence(_intent.head_instances),
             "unit_sandbox": _sandbox.unit_sandbox,
+            "systemd_escape": _one_sentence(_systemd_escape.systemd_escape),
             "model_items": _one_sentence(_intent.model_items),
             "model_fan_out": _intent.fan_out,
             "wanted_units": _one_sentence(_changes.wanted_units),
