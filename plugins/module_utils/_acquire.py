@@ -22,7 +22,7 @@ from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, piece_name, se
 from ._manifest import covers, file_entry, find_manifests, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
-_SHA256 = re.compile(r"^[0-9a-f]{64}$")
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
 
 class Request(object):

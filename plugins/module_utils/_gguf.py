@@ -136,7 +136,7 @@ _U64 = struct.Struct("<Q")
 _KEY_BYTES_MIN = 8 + 1 + 4 + 1
 _TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 4 + 8
 
-_SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf$")
+_SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf\Z")
 
 
 class GGUFError(Exception):

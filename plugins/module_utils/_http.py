@@ -30,7 +30,7 @@ _MAX_REDIRECTS = 8
 _MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
 FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
 _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
-_CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+)$")
+_CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+)\Z")
 
 
 class FetchError(Exception):

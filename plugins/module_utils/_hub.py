@@ -14,12 +14,12 @@ from ._http import FetchError, HttpSource, attempts, get_following, status_failu
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
-_COMMIT = re.compile(r"^[0-9a-f]{40}$")
+_COMMIT = re.compile(r"^[0-9a-f]{40}\Z")
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
 _MAX_ANSWER = 32 << 20
 _MAX_PAGES = 200
 # What publishers append to NAME.gguf when they cut it into raw pieces: .part1of2, .part-01-of-02, .part00, -split-a.
-_PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))$")
+_PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z")
 _QUANT = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])", re.IGNORECASE)
 
 HubFile = namedtuple("HubFile", "path size sha256")

@@ -9,6 +9,7 @@ hosts.yml and a new model one entry in models.yml. Pure functions over plain dic
 
 import difflib
 import re
+from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
 
@@ -205,5 +206,5 @@ def model_file(model, quant):
     spec = model["quants"][quant]
     if spec.get("file"):
         return spec["file"]
-    first = (spec.get("files") or spec.get("urls"))[0].split("?")[0].rsplit("/", 1)[-1]
-    return re.sub(r"\.part(\d+of\d+|\d+)$", "", first)
+    first = spec["files"][0] if spec.get("files") else unquote(spec["urls"][0].split("?")[0])
+    return re.sub(r"\.part(\d+of\d+|\d+)\Z", "", first.rsplit("/", 1)[-1])

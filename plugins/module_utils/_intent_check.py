@@ -6,7 +6,7 @@
 import re
 
 from ._bytes import human
-from ._intent import IntentError, build_of, expand, near
+from ._intent import IntentError, build_of, expand, model_file, near
 from ._llama_args import OLDEST, build_number, load_modes
 from ._plan_catalog import HEADER_KEYS
 
@@ -74,10 +74,39 @@ CHOICES = {
 TYPE_NAMES = {str: "a string", bool: "true or false", int: "a whole number", dict: "a map"}
 # What an HTTP header carries and a line of a key file keeps.
 API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
+SHA256 = re.compile(r"^[0-9a-fA-F]{64}\Z")
 # The first build whose tensor cache was measured.
 CACHE_BUILD = 11434
 QUOTA = re.compile(r"^[1-9][0-9]*[MGT]\Z")
-UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
+UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
+# A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing there.
+MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
+FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
+PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
+ADDRESS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}\Z")
+# key -> (what its text has to be, how that is said): these become lines of units and words of command lines.
+FORMS = {
+    "memory_max": (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G"),
+    "rpc_memory_max": (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G"),
+    "partition": (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's"),
+    "qos": (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's"),
+}
+# Variables of a node that roles write into units.
+NODE_FORMS = {
+    "llama_models_dir": (PATH, "an absolute path of letters, digits, dots and dashes"),
+    "llama_cpp_prefix": (PATH, "an absolute path of letters, digits, dots and dashes"),
+    "rpc_worker_cache_dir": (PATH, "an absolute path of letters, digits, dots and dashes"),
+    "head_server_prefix": (PATH, "an absolute path of letters, digits, dots and dashes"),
+    "rpc_worker_prefix": (PATH, "an absolute path of letters, digits, dots and dashes"),
+    "llama_address": (ADDRESS, "an IPv4 address or a host name"),
+    "llama_fabric_address": (re.compile(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}\Z"), "an IPv4 address"),
+    "rpc_worker_numa_node": (re.compile(r"^[0-9]*\Z"), "the number of a NUMA node"),
+    "head_server_numa_node": (re.compile(r"^[0-9]*\Z"), "the number of a NUMA node"),
+}
+ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
+VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+# Every user of a node can read its units.
+SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASS|PASSWD|PASSWORD|CREDENTIALS?)(_|\Z)", re.IGNORECASE)
 
 
 def errors(services, models, groups, hostvars, routes=None, api_keys=None):
@@ -95,6 +124,8 @@ def errors(services, models, groups, hostvars, routes=None, api_keys=None):
         found.extend(_model_errors(name, model))
     for name, service in services.items():
         found.extend(_service_errors(name, service, models, groups, hostvars))
+    for node in groups.get("llama_nodes") or []:
+        found.extend(_node_errors(node, hostvars[node]))
     if not found:
         found.extend(_shared_errors(services, groups))
         found.extend(_route_errors(routes or {}, services, models))
@@ -181,7 +212,7 @@ def port_conflicts(wanted, listeners, own_pids):
 
 
 def _service_errors(name, service, models, groups, hostvars):
-    entry = "llama_services.%s" % name
+    entry = "llama_services.%s" % _shown(name)
     if not UNIT_NAME.match(str(name)):
         return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed" % entry]
     if not isinstance(service, dict):
@@ -201,6 +232,8 @@ def _service_errors(name, service, models, groups, hostvars):
             found.append("%s.%s: %r seen, %s is needed" % (entry, key, service[key], _type_name(kind)))
         elif key in CHOICES and service[key] not in CHOICES[key]:
             found.append("%s.%s: %r seen, one of %s is needed" % (entry, key, service[key], ", ".join(CHOICES[key])))
+        elif key in FORMS and not FORMS[key][0].match(service[key]):
+            found.append("%s.%s: %r seen, %s is needed" % (entry, key, service[key], FORMS[key][1]))
     if found:
         return found
     return _meaning_errors(entry, service, models, groups, hostvars)
@@ -340,12 +373,17 @@ def _split_errors(entry, service, hosts):
 
 
 def _model_errors(name, model):
-    entry = "llama_models.%s" % name
+    entry = "llama_models.%s" % _shown(name)
+    if not MODEL_NAME.match(str(name)):
+        return ["%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed" % (entry, name)]
     if not isinstance(model, dict) or not isinstance(model.get("quants"), dict) or not model["quants"]:
         return ["%s.quants: a map of quant name to its files is needed" % entry]
     found = [
         "%s.%s: unknown key%s" % (entry, key, near(key, MODEL_KEYS, "; known keys: " + ", ".join(sorted(MODEL_KEYS)))) for key in model if key not in MODEL_KEYS
     ]
+    aliases = model.get("aliases") or []
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) and MODEL_NAME.match(alias) for alias in aliases):
+        found.append("%s.aliases: %r seen, a list of names of letters, digits and . _ : / @ + - is needed" % (entry, aliases))
     found.extend(_header_errors(entry + ".header", model.get("header", {})))
     for quant, spec in model["quants"].items():
         where = "%s.quants.%s" % (entry, quant)
@@ -357,6 +395,10 @@ def _model_errors(name, model):
             for key in spec
             if key not in QUANT_KEYS
         )
+        wrong = _source_errors(where, spec)
+        if wrong:
+            found.extend(wrong)
+            continue
         if bool(spec.get("files")) == bool(spec.get("urls")):
             found.append("%s: either files (of repo) or urls is needed, %s seen" % (where, "both" if spec.get("files") else "neither"))
         if spec.get("files") and not model.get("repo"):
@@ -364,6 +406,51 @@ def _model_errors(name, model):
         sources = spec.get("files") or spec.get("urls") or []
         if spec.get("sha256") and len(spec["sha256"]) != len(sources):
             found.append("%s.sha256: %d seen, one for each of its %d files is needed" % (where, len(spec["sha256"]), len(sources)))
+        else:
+            found.extend("%s.sha256: %r seen, 64 hexadecimal digits are needed" % (where, one) for one in spec.get("sha256") or [] if not SHA256.match(one))
+    return found
+
+
+def _source_errors(where, spec):
+    """What is wrong with the places of a quant's files, and with the names that they give."""
+    for key in ("files", "urls", "sha256"):
+        given = spec.get(key) or []
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+            return ["%s.%s: %r seen, a list of strings is needed" % (where, key, given)]
+    if spec.get("file"):
+        name, key = spec["file"], "file"
+    elif spec.get("files") or spec.get("urls"):
+        name, key = model_file({"quants": {"": spec}}, ""), "files" if spec.get("files") else "urls"
+    else:
+        return []
+    if isinstance(name, str) and FILE_NAME.match(name):
+        return []
+    step = "" if key == "file" else ": give the name it shall have by file"
+    return ["%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed%s" % (where, key, name, step)]
+
+
+def _node_errors(node, facts):
+    """What is wrong with the variables of a node that become lines of its units."""
+    found = []
+    for name, (form, words) in NODE_FORMS.items():
+        value = facts.get(name)
+        if name == "llama_address":
+            value = value or facts.get("ansible_host")
+        if value is not None and value != "" and not form.match(str(value)):
+            found.append("%s: %r seen for %s, %s is needed" % (name, value, node, words))
+    for variable in ENVIRONMENTS:
+        given = facts.get(variable) or {}
+        if not isinstance(given, dict):
+            found.append("%s: %r seen for %s, a map of NAME to value is needed" % (variable, given, node))
+            continue
+        for name, value in given.items():
+            entry = "%s.%s" % (variable, name)
+            if not VARIABLE.match(str(name)) or str(name).startswith("LLAMA_CLUSTER_"):
+                found.append("%s: the name of a variable seen for %s, letters, digits and _ are needed, and LLAMA_CLUSTER_ is ours" % (entry, node))
+            elif SECRET.search(str(name)):
+                found.append("%s: a secret's name seen for %s, every user can read a unit: remove it, API keys go into llama_api_keys" % (entry, node))
+            elif isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
+                found.append("%s: %r seen for %s, text without control characters is needed" % (entry, value, node))
     return found
 
 
@@ -435,6 +522,11 @@ def _key_errors(api_keys, services):
                 if isinstance(key, (int, float, dict, list, type(None))) or not API_KEY.match(str(key))
             )
     return found
+
+
+def _shown(name):
+    """A name that makes no line of its own."""
+    return name if str(name).isprintable() else ascii(name)
 
 
 def _is(value, kind):

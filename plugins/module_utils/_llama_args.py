@@ -52,7 +52,7 @@ HEAD_FLAGS = (
 
 def build_number(version):
     """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
-    tag = re.match(r"^b(\d+)$", str(version or ""))
+    tag = re.match(r"^b(\d+)\Z", str(version or ""))
     return int(tag.group(1)) if tag else None
 
 

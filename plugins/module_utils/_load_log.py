@@ -20,8 +20,8 @@ OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
 CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
 LOADED = re.compile(r": model loaded\s*$")
-RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]$")
-ENDPOINT = re.compile(r"^\S+:\d+$")
+RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
+ENDPOINT = re.compile(r"^\S+:\d+\Z")
 
 
 def parse(lines):

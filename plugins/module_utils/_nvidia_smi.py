@@ -127,7 +127,7 @@ def parse_instances(text):
 
 def _pci_slot(bus_id):
     """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None for what is no PCI address."""
-    found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]$", bus_id or "")
+    found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]\Z", bus_id or "")
     return found.group(1).lower() if found else None
 
 

@@ -101,7 +101,7 @@ def cards(text):
     """'3x32510,24000' -> [{name, memory_mib}], a card for each of as many nodes; ValueError in one sentence."""
     found = []
     for part in re.split(r"[\s,]+", str(text).strip()):
-        match = re.match(r"^(?:([1-9]\d?)x)?([1-9]\d*)$", part)
+        match = re.match(r"^(?:([1-9]\d?)x)?([1-9]\d*)\Z", part)
         if not match:
             raise ValueError("devices: %s seen, COUNTxMIB such as 3x32510 is needed: give the memory of each card in MiB" % (part or "nothing"))
         for _number in range(int(match.group(1) or 1)):

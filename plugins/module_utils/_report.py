@@ -79,7 +79,7 @@ def _planned(head, load, plan, cards):
 def _places(devices, endpoint, name):
     """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its main memory."""
     if endpoint or name != "main":
-        return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+$", one["device"]))]
+        return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
     return [one for one in devices if one["endpoint"] is None]
 
 

@@ -26,7 +26,7 @@ IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
 _TICK = 0.5  # seconds between looks at the clock
-_RANGE = re.compile(r"^bytes=(\d*)-(\d*)$")
+_RANGE = re.compile(r"^bytes=(\d*)-(\d*)\Z")
 
 
 class ShareError(Exception):

@@ -13,7 +13,7 @@ import subprocess
 ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
-ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})$")
+ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})\Z")
 COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
 
 
@@ -66,7 +66,7 @@ def parse_ss(text):
 
 
 def _ss_end(text):
-    match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)$", text)
+    match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)\Z", text)
     return (match.group(1), int(match.group(2))) if match else None
 
 
@@ -99,7 +99,7 @@ def socket_inodes(pids, proc="/proc"):
             for name in os.listdir(folder):
                 # A server closes descriptors while it is looked at: the others count all the same.
                 with contextlib.suppress(FileNotFoundError):
-                    match = re.match(r"^socket:\[(\d+)\]$", os.readlink(os.path.join(folder, name)))
+                    match = re.match(r"^socket:\[(\d+)\]\Z", os.readlink(os.path.join(folder, name)))
                     if match:
                         inodes.add(int(match.group(1)))
         except PermissionError:

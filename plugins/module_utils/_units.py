@@ -14,7 +14,7 @@ import time
 UNIT_DIR = "/etc/systemd/system"
 # playbooks/maintenance.yml writes it.
 HELD = "/etc/llama-cluster/held.json"
-UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service$")
+UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
@@ -68,7 +68,7 @@ def parse_show(text):
 
 def parse_since(value):
     """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
-    found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC$", value or "")
+    found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")
     return "%sT%sZ" % found.groups() if found else None
 
 

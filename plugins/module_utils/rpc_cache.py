@@ -22,7 +22,7 @@ import time
 from ._bytes import human
 from ._notify import say
 
-HASH = re.compile(r"^[0-9a-f]{16}$")
+HASH = re.compile(r"^[0-9a-f]{16}\Z")
 UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 PROVED = 0o400
 # Nobody may read what the worker writes, itself included.

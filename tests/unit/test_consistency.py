@@ -190,6 +190,20 @@ def test_node_programs_import_on_python_3_6(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_what_is_matched_whole_ends_with_no_line_break():
+    """In an expression $ is true before a last line break too: a name that is checked with it may have one."""
+    loose = []
+    for path in sorted(ROOT.glob("plugins/**/*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in ("compile", "match", "fullmatch") or "MULTILINE" in ast.dump(node):
+                continue
+            first = node.args[0] if node.args else None
+            # What takes any text takes it from a line of a log.
+            if isinstance(first, ast.Constant) and str(first.value).startswith("^") and str(first.value).endswith("$") and ".*" not in first.value:
+                loose.append("%s: %s" % (path.name, first.value))
+    assert loose == []
+
+
 def test_gates_skip_nothing():
     lint = load(ROOT / ".ansible-lint")
     assert lint["profile"] == "production"

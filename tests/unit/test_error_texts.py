@@ -66,6 +66,11 @@ def cached_by(build):
     return intent(services={"chat": dict(CHAT, rpc_cache="80G")}, hostvars=hostvars)
 
 
+def variables(**facts):
+    """What an inventory is told whose node1 has these variables."""
+    return intent(hostvars=dict(INVENTORY["hostvars"], node1=facts))
+
+
 def second(**keys):
     """What two services are told, both right on their own."""
     return intent(services={"chat": CHAT, "code": dict(CHAT, **keys)})
@@ -282,6 +287,30 @@ REFUSALS = [
     ("llama_services.chat.rpc_cache:", "80 GB seen", "such as 80G", chat(rpc_cache="80 GB")),
     ("llama_services.chat.rpc_cache:", "seen without workers", "drop the key", chat(rpc_cache="80G", workers=None)),
     ("llama_services.chat.rpc_cache:", "llama_cpp_version b7772 of node2", "b11434 or newer is needed", cached_by("b7772")),
+    ("llama_services.chat.memory_max:", "'64G\\nExecStart=/bin/x' seen", "a size such as 100G is needed", chat(memory_max="64G\nExecStart=/bin/x")),
+    ("llama_services.'chat\\n':", "chat", "lower-case letters, digits and dashes are needed", intent(services={"chat\n": CHAT})),
+    ("llama_models.m n:", "'m n' is the name that clients use", "letters, digits", intent(models={"m n": INVENTORY["models"]["m"]})),
+    ("llama_models.m.aliases:", "['$HOME'] seen", "a list of names of letters, digits", model(aliases=["$HOME"])),
+    ("llama_models.m.quants.Q8_0.files:", "'m.gguf' seen", "a list of strings is needed", quant(files="m.gguf")),
+    (
+        "llama_models.m.quants.Q8_0.urls:",
+        "'OR1 Behemoth.gguf' is the name of the file",
+        "are needed: give the name it shall have by file",
+        quant(urls=["https://mirror.example/OR1%20Behemoth.gguf?x=1"]),
+    ),
+    ("llama_models.m.quants.Q8_0.file:", "'../m.gguf' is the name of the file", "are needed", quant(file="../m.gguf", urls=["file:///m.gguf"])),
+    ("llama_models.m.quants.Q8_0.sha256:", "'0' seen", "64 hexadecimal digits are needed", quant(urls=["file:///m.gguf"], sha256=["0"])),
+    ("llama_models_dir:", "'/opt/my models' seen for node1", "an absolute path", variables(llama_models_dir="/opt/my models")),
+    ("llama_address:", "'$(id)' seen for node1", "an IPv4 address or a host name is needed", variables(ansible_host="$(id)")),
+    ("rpc_worker_environment:", "['A=b'] seen for node1", "a map of NAME to value is needed", variables(rpc_worker_environment=["A=b"])),
+    (
+        "head_server_environment.A B:",
+        "the name of a variable seen for node1",
+        "letters, digits and _ are needed",
+        variables(head_server_environment={"A B": 1}),
+    ),
+    ("head_server_environment.HF_TOKEN:", "a secret's name seen for node1", "remove it", variables(head_server_environment={"HF_TOKEN": "x"})),
+    ("head_server_environment.A:", "'\\x1b' seen for node1", "text without control characters is needed", variables(head_server_environment={"A": "\x1b"})),
     ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
     ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
     ("llama_api_keys:", "no map seen", "a map of service to list of keys is needed", intent(api_keys=["k3y"])),
