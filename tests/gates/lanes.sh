@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The oldest and the newest ansible-core: every module called on a node's Python, every playbook and inventory read.
+# The oldest and the newest ansible-core: every module called on a node's Python, every playbook and inventory read. An older one is refused.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 
@@ -46,6 +46,25 @@ lane() {
     fi
     gate "lanes: core $1 reads every inventory and playbook" inventories
 }
+
+# shellcheck disable=SC2329  # gate calls it
+refused() {
+    for playbook in playbooks/[!_]*.yml; do
+        "$core/bin/ansible-playbook" -i inventories/beefcake2 "$playbook" >"$scratch/refused" && status=0 || status=$?
+        cat "$scratch/refused"
+        if [ "$status" != 2 ] || [ "$(grep -c '^TASK' "$scratch/refused")" != 1 ] || ! grep -q 'ansible-core: 2.15.* seen, 2.16 or newer' "$scratch/refused"; then
+            echo "$playbook: not refused by its first task"
+            return 1
+        fi
+    done
+}
+
+if controller=$(find_python 3.11 3.10 3.9); then
+    core=$(venv tests/gates/requirements/core-2.15.txt "$controller")
+    gate "lanes: core 2.15 is refused in one sentence" refused
+else
+    verdict SKIPPED "lanes: core 2.15 is refused in one sentence" 0 "no CPython 3.11, 3.10, 3.9 found for the controller: install one"
+fi
 
 lane 2.16 "3.11 3.12 3.10" "3.6"
 lane 2.21 "3.13 3.12 3.14" "3.13 3.12 3.14"

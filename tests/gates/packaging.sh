@@ -8,10 +8,27 @@ source=$(tree)
 PATH=$dev/bin:$PATH
 export ANSIBLE_HOME=$scratch/home ANSIBLE_LOCALHOST_WARNING=false
 
+# From the checkout as it is, with .git, .venv and .collections in it. Whatever git has of the directories that are shipped is in the archive, and
+# nothing else is.
 # shellcheck disable=SC2329  # gate calls it
 build() {
-    "$importer/bin/ansible-galaxy" collection build "$source" --output-path "$scratch/artifact"
-    tar -tzf "$scratch"/artifact/*.tar.gz
+    "$importer/bin/ansible-galaxy" collection build "$repository" --output-path "$scratch/artifact"
+    tar -tzf "$scratch"/artifact/*.tar.gz | grep -vxF -e MANIFEST.json -e FILES.json | grep -v '/$' | sort >"$scratch/built"
+    cd "$repository"
+    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md requirements.txt changelogs docs inventories meta playbooks plugins roles \
+        | grep -v '^inventories/lab/' | while read -r path; do [ ! -L "$path" ] && [ ! -e "$path" ] || echo "$path"; done | sort >"$scratch/tracked"
+    diff "$scratch/tracked" "$scratch/built" || { echo "galaxy.yml: the archive (>) is not what git has (<): correct build_ignore"; return 1; }
+}
+
+# A module, filter or connection of another collection needs a dependency on it, and no other is declared.
+# shellcheck disable=SC2329  # gate calls it
+dependencies() {
+    cd "$repository"
+    # shellcheck disable=SC2046  # paths without spaces
+    grep -hoE '\b(ansible\.(posix|netcommon|utils|windows)|community\.[a-z_]+)\.[a-z_]+' $(grep -E '^(inventories|playbooks|roles)/.*\.(yml|j2)$' "$scratch/tracked") \
+        | cut -d. -f1,2 | sort -u >"$scratch/used" || true
+    sed -n '/^dependencies:/,/^[a-z_]*:/s/^  \([a-z_.]*\):.*/\1/p' galaxy.yml | sort -u | diff "$scratch/used" - || {
+        echo "galaxy.yml: dependencies (>) are not the collections that shipped files name (<): correct them there and in README.md"; return 1; }
 }
 
 # Without the importer's ansible-lint: the lint gate runs a stricter one.
@@ -23,7 +40,7 @@ import() {
     ! grep -E '^(WARNING|ERROR)' log
 }
 
-# Nothing but the artifact, and the collections of the `ansible` package that it depends on; not run from the checkout.
+# Nothing but the artifact; not run from the checkout.
 # shellcheck disable=SC2329  # gate calls it
 install() {
     cd "$scratch"
@@ -56,6 +73,7 @@ documentation() {
 
 gate "packaging: ansible-galaxy collection build" build
 [ $failed = 0 ] || finish
+gate "packaging: dependencies are what shipped files use" dependencies
 gate "packaging: galaxy-importer" import
 gate "packaging: install into an empty path" install
 gate "packaging: ansible-doc of every plugin and role" document
