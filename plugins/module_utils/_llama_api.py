@@ -4,15 +4,19 @@
 """llama-server's HTTP API, as far as health needs it. Private to the collection."""
 
 import http.client
+import io
 import json
 import os
 import re
 import socket
+import time
 from urllib.parse import quote, urlsplit
 
 # Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
 SILENCE = 3600
-METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9.eE+-]+)$", re.MULTILINE)
+# Bytes of an answer, or of one piece of a stream: many times what a server of many slots says. JSON of that size becomes 50 MiB at worst.
+LARGEST = 2 << 20
+METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
 
 class ApiError(Exception):
@@ -52,6 +56,27 @@ def error_text(body):
     return " ".join(str(body).split())[:200] or "an empty answer"
 
 
+class _Until(io.RawIOBase):
+    """What a socket receives until a moment: a timeout of its own would begin again with each byte. HTTPResponse takes it for a socket."""
+
+    def __init__(self, stream, end):
+        super().__init__()
+        self._stream, self._end = stream, end
+
+    def makefile(self, _mode):
+        return io.BufferedReader(self)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise socket.timeout("timed out")
+        self._stream.settimeout(left)
+        return self._stream.recv_into(buffer)
+
+
 class LlamaApi:
     """One llama-server. model: its name in a router, which is never loaded by a look at it."""
 
@@ -84,23 +109,30 @@ class LlamaApi:
         return connection
 
     def _request(self, method, path, timeout, body=None):
+        end = time.monotonic() + timeout
         connection = self._connect(timeout)
         headers = dict(self._headers, **{"Content-Type": "application/json"})
         try:
             connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-            response = connection.getresponse()
-            text = response.read().decode("utf-8", "replace")
+            response = http.client.HTTPResponse(_Until(connection.sock, end), method=method)
+            response.begin()
+            # Where its length is told and allowed, all of it or an error.
+            data = response.read(*([LARGEST + 1] if response.length is None or response.length > LARGEST else []))
         except socket.timeout:
             raise NoAnswer("timeout", "no answer in %g s" % timeout) from None
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswer("cut", str(error) or type(error).__name__) from None
         finally:
             connection.close()
+        if len(data) > LARGEST:
+            words = "%s%s: an answer of more than %d MiB seen, at most %d are allowed: see which program listens there"
+            raise ApiError(words % (self.url, path, LARGEST >> 20, LARGEST >> 20))
         if response.status == 401:
             raise ApiError("%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url)
+        text = data.decode("utf-8", "replace")
         try:
             return response.status, json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return response.status, text
 
     def get(self, path, timeout, of_model=False):
@@ -125,7 +157,7 @@ class LlamaApi:
             if response.status != 200:
                 raise NoAnswer("refused", "a stream is answered %d (%s)" % (response.status, error_text(response.read(1000).decode("utf-8", "replace"))))
             last = ""
-            for line in response:
+            for line in iter(lambda: response.readline(LARGEST), b""):
                 if line.startswith(b"data: "):
                     last = line[6:].decode("utf-8", "replace").strip()
                     yield last
@@ -152,6 +184,6 @@ class LlamaApi:
         return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
 
     def token(self, seed, timeout):
-        """One token after a short prompt, which stays in the slot's cache -> (status, JSON or text). seed: shows up in /slots."""
+        """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows up in /slots."""
         request = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "seed": seed, "cache_prompt": True}
         return self._request("POST", "/completion", timeout, json.dumps(request))

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import contextlib
 import socket
+import threading
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _llama_api
@@ -82,6 +85,64 @@ def test_nobody_of_that_name():
 def test_no_answer_in_time(server):
     server.responses["/health"] = server.silent
     assert no_answer(server.url, 0.1) == ("timeout", "no answer in 0.1 s")
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"])
+def test_a_byte_now_and_then_is_no_answer_in_time(start):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            peer = listener.accept()[0]
+            with peer, contextlib.suppress(OSError):
+                peer.sendall(start)
+                for _byte in range(100):
+                    peer.sendall(b"x")
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        started = time.monotonic()
+        assert no_answer("http://127.0.0.1:%d" % listener.getsockname()[1], 0.3) == ("timeout", "no answer in 0.3 s")
+        assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_answer_without_end_is_refused_early(told):
+    sent = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def pour():
+            peer = listener.accept()[0]
+            with peer, contextlib.suppress(OSError):
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\n" + (b"Content-Length: 1000000000\r\n\r\n" if told else b"\r\n"))
+                for _piece in range(1000):
+                    peer.sendall(b"[" * 100000)
+                    sent.append(100000)
+
+        thread = threading.Thread(target=pour)
+        thread.start()
+        with pytest.raises(_llama_api.ApiError, match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program"):
+            _llama_api.LlamaApi("http://127.0.0.1:%d" % listener.getsockname()[1]).get("/slots", 10)
+        thread.join(10)
+    assert sum(sent) < 20e6
+
+
+def test_json_that_is_too_deep_is_text(server):
+    server.responses["/slots"] = (200, "[" * 200000)
+    assert _llama_api.LlamaApi(server.url).get("/slots", 5) == (200, "[" * 200000)
+
+
+def test_a_cut_body():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def cut():
+            with listener.accept()[0] as peer:
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}")
+
+        threading.Thread(target=cut, daemon=True).start()
+        kind, text = no_answer("http://127.0.0.1:%d" % listener.getsockname()[1])
+    assert kind == "cut" and "IncompleteRead" in text
 
 
 def test_a_cut_connection(server):
