@@ -11,14 +11,18 @@ from ._watch import Probe, Repair, Serves
 
 # Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at least.
 UNKNOWN, LEAST = 120, 10
-# A head gets so many times its slowest step so far.
-MARGIN = 4
+# A head gets so many times its slowest step so far, and this part of the seconds that its load took: a network that comes back is waited for longer
+# where a restart costs more.
+MARGIN, LOAD_PART = 4, 0.1
 # Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for anything else.
 PROBE_CLEAN, PROBE_USED = 7, 900
 # Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood still.
 GAP = 5
-# Marks the watchdog's own requests in /slots.
-PROBE_SEED = 1819045996
+# Tokens that the one word of a probe has at most, whatever the tokenizer. A client may read a probe's seed in /slots and use it too: a request that
+# short is no slower than the probe.
+PROBE_TOKENS = 8
+# Answers 5xx in a row to probes after which a head is judged to be broken.
+ERRORS = 3
 
 
 class HeadJudge(object):
@@ -29,9 +33,12 @@ class HeadJudge(object):
         self.working = True  # it has to be looked at again and again
         self._process = None
 
-    def _begin(self, process, serving=False):
+    def _begin(self, process, load=None):
         self._process = process
-        self._serving = serving
+        self._serving = load is not None
+        self._least = LEAST
+        if self._serving:
+            self._loaded_in(load)
         self.working = True
         self._done = False
         self._seen_at = None
@@ -47,17 +54,20 @@ class HeadJudge(object):
         self._used_at = None  # when that last changed; None while the cache holds nobody's prompt
         self.slowest = 0.0
 
-    def already_serves(self, process):
-        """The process has answered before this watchdog started."""
-        self._begin(process, serving=True)
+    def _loaded_in(self, seconds):
+        self._least = min(UNKNOWN, max(LEAST, LOAD_PART * seconds))
+
+    def already_serves(self, process, load):
+        """The process has answered before this watchdog started. load: seconds that its load took."""
+        self._begin(process, load)
 
     def decide(self, sample):
         """What to do now, a list of Serves, Probe and Repair.
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
         links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
-        look: {at, health, slots, counters, requests, total, sleeping, silent} or None; settled: whether nothing can have happened since;
-        probe: the last one of this process {at, ended, silent, explained} or None}
+        look: {at, health, slots (those at work), counters, requests, total, sleeping, silent} or None; settled: whether nothing can have happened since;
+        probe: the last one of this process or None, see Prober}
         """
         now, look = sample["now"], sample["look"]
         if sample["process"] is None:
@@ -76,6 +86,8 @@ class HeadJudge(object):
             if look is None or look["health"] != 200:
                 return []
             self._serving = True
+            # Of a head that served before this watch, that is more than its load.
+            self._loaded_in(sample["age"])
             actions.append(Serves(sample["age"]))
         if self._done:
             return []
@@ -84,6 +96,9 @@ class HeadJudge(object):
             return actions + [Repair("lost its connection to RPC worker %s" % lost, fact=True)]
         if look is not None:
             self._read(look, sample["probe"], now)
+        probe = sample["probe"]
+        if probe is not None and probe["errors"] >= ERRORS:
+            return [Repair("it says that it is well, but has answered %d to the last %d requests for one token" % (probe["status"], probe["errors"]))]
         still = self._still(sample, stood_still)
         if still is not None:
             words = "it says that it is well, but nothing has moved for %.0f s (its slowest step so far took %.1f s)"
@@ -111,10 +126,12 @@ class HeadJudge(object):
 
     def _read(self, look, probe, now):
         """What a new look says of who is at work, and whose prompt is in the cache."""
-        at_work = [slot for slot in look["slots"] or [] if slot.get("is_processing")]
+        at_work = look["slots"] or []
         self._busy = bool(at_work or look["silent"] or look["requests"])
-        self._ours = bool(at_work) and all((slot.get("params") or {}).get("seed") == PROBE_SEED for slot in at_work)
-        self._generating = bool(at_work) and all(decoded(slot) for slot in at_work)
+        # Only while a probe of ours waits for its answer, or has waited in vain.
+        asked = probe is not None and (probe["ended"] is None or probe["silent"])
+        self._ours = bool(at_work) and asked and all(slot["seed"] == probe["seed"] and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
+        self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
         self._learn(at_work)
         if self._busy:
             if not self._ours:
@@ -128,10 +145,10 @@ class HeadJudge(object):
         """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known."""
         earlier, self._prompts = self._prompts, {}
         for slot in at_work:
-            task, taken = slot.get("id_task"), slot.get("n_prompt_tokens_processed") or 0
+            task, taken = slot["task"], slot["taken"]
             # Who is at work when this process is first looked at began nobody knows when.
             last, before = (taken, None) if earlier is None else earlier.get(task, (taken, 0))
-            if taken > last or decoded(slot):
+            if taken > last or slot["decoded"]:
                 # What the server took before, it has computed.
                 self._knows_prompts = self._knows_prompts or (before is not None and last - before >= self.ubatch)
                 last, before = taken, last
@@ -140,7 +157,7 @@ class HeadJudge(object):
     def _still(self, sample, stood_still):
         """Seconds for which nothing has moved, when that is too long; None when all is well."""
         now, look, probe = sample["now"], sample["look"], sample["probe"]
-        signs = (look and look["counters"], look and [_position(slot) for slot in look["slots"] or []])
+        signs = (look and look["counters"], look and [(slot["task"], slot["taken"], slot["decoded"]) for slot in look["slots"] or []])
         moved = self._signs is not None and signs != self._signs
         moved = moved or (None not in (self._received, sample["received"]) and sample["received"] != self._received)
         self._signs, self._received = signs, sample["received"]
@@ -159,7 +176,7 @@ class HeadJudge(object):
         """Seconds without a sign of progress that are still well."""
         # The first step of a process may be a slow one.
         known = self._knows_prompts or (self._progress_at is not None and (asked or self._ours or self._generating))
-        return max(LEAST if known else UNKNOWN, MARGIN * self.slowest)
+        return max(self._least if known else UNKNOWN, MARGIN * self.slowest)
 
     def _ask(self, sample):
         now, look, probe = sample["now"], sample["look"], sample["probe"]
@@ -174,15 +191,3 @@ class HeadJudge(object):
         elif probe is not None and now - probe["at"] < PROBE_CLEAN:
             return []
         return [Probe()]
-
-
-def decoded(slot):
-    """Tokens that a slot has generated for its request."""
-    step = slot.get("next_token")
-    if isinstance(step, list):
-        step = step[0] if step else None
-    return (step or {}).get("n_decoded") or 0
-
-
-def _position(slot):
-    return slot.get("id_task"), slot.get("n_prompt_tokens_processed"), decoded(slot)

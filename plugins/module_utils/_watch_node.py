@@ -4,6 +4,7 @@
 """What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be ended. Private to the collection."""
 
 import os
+import random
 import subprocess
 import threading
 import time
@@ -11,7 +12,6 @@ import time
 from . import _sock_diag, _sockets
 from ._llama_api import ApiError, LlamaApi, NoAnswer, parse_metrics, read_api_key
 from ._units import UnitError, parse_show, systemctl_show
-from ._watch_head import PROBE_SEED
 
 TCP = "/proc/net/tcp"
 # TCP states as sock_diag has them.
@@ -135,6 +135,30 @@ def clients(address, port, query=_sock_diag.query, table=lambda: read(TCP)):
     return waiting, sum(1 for entry in here if entry["state"] == _sockets.ESTABLISHED and entry["inode"])
 
 
+def _count(value):
+    """A number of tokens from JSON; 0 for anything else."""
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _table(value):
+    return value if isinstance(value, dict) else {}
+
+
+def _slot(shown):
+    """What the judge wants of an entry of /slots."""
+    step = shown.get("next_token")
+    step = step[0] if isinstance(step, list) and step else step
+    task = shown.get("id_task")
+    taken = _count(shown.get("n_prompt_tokens_processed"))
+    return {
+        "task": task if isinstance(task, int) else None,
+        "seed": _table(shown.get("params")).get("seed"),
+        "prompt": max(_count(shown.get("n_prompt_tokens")), taken),
+        "taken": taken,
+        "decoded": _count(_table(step).get("n_decoded")),
+    }
+
+
 class HeadApi(object):
     """A head's HTTP API. say(text) is called once for each reason why it cannot be asked."""
 
@@ -145,14 +169,14 @@ class HeadApi(object):
     def _api(self):
         return LlamaApi(self._url, read_api_key(self._api_key_file) if self._api_key_file else None)
 
-    def _complain(self, error):
+    def complain(self, error):
         if self._said != str(error):
             self._said = str(error)
             self._say("cannot be asked how it is: %s" % error)
 
     def look(self, at, may_sleep):
         """What the server says of itself, see HeadJudge. may_sleep: ask that too."""
-        result = {"at": at, "health": None, "slots": None, "counters": None, "requests": 0, "total": None, "sleeping": False, "silent": False}
+        result = nothing(at)
         try:
             api = self._api()
             # Tells in one request that nobody is at work, which is most of the time.
@@ -167,29 +191,33 @@ class HeadApi(object):
                     result["total"] = metrics["prompt_tokens_total"] + metrics.get("tokens_predicted_total", 0)
                 if result["requests"] or not metrics:
                     status, slots = api.get("/slots", ANSWER)
-                    result["slots"] = slots if status == 200 and isinstance(slots, list) else None
+                    if status == 200 and isinstance(slots, list):
+                        result["slots"] = [_slot(slot) for slot in slots if isinstance(slot, dict) and slot.get("is_processing")]
                 if may_sleep:
                     status, props = api.get("/props", ANSWER)
-                    result["sleeping"] = status == 200 and bool(props.get("is_sleeping"))
+                    result["sleeping"] = status == 200 and bool(_table(props).get("is_sleeping"))
         except NoAnswer:
             result["silent"] = True
         except ApiError as error:
-            self._complain(error)
+            self.complain(error)
         return result
 
-    def token(self):
-        """Asks for a token -> (whether nothing came, tokens that this cost)."""
+    def token(self, seed):
+        """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that this cost)."""
         try:
-            status, body = self._api().token(PROBE_SEED, TOKEN)
+            status, body = self._api().token(seed, TOKEN)
         except NoAnswer as error:
-            return error.kind == "timeout", 0
+            return (None if error.kind == "timeout" else 0), 0
         except ApiError as error:
-            self._complain(error)
-            return False, 0
-        if status != 200 or not isinstance(body, dict):
-            return False, 0
-        timings = body.get("timings") or {}
-        return False, (timings.get("prompt_n") or 0) + (timings.get("predicted_n") or 0)
+            self.complain(error)
+            return 0, 0
+        timings = _table(_table(body).get("timings"))
+        return status, _count(timings.get("prompt_n")) + _count(timings.get("predicted_n")) if status == 200 else 0
+
+
+def nothing(at):
+    """A look that tells nothing."""
+    return {"at": at, "health": None, "slots": None, "counters": None, "requests": 0, "total": None, "sleeping": False, "silent": False}
 
 
 class Looker(threading.Thread):
@@ -223,16 +251,30 @@ class Looker(threading.Thread):
             self._wake.clear()
             process, may_sleep = self._asked or (None, False)
             if process is not None:
-                self._result = (process, self._api.look(self._clock(), may_sleep))
+                self._result = (process, self._look(may_sleep))
                 time.sleep(self._interval)
+
+    def _look(self, may_sleep):
+        at = self._clock()
+        try:
+            return self._api.look(at, may_sleep)
+        except Exception as error:
+            # Whatever a server sends: without this thread nobody would see that it hangs.
+            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
+            return nothing(at)
 
 
 class Prober(object):
-    """Asks a head for a token in the background. last: {at, ended, silent, explained (tokens all tokens of this process have cost)} or None."""
+    """Asks a head for a token in the background.
+
+    last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this request has in /slots;
+    explained: tokens all tokens of this process have cost}
+    """
 
     def __init__(self, api, clock=time.monotonic):
         self._api, self._clock = api, clock
         self._process = None
+        self._chance = random.SystemRandom()
         self.last = None
 
     def of(self, process):
@@ -241,11 +283,18 @@ class Prober(object):
         return self.last
 
     def ask(self):
-        self.last = {"at": self._clock(), "ended": None, "silent": False, "explained": self.last["explained"] if self.last else 0}
+        before = self.last or {"explained": 0, "errors": 0}
+        self.last = {"at": self._clock(), "ended": None, "silent": False, "status": 0, "seed": self._chance.randrange(1 << 31)}
+        self.last.update({name: before[name] for name in ("explained", "errors")})
         threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()
 
     def _ask(self, probe):
-        silent, tokens = self._api.token()
+        status, tokens = 0, 0
+        try:
+            status, tokens = self._api.token(probe["seed"])
+        except Exception as error:
+            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
         probe["explained"] += tokens
-        probe["silent"] = silent
+        probe["status"], probe["silent"] = status, status is None
+        probe["errors"] = probe["errors"] + 1 if (status or 0) >= 500 else 0
         probe["ended"] = self._clock()

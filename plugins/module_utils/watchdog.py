@@ -111,8 +111,9 @@ class HeadWatch(Watch):
 
     def round(self, now):
         process = self.unit.look(now)
-        if process and process != self._known and node.read(self._marker).strip() == str(process[0]):
-            self._judge.already_serves(process)
+        load = self._marked(process) if process and process != self._known else None
+        if load is not None:
+            self._judge.already_serves(process, load)
         self._known = process
         links, received, sent = self._links.look() if process else ({}, None, None)
         look, probe = self._looker.of(process), self._prober.of(process)
@@ -134,7 +135,7 @@ class HeadWatch(Watch):
         }
         for action in self._judge.decide(sample):
             if isinstance(action, Serves):
-                self._mark(process[0])
+                self._mark(process[0], action.seconds)
                 # Of one that was there before this watch nobody knows since when it has served.
                 known = action.seconds < now - self._began
                 say("%s: serves%s" % (self.words, " (loaded in %.1f s)" % action.seconds if known else ""))
@@ -143,11 +144,16 @@ class HeadWatch(Watch):
             else:
                 self.repair(self._judge, action, now)
 
-    def _mark(self, pid):
-        """For the back-off: this run served."""
+    def _mark(self, pid, load):
+        """For the back-off, and for the next watchdog: this run served."""
         os.makedirs(SERVED, mode=0o755, exist_ok=True)
         with open(self._marker, "w") as stream:
-            stream.write("%d\n" % pid)
+            stream.write("%d %.1f\n" % (pid, load))
+
+    def _marked(self, process):
+        """Seconds that the load of a process took that has served before this watch; None for another one."""
+        words = node.read(self._marker).split()
+        return float(words[1]) if len(words) == 2 and words[0] == str(process[0]) else None
 
 
 class WorkerWatch(Watch):

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import copy
+import itertools
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _watch_head as watch
@@ -12,22 +13,16 @@ WORKERS = ("w1:50052", "w2:50052")
 IDLE = {"health": 200, "slots": None, "counters": [0, 0, 0], "requests": 0, "total": 0, "sleeping": False, "silent": False}
 
 
-def slot(processed=0, decoded=0, seed=1, task=1):
-    return {
-        "id": 0,
-        "is_processing": True,
-        "id_task": task,
-        "n_prompt_tokens_processed": processed,
-        "next_token": [{"n_decoded": decoded}],
-        "params": {"seed": seed},
-    }
+def slot(processed=0, decoded=0, seed=1, task=1, prompt=600):
+    return {"task": task, "seed": seed, "prompt": max(prompt, processed), "taken": processed, "decoded": decoded}
 
 
 class Head:
     """A head on a clock of its own, sampled twice a second and asked how it is every second."""
 
-    def __init__(self, serving=True):
+    def __init__(self, serving=True, load=7.0):
         self.judge = watch.HeadJudge()
+        self.load = load
         self.now = 1000.0
         self.process = (42, 1)
         self.links = dict.fromkeys(WORKERS, "up")
@@ -47,7 +42,7 @@ class Head:
         sample = {
             "now": self.now,
             "process": self.process,
-            "age": 7.0,
+            "age": self.load,
             "links": dict(self.links),
             "received": self.received,
             "look": self._looked,
@@ -57,7 +52,8 @@ class Head:
         for action in self.judge.decide(sample):
             self.said.append((self.now, action))
             if isinstance(action, Probe):
-                self.probe = {"at": self.now, "ended": None, "silent": False, "explained": self.probe["explained"] if self.probe else 0}
+                before = self.probe or {"explained": 0, "errors": 0}
+                self.probe = dict(before, at=self.now, ended=None, silent=False, status=0, seed=1000 + len(self.said))
             if isinstance(action, Repair):
                 self.judge.repaired()
         self.now += 0.5
@@ -74,10 +70,15 @@ class Head:
     def answer(self, tokens=3):
         """The probe's token arrives."""
         if self.probe and self.probe["ended"] is None and self.now > self.probe["at"]:
-            self.probe.update(ended=self.now, explained=self.probe["explained"] + tokens)
+            self.probe.update(ended=self.now, status=200, errors=0, explained=self.probe["explained"] + tokens)
             self.look["total"] += tokens
             self.look["counters"] = [self.look["counters"][0] + 1, self.look["total"], 0]
             self.received += 100
+
+    def refuse(self, status=500):
+        """The probe is answered by an error."""
+        if self.probe and self.probe["ended"] is None:
+            self.probe.update(ended=self.now, status=status, errors=self.probe["errors"] + 1 if status >= 500 else 0)
 
     def use(self, tokens=50):
         """Somebody's request comes and is done between two looks."""
@@ -119,7 +120,7 @@ def test_the_first_answer_is_told_once_with_its_time():
 def test_one_that_served_before_the_watchdog_started_is_not_told():
     head = Head(serving=False)
     head.look = dict(IDLE)
-    head.judge.already_serves(head.process)
+    head.judge.already_serves(head.process, 7.0)
     assert Serves not in kinds(head.run(5))
 
 
@@ -136,7 +137,7 @@ def test_a_worker_that_was_lost_before_the_watchdog_started():
     head = Head(serving=False)
     head.look = dict(IDLE)
     head.links["w2:50052"] = "closed"
-    head.judge.already_serves(head.process)
+    head.judge.already_serves(head.process, 7.0)
     assert repairs(head.run(10)) == [(0, "lost its connection to RPC worker w2:50052")]
 
 
@@ -216,11 +217,25 @@ def test_a_token_that_a_request_came_before_is_no_hang(head):
 
 
 def test_a_refused_token_is_no_hang(head):
-    def refused():
-        if head.probe and head.probe["ended"] is None:
-            head.probe.update(ended=head.now)
+    assert set(kinds(head.run(100, lambda: head.refuse(400)))) == {Probe}
 
-    assert set(kinds(head.run(100, refused))) == {Probe}
+
+def test_a_head_that_answers_every_token_with_an_error_is_broken(head):
+    head.run(20, head.answer)
+    found = repairs(head.run(3600, head.refuse))
+    assert [reason for _moment, reason in found] == ["it says that it is well, but has answered 500 to the last 3 requests for one token"]
+    assert found[0][0] <= 4 * watch.PROBE_CLEAN
+    assert not [action for _moment, action in head.said if isinstance(action, Repair) and action.fact], "a judgement, and limited as such"
+
+
+def test_errors_count_in_a_row_alone(head):
+    answers = itertools.cycle([head.refuse, head.refuse, head.answer, head.refuse, head.refuse, lambda: head.refuse(400)])
+
+    def step():
+        if head.probe["ended"] is None:
+            next(answers)()
+
+    assert set(kinds(head.run(600, step))) == {Probe}
 
 
 def test_a_used_cache_is_left_alone_for_a_quarter_of_an_hour(head):
@@ -271,7 +286,7 @@ def test_a_head_that_generates_and_stalls(head):
     head.work(decoded=1)
 
     def generate():
-        head.work(decoded=head.look["slots"][0]["next_token"][0]["n_decoded"] + 1)
+        head.work(decoded=head.look["slots"][0]["decoded"] + 1)
 
     assert head.run(30, generate) == []
     ((moment, _reason),) = repairs(head.run(30))
@@ -342,7 +357,7 @@ def test_a_slow_head_is_known_by_its_slowest_step(head):
 
 def test_a_prompt_that_began_before_the_watchdog_teaches_nothing_yet():
     head = Head(serving=False)
-    head.judge.already_serves(head.process)
+    head.judge.already_serves(head.process, 7.0)
     head.look = dict(IDLE, total=100)
     prompt = Prompt(head, 1, taken=20480)
     head.run(3, prompt)
@@ -362,9 +377,51 @@ def test_a_short_prompt_teaches_nothing(head):
 
 def test_the_watchdogs_own_request_alone_has_ten_seconds(head):
     head.run(25, head.answer)
-    head.work(seed=watch.PROBE_SEED)
+    asked(head)
+    head.work(seed=head.probe["seed"], prompt=2)
+    head.run(5)
+    head.probe.update(ended=head.now, silent=True)
     ((moment, _reason),) = repairs(head.run(60))
-    assert moment <= watch.LEAST + 1.5
+    assert moment <= watch.LEAST - 5 + 1.5
+
+
+@pytest.mark.parametrize("moment", ["after the probe", "beside the probe"])
+def test_a_request_with_the_seed_of_a_probe_has_its_own_time(head, moment):
+    head.run(25, head.answer)
+    asked(head)
+    if moment == "after the probe":
+        head.answer()
+        head.step()
+        head.work(seed=head.probe["seed"], prompt=2)
+    else:
+        # Its client has read the seed in /slots.
+        head.work(seed=head.probe["seed"], prompt=9)
+    ((moment, _reason),) = repairs(head.run(300))
+    assert moment >= watch.UNKNOWN - 1
+
+
+@pytest.mark.parametrize(("load", "least"), [(7, 10), (100, 10), (600, 60), (36000, 120)])
+def test_a_head_that_takes_long_to_load_is_waited_for_longer(load, least):
+    head = Head(load=load)
+    head.run(3, head.answer)
+    head.work(decoded=1)
+
+    def generate():
+        head.work(decoded=head.look["slots"][0]["decoded"] + 1)
+
+    assert head.run(30, generate) == []
+    # A network that is away for a while and comes back.
+    assert repairs(head.run(least - 3)) == []
+    assert repairs(head.run(30, generate)) == []
+    ((moment, _reason),) = repairs(head.run(500))
+    assert least - 1 <= moment <= 4 * least + 1
+
+
+def test_the_load_is_known_to_the_next_watchdog(head):
+    judge = watch.HeadJudge()
+    judge.already_serves(head.process, 600.0)
+    judge._knows_prompts = True
+    assert judge.deadline() == 60
 
 
 def test_a_server_that_does_not_answer_at_all_is_judged_like_a_busy_one(head):

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _sock_diag, _watch, _watch_firewall, watchdog
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _sock_diag, _watch, _watch_firewall, _watch_head, watchdog
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _watch_node as node
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
@@ -91,15 +91,70 @@ def test_a_token_is_asked_in_the_background(server):
         prober.ask()
         wait_for(lambda: prober.of("one")["ended"])
         assert (prober.last["silent"], prober.last["explained"]) == (False, 3 * count)
-    assert server.asked("/completion")[0]["n_predict"] == 1
+    first, second = server.asked("/completion")
+    assert first["n_predict"] == 1
+    assert first["seed"] != second["seed"] == prober.last["seed"], "nobody knows it beforehand"
     assert prober.of("another") is None
 
 
 def test_a_token_that_does_not_come_is_told_from_one_that_is_refused(server, monkeypatch):
     monkeypatch.setattr(node, "TOKEN", 0.1)
-    for response, silent in ((server.silent, True), ((503, {"error": {"message": "Loading"}}), False)):
+    for response, status in ((server.silent, None), ((503, {"error": {"message": "Loading"}}), 503), (fake.CUT, 0), ((200, ["odd"]), 200)):
+        server.responses["/completion"] = response if callable(response) else lambda response=response: response
+        assert head_api(server).token(5) == (status, 0)
+
+
+def test_errors_in_a_row_are_counted(server):
+    prober = node.Prober(head_api(server))
+    prober.of("one")
+    broken, fine = (500, {"error": {"code": 500, "message": "Compute error."}}), server.responses["/completion"]
+    counted = []
+    for response in (broken, broken, fine, broken, (400, {}), broken):
         server.responses["/completion"] = response
-        assert head_api(server).token() == (silent, 0)
+        prober.ask()
+        wait_for(lambda: prober.last["ended"])
+        counted.append((prober.last["status"], prober.last["errors"], prober.last["silent"]))
+    assert counted == [(500, 1, False), (500, 2, False), (200, 0, False), (500, 1, False), (400, 0, False), (500, 1, False)]
+
+
+ODD = [None, True, -1, 1e300, "x", [], {}, [[]], {"next_token": "x"}, {"is_processing": True, "next_token": [7], "params": [], "id_task": {}}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_answers_of_any_shape_are_looked_at_and_judged(server, odd):
+    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 1e999\nllamacpp:requests_processing 1\nllamacpp:requests_deferred +-e\n")
+    said = []
+    judge = _watch_head.HeadJudge()
+    for path in ("/slots", "/props", "/completion"):
+        for body in (odd, [odd], [dict(fake.WORKING, next_token=odd, params=odd, id_task=odd, n_prompt_tokens=odd, n_prompt_tokens_processed=odd)]):
+            server.responses[path] = (200, json.dumps(body))
+            looker = node.Looker(head_api(server, said))
+            sample = {"process": 1, "age": 1, "links": {}, "received": 1, "settled": False, "probe": None}
+            judge.decide(dict(sample, now=time.monotonic(), look=looker._look(True)))
+            assert head_api(server, said).token(1)[0] == 200
+    assert said == []
+
+
+def test_a_look_that_dies_is_told_and_the_next_one_is_made(server):
+    said = []
+    api = head_api(server, said)
+    looker = node.Looker(api, interval=0.01)
+    good, looks = api.look, []
+
+    def look(at, may_sleep):
+        looks.append(at)
+        if len(looks) < 4:
+            raise AttributeError("'list' object has no attribute 'get'")
+        return good(at, may_sleep)
+
+    api.look = look
+    looker.start()
+    for count in range(1, 5):
+        looker.ask("one", False)
+        wait_for(lambda count=count: len(looks) >= count)
+    wait_for(lambda: (looker.of("one") or {}).get("health") == 200)
+    looker.stop()
+    assert said == ["cannot be asked how it is: its answer is none of llama-server's (AttributeError: 'list' object has no attribute 'get')"]
 
 
 def test_looks_are_made_when_they_are_asked_for(server):
@@ -114,6 +169,18 @@ def test_looks_are_made_when_they_are_asked_for(server):
     looker.stop()
     looker.join(5)
     assert not looker.is_alive()
+
+
+def test_the_load_time_outlives_the_watchdog(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog, "SERVED", str(tmp_path))
+    config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    first, later = watchdog.HeadWatch("chat", config), watchdog.HeadWatch("chat", config)
+    assert later._marked((7, 70)) is None
+    first._mark(7, 612.34)
+    assert later._marked((7, 70)) == 612.3
+    assert later._marked((8, 80)) is None
+    for watch in (first, later):
+        watch.stop()
 
 
 # How often
@@ -185,9 +252,11 @@ def test_sockets_by_their_ends():
         listener.bind(("127.0.0.1", 0))
         listener.listen(2)
         here = listener.getsockname()
+        if _sock_diag.query(here) is None:
+            pytest.skip("no sock_diag here")
         assert _sock_diag.query(here)["waiting"] == 0
         head.connect(here)
-        assert _sock_diag.query(here) == {"state": 10, "waiting": 1, "received": 0, "sent": 0} or pytest.skip("no sock_diag here")
+        assert _sock_diag.query(here) == {"state": 10, "waiting": 1, "received": 0, "sent": 0}
         served, _peer = listener.accept()
         served.sendall(b"x" * 1000)
         assert head.recv(2000)
