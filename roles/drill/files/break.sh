@@ -27,7 +27,7 @@ no_override() {
 
 # No connection is closed: nothing arrives any more, as if the other side had lost power.
 cut_off() {
-    systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" nft delete table inet llama_drill
+    systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s nft delete table inet llama_drill
     stamp
     nft -f - <<RULES
 table inet llama_drill {
