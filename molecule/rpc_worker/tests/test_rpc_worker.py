@@ -55,7 +55,7 @@ def test_it_runs_as_its_own_user(lab):
 
 
 def test_what_its_unit_may_do(lab):
-    assert lab.exposure(lab.node2, UNIT) <= 2.5
+    assert lab.exposure(lab.node2, UNIT) <= 1.3
     status = dict(line.split(":", 1) for line in lab.node2.check_output("cat /proc/%s/status", str(main_pid(lab.node2))).splitlines())
     assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
     assert int(status["SigIgn"], 16) & 1 << signal.SIGPIPE - 1
