@@ -80,13 +80,8 @@ def repaired(lab, node, what, since, within):
 
 
 def found_to_hang(lab, since):
-    """Waits until the head's watchdog has found that it hangs: in time for how slow it has been, and within 20 s where it was not slow."""
-    lab.eventually(lambda: said(lab.node1, "head chat: it says that it is well", since), 60, "a head that hangs is found")
-    seconds = said(lab.node1, "head chat: it says that it is well", since)[0] - since
-    text = lab.node1.check_output("journalctl -t llama-watchdog -n 20 -o cat --no-pager")
-    slowest = float(re.findall(r"its slowest step so far took ([0-9.]+) s\): restarting it", text)[-1])
-    print("found to hang after %.1f s, slowest step %.1f s" % (seconds, slowest))
-    assert seconds <= max(10, 4 * slowest) + 10, "a token every seven seconds, and ten seconds or four times its slowest step without a sign"
+    """Waits until the head's watchdog has found that it hangs. This head is quick, so what is promised holds for it: within twenty seconds."""
+    repaired(lab, lab.node1, r"head chat: it says that it is well, but nothing has moved for .*: restarting it", since, 20)
 
 
 def pid(node, unit):
