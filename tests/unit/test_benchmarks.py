@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak calls a leak, and what the overhead benchmark calls an interval."""
+"""What the soak calls a leak, what the drill table calls a failure, and what the overhead benchmark calls an interval."""
 
 import copy
 import importlib.util
+import json
 import math
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def load(path):
     return module
 
 
-soak, overhead = load("recovery/soak"), load("overhead/run")
+soak, table, overhead = load("recovery/soak"), load("recovery/table"), load("overhead/run")
 NODE = {"processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]], "files": ["/run/llama-cluster/served"], "mounts": 38, "journal_mib": 16.0}
 
 
@@ -92,6 +93,33 @@ def test_the_interval_of_a_ratio():
     assert mean == pytest.approx(math.exp(center), abs=1e-4)
     assert (low, high) == pytest.approx([math.exp(center + sign * 2.0227 * spread / math.sqrt(40)) for sign in (-1, 1)], abs=1e-4)
     assert overhead.student(39) == pytest.approx(2.0227, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("results", "status", "wanted"),
+    [
+        (["recovered", "recovered"], 0, 0),
+        (["recovered", "failed"], 0, 1),
+        (["recovered"], 2, 1),
+        ([], 0, 1),
+        (None, 1, 1),
+    ],
+)
+def test_the_drill_table_fails_with_a_drill(monkeypatch, tmp_path, capsys, results, status, wanted):
+    monkeypatch.setattr(table, "CACHE", tmp_path)
+    monkeypatch.setattr(table.sys, "argv", ["table.py", "--fast-only"])
+    report = tmp_path / "reports" / ("llama-lab%d" % table.SLOT) / "drill-chat.json"
+    report.parent.mkdir(parents=True)
+
+    def run(_command, **_options):
+        if results is not None:
+            drills = [{"drill": "drill%d" % number, "result": result, "reason": "why"} for number, result in enumerate(results)]
+            report.write_text(json.dumps({"drills": drills}))
+        return status
+
+    monkeypatch.setattr(table.subprocess, "call", run)
+    assert table.main() == wanted
+    assert ("recovery: drill.yml failed" in capsys.readouterr().err) == bool(wanted)
 
 
 @pytest.fixture

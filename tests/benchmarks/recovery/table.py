@@ -3,6 +3,7 @@
     python tests/benchmarks/recovery/table.py [--fast-only] [--drills NAME,NAME]
 
 Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). The load is slowed on the head's fabric interface (tc tbf), which also carries the answers' few bytes.
+Ends with status 1 when a drill failed or did not run.
 """
 
 import argparse
@@ -28,12 +29,13 @@ PARTS = ("detection", "held", "restart", "load", "total")
 
 
 def drill(names):
-    """Runs drill.yml -> its results by name; a drill that failed is in them."""
+    """Runs drill.yml -> (its results by name, whether all is well); a drill that failed is in them."""
     command = [".venv/bin/ansible-playbook", "playbooks/drill.yml", "-i", "inventories/lab", "-e", "drill_deadline=%d" % DEADLINE]
     report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "drill-chat.json"
     report.unlink(missing_ok=True)
-    subprocess.call(command + (["-e", "drills=" + names] if names else []), cwd=REPOSITORY, stdout=sys.stderr)
-    return {one["drill"]: one for one in json.loads(report.read_text())["drills"]} if report.exists() else {}
+    status = subprocess.call(command + (["-e", "drills=" + names] if names else []), cwd=REPOSITORY, stdout=sys.stderr)
+    results = {one["drill"]: one for one in json.loads(report.read_text())["drills"]} if report.exists() else {}
+    return results, status == 0 and bool(results) and all(one["result"] != "failed" for one in results.values())
 
 
 def fabric_interface():
@@ -60,14 +62,17 @@ def main():
     parser.add_argument("--fast-only", action="store_true")
     parser.add_argument("--drills", default="")
     arguments = parser.parse_args()
-    fast = drill(arguments.drills)
-    slow = {} if arguments.fast_only else slowly(arguments.drills or SLOWED)
+    fast, well = drill(arguments.drills)
+    slow, slow_well = ({}, True) if arguments.fast_only else slowly(arguments.drills or SLOWED)
     print("| drill | %s | slow load: %s |" % (" | ".join(PARTS), " | ".join(PARTS)))
     print("|---%s|" % ("|---:" * 2 * len(PARTS)))
     for name, result in fast.items():
         cells = [cell(result, part) for part in PARTS] + [cell(slow.get(name), part) for part in PARTS]
         print("| `%s` | %s |%s" % (name, " | ".join(cells), "" if result["result"] != "failed" else " failed: " + result["reason"]))
     print("\n".join("slow, failed: %s: %s" % (name, one["reason"]) for name, one in slow.items() if one["result"] == "failed"))
+    if not (well and slow_well):
+        print("recovery: drill.yml failed, or it ran no drill: its output above says why", file=sys.stderr)
+    return int(not (well and slow_well))
 
 
 if __name__ == "__main__":
