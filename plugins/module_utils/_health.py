@@ -10,7 +10,7 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 
 import time
 
-from ._llama_api import ApiError, NoAnswer, error_text, parse_metrics, read_api_key
+from ._llama_api import ApiError, NoAnswer, count, error_text, parse_metrics, read_api_key, rows, table
 from ._sockets import awaited, connections, traffic
 from ._units import UnitError, failed_in_a_row, parse_show, systemctl_show
 
@@ -146,7 +146,7 @@ class Head:
         if isinstance(props, dict) and props.get("role") != "router":
             result["model"] = props.get("model_alias") or props.get("model_path")
             result["slots"] = props.get("total_slots")
-            result["n_ctx"] = (props.get("default_generation_settings") or {}).get("n_ctx")
+            result["n_ctx"] = table(props.get("default_generation_settings")).get("n_ctx")
         sample = self._sample(sockets=False)
         if sample["slots"] is not None:
             result["slots"] = len(sample["slots"])
@@ -172,7 +172,7 @@ class Head:
         text, _silent = self._get("/metrics")
         metrics = parse_metrics(text) if isinstance(text, str) else {}
         return {
-            "slots": slots if isinstance(slots, list) else None,
+            "slots": rows(slots),
             "metrics": [metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
             "requests": metrics.get("requests_processing"),
             "silent": silent,
@@ -261,12 +261,12 @@ def _waits_for(sample):
 
 
 def _read_answer(result, body):
-    choice = (body.get("choices") or [{}])[0]
-    message = choice.get("message") or {}
-    timings = body.get("timings") or {}
-    usage = body.get("usage") or {}
+    choice = (rows(body.get("choices")) or [{}])[0]
+    message = table(choice.get("message"))
+    timings = table(body.get("timings"))
+    usage = table(body.get("usage"))
     result["answer"] = message.get("content") or message.get("reasoning_content") or ""
-    result["tokens"] = usage.get("completion_tokens", timings.get("predicted_n", 0))
+    result["tokens"] = count(usage.get("completion_tokens", timings.get("predicted_n")))
     result["prompt_tokens"] = usage.get("prompt_tokens", timings.get("prompt_n"))
     # llama-server reports the rate of a single token as if it had taken no time.
     result["tokens_per_second"] = timings.get("predicted_per_second") if result["tokens"] > 1 else None

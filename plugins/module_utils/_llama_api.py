@@ -49,6 +49,21 @@ def parse_metrics(text):
     return {name: float(value) for name, value in METRIC.findall(text)}
 
 
+def table(value):
+    """A part of an answer that is to be a JSON object: whatever else a server sends there is an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def count(value):
+    """A part of an answer that is to be a number of tokens; 0 for anything else."""
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def rows(value):
+    """A part of an answer that is to be a list of JSON objects; None for anything but a list."""
+    return [table(entry) for entry in value] if isinstance(value, list) else None
+
+
 def error_text(body):
     """The message in an API error, parsed or not."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from ._llama_api import ApiError, NoAnswer
+from ._llama_api import ApiError, NoAnswer, count, table
 
 # Seconds between two looks, and for an endpoint that answers from memory.
 POLL = 0.2
@@ -69,7 +69,7 @@ def _answers(api):
         if status != 200:
             return False
         status, body = api.chat("Hello", 1, TOKEN)
-        return status == 200 and isinstance(body, dict) and (body.get("usage") or {}).get("completion_tokens", 0) > 0
+        return status == 200 and count(table(table(body).get("usage")).get("completion_tokens")) > 0
     except NoAnswer:
         return False
 

@@ -10,7 +10,7 @@ import threading
 import time
 
 from . import _sock_diag, _sockets
-from ._llama_api import ApiError, LlamaApi, NoAnswer, parse_metrics, read_api_key
+from ._llama_api import ApiError, LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from ._units import UnitError, parse_show, systemctl_show
 
 TCP = "/proc/net/tcp"
@@ -135,27 +135,18 @@ def clients(address, port, query=_sock_diag.query, table=lambda: read(TCP)):
     return waiting, sum(1 for entry in here if entry["state"] == _sockets.ESTABLISHED and entry["inode"])
 
 
-def _count(value):
-    """A number of tokens from JSON; 0 for anything else."""
-    return value if isinstance(value, int) and value >= 0 else 0
-
-
-def _table(value):
-    return value if isinstance(value, dict) else {}
-
-
 def _slot(shown):
     """What the judge wants of an entry of /slots."""
     step = shown.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
     task = shown.get("id_task")
-    taken = _count(shown.get("n_prompt_tokens_processed"))
+    taken = count(shown.get("n_prompt_tokens_processed"))
     return {
         "task": task if isinstance(task, int) else None,
-        "seed": _table(shown.get("params")).get("seed"),
-        "prompt": max(_count(shown.get("n_prompt_tokens")), taken),
+        "seed": table(shown.get("params")).get("seed"),
+        "prompt": max(count(shown.get("n_prompt_tokens")), taken),
         "taken": taken,
-        "decoded": _count(_table(step).get("n_decoded")),
+        "decoded": count(table(step).get("n_decoded")),
     }
 
 
@@ -191,11 +182,11 @@ class HeadApi(object):
                     result["total"] = metrics["prompt_tokens_total"] + metrics.get("tokens_predicted_total", 0)
                 if result["requests"] or not metrics:
                     status, slots = api.get("/slots", ANSWER)
-                    if status == 200 and isinstance(slots, list):
-                        result["slots"] = [_slot(slot) for slot in slots if isinstance(slot, dict) and slot.get("is_processing")]
+                    if status == 200 and rows(slots) is not None:
+                        result["slots"] = [_slot(slot) for slot in rows(slots) if slot.get("is_processing")]
                 if may_sleep:
                     status, props = api.get("/props", ANSWER)
-                    result["sleeping"] = status == 200 and bool(_table(props).get("is_sleeping"))
+                    result["sleeping"] = status == 200 and bool(table(props).get("is_sleeping"))
         except NoAnswer:
             result["silent"] = True
         except ApiError as error:
@@ -211,8 +202,8 @@ class HeadApi(object):
         except ApiError as error:
             self.complain(error)
             return 0, 0
-        timings = _table(_table(body).get("timings"))
-        return status, _count(timings.get("prompt_n")) + _count(timings.get("predicted_n")) if status == 200 else 0
+        timings = table(table(body).get("timings"))
+        return status, count(timings.get("prompt_n")) + count(timings.get("predicted_n")) if status == 200 else 0
 
 
 def nothing(at):

@@ -444,3 +444,16 @@ def test_no_progress_names_the_worker_it_waits_for(server, workers):
     workers[1].head.sendall(b"next graph")
     result = check(server, workers, timeout=0.2)
     assert state(result) == ("degraded", "1 of 1 slots work, no progress in 0.2 s: it waits for %s" % workers[1].endpoint)
+
+
+@pytest.mark.parametrize("odd", [None, True, -1, 1e300, "x", [], {}, [[]], [None], {"next_token": "x"}], ids=str)
+@pytest.mark.parametrize("path", ["/health", "/props", "/slots", "/metrics", CHAT])
+def test_answers_of_any_shape_end_in_a_state(server, path, odd):
+    for body in (
+        odd,
+        [odd],
+        {"choices": odd, "usage": odd, "timings": odd, "default_generation_settings": odd},
+        {"choices": [odd], "usage": {"completion_tokens": odd}},
+    ):
+        server.responses[path] = (200, body)
+        assert check(server, timeout=0.05)["state"] in _health.STATES
