@@ -11,6 +11,7 @@ lab-down:  ## remove them without a trace
 	@tests/lab/down.sh
 
 test: gates scenarios  ## everything: gates, among them the unit tests, and scenarios in containers
+	@tests/gates/skipped.sh
 
 gates:  ## lint, ansible-test with the unit tests, other ansible-core versions, packaging
 	@tests/gates/all.sh

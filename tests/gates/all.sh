@@ -25,4 +25,5 @@ wait "$second" || failed=1
 echo
 echo "Gates, $SECONDS s in all:"
 cat "$GATES_TABLE"
+./skipped.sh "$GATES_TABLE"
 exit $failed
