@@ -15,6 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parent for path in ROOT.glob("roles/*/meta") if path.is_dir())
 PLAYBOOKS = sorted(ROOT.glob("playbooks/[!_]*.yml"))
+SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
 # What runs on nodes, some of which have nothing newer than CPython 3.6.
@@ -101,6 +102,22 @@ def test_readme_names_every_option(role):
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_role_has_a_scenario(role):
     assert (ROOT / "molecule" / role.name / "molecule.yml").is_file()
+
+
+def test_every_scenario_is_run():
+    """molecule runs what it is asked for, and make test asks for what tests/scenarios.py names."""
+    program = ast.parse((ROOT / "tests/scenarios.py").read_text())
+    tables = [node.value for node in program.body if isinstance(node, ast.Assign) and node.targets[0].id == "BUDGETS"]
+    folders = {path.parent.name for path in ROOT.glob("molecule/*/*") if path.suffix == ".yml" and path.parent.name != "shared"}
+    assert set(ast.literal_eval(tables[0])) - {"build"} == folders
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=name)
+def test_scenario_tests_something(scenario):
+    """Where it finds no tests, molecule passes."""
+    sequence = ((load(scenario / "molecule.yml") or {}).get("scenario") or {}).get("test_sequence", ["verify"])
+    assert "verify" in sequence
+    assert [path.name for path in scenario.glob("tests/test_*.py") if re.search(r"^def test_", path.read_text(), re.MULTILINE)]
 
 
 def inventory_variables(inventory):
