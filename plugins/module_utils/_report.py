@@ -87,7 +87,7 @@ def acceptance_lines(report):
     """A report as lines to print, the endpoint and what it is worth last."""
     lines = [
         "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV cache" % worker
-        + ("" if worker["bytes_sent"] is None else ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker)
+        + _moved(worker, report["answer"])
         for worker in report["workers"]
     ]
     lines.extend(_plan_line(row) for row in report["plan"])
@@ -100,6 +100,15 @@ def acceptance_lines(report):
         lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
     lines.append(report["curl"])
     return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
+
+
+def _moved(worker, answer):
+    """What a worker moved for the answer; a service that was busy with others gave none."""
+    if answer is None:
+        return ""
+    if worker["bytes_sent"] is None:
+        return ", bytes for the answer unknown: ss of the head's node does not count them"
+    return ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker
 
 
 def _plan_line(row):

@@ -44,6 +44,12 @@ def test_each_worker_by_endpoint_with_all_its_cards():
     assert report["tokens_per_second"] == 33.1
 
 
+def test_bytes_that_ss_does_not_count_are_unknown():
+    untold = [dict(worker, bytes_sent=None, bytes_received=None) for worker in READY["workers"]]
+    lines = _report.acceptance_lines(_report.acceptance(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8))
+    assert lines[0].endswith(", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them")
+
+
 def test_the_last_lines():
     lines = _report.acceptance_lines(_report.acceptance(HEAD, READY, LOAD, "Where?", 8))
     assert lines[0] == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and 20 back for the answer"

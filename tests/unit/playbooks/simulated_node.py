@@ -1,0 +1,262 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answers a playbook's tasks for a node that is a directory: units are files, what runs is a file, each task that touches a node is an event.
+
+An action plugin under the name of each module that simulation.py replaces. Builds and snapshots are read and put back by the collection's own code.
+A build that is named *deaf has workers that do not listen, a build that is named *mute has heads that do not answer.
+"""
+
+import base64
+import fnmatch
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ..module_utils import _snapshot, _units
+
+NODES = pathlib.Path(os.environ["SIMULATION"], "nodes")
+EVENTS = NODES.parent / "events"
+
+
+class Node:
+    def __init__(self, name):
+        self.name = name
+        self.root = NODES / name
+        self.prefix = self.root / "opt/llama.cpp"
+        self.units = self.root / "etc/systemd/system"
+        self.running = self.root / "run"
+        self.held = self.root / "etc/llama-cluster/held.json"
+
+    def path(self, name):
+        return self.root / name.lstrip("/")
+
+    def unit(self, name):
+        return json.loads((self.units / name).read_text()) if (self.units / name).exists() else None
+
+    def process(self, name):
+        path = self.running / name
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def build(self, release=None):
+        return _units.build_info(str(self.prefix), release)
+
+    def look(self, name):
+        kind, service = _units.unit_kind(name)
+        unit, process = self.unit(name), self.process(name)
+        return {
+            "name": name,
+            "kind": kind,
+            "service": service,
+            "installed": unit is not None,
+            "enabled": (self.units / "multi-user.target.wants" / name).exists(),
+            "active_state": "active" if process else "inactive",
+            "sub_state": "running" if process else "dead",
+            "main_pid": 4711 if process else None,
+            "failed_in_a_row": 0,
+            "arguments": (unit or {}).get("arguments", []),
+            "wanted_digest": (unit or {}).get("digest"),
+            "running_digest": (process or {}).get("digest"),
+            "stale": bool(process and unit and process["digest"] != unit["digest"]),
+        }
+
+
+def worker_at(endpoint):
+    """What listens at an endpoint, whichever node that is."""
+    for path in NODES.glob("*/run/llama-rpc-*"):
+        process = json.loads(path.read_text())
+        arguments = process["arguments"]
+        if "%s:%s" % (arguments[arguments.index("--host") + 1], arguments[arguments.index("--port") + 1]) == endpoint:
+            return None if process["release"].endswith("deaf") else process
+    return None
+
+
+class ActionModule(ActionBase):
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        self.node = Node(task_vars["inventory_hostname"])
+        self.check = self._task.check_mode
+        name = self._task.action.rpartition(".")[2]
+        if (self.node.root / "lost").exists():
+            raise AnsibleConnectionFailure("%s cannot be reached" % self.node.name)
+        answer = getattr(self, "do_" + name)(self._task.args)
+        return dict(result, **answer)
+
+    def event(self, text):
+        """Notes what happens to the node, before it happens. Here a moment is kept and a node is lost, as the test wants it."""
+        if self.check:
+            return
+        text = "%s %s" % (self.node.name, text)
+        with open(EVENTS, "a") as stream:
+            stream.write(text + "\n")
+        moments, loses = EVENTS.with_name("moments"), EVENTS.with_name("loses")
+        kept = json.loads(moments.read_text()) if moments.exists() else []
+        if kept and fnmatch.fnmatch(text, kept[0][1]):
+            shutil.copytree(NODES, EVENTS.with_name("at-" + kept.pop(0)[0]), symlinks=True)
+            moments.write_text(json.dumps(kept))
+        if loses.exists() and fnmatch.fnmatch(text, loses.read_text()):
+            loses.unlink()
+            (self.node.root / "lost").touch()
+            raise AnsibleConnectionFailure("%s cannot be reached" % self.node.name)
+
+    # The roles that simulation.py replaces.
+
+    def do_stage(self, arguments):
+        """A build lies beside the one in use."""
+        self.event("stage %s" % arguments["build"])
+        return {"changed": False}
+
+    def do_activate(self, arguments):
+        self.event("activate %s" % arguments["build"])
+        if not self.check:
+            partial = self.node.prefix / "partial"
+            partial.symlink_to("releases/" + arguments["build"])
+            partial.rename(self.node.prefix / "current")
+        return {"changed": True}
+
+    def do_configure(self, arguments):
+        """Writes the units of one kind."""
+        changed = False
+        build = self.node.build(arguments["build"] or None)
+        for one in arguments["instances"]:
+            name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
+            options = ["--host", one["address"], "--port", str(one["port"])]
+            if one.get("rpc_endpoints"):
+                options += ["--rpc", ",".join(one["rpc_endpoints"])]
+            unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
+            unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
+            if self.node.unit(name) == unit:
+                continue
+            changed = True
+            self.event("configure %s" % name)
+            if not self.check:
+                wants = self.node.units / "multi-user.target.wants"
+                wants.mkdir(parents=True, exist_ok=True)
+                (self.node.units / name).write_text(json.dumps(unit))
+                if not self.node.held.exists() and not (wants / name).is_symlink():
+                    (wants / name).symlink_to("../" + name)
+        return {"changed": changed}
+
+    # Modules of Ansible.
+
+    def do_systemd_service(self, arguments):
+        name, state, changed = arguments.get("name", ""), arguments.get("state", ""), False
+        if name.startswith("llama-firewall"):
+            return {"changed": False}
+        process, unit = self.node.process(name) if name else None, self.node.unit(name) if name else None
+        path = self.node.running / name
+        if state == "stopped" and process or state in ("restarted", "started") and not (state == "started" and process):
+            changed = True
+            self.event("%s %s" % (state, name))
+            if not self.check:
+                if process:
+                    path.unlink()
+                if state != "stopped":
+                    path.write_text(json.dumps(unit))
+        if "enabled" in arguments and unit:
+            wants = self.node.units / "multi-user.target.wants" / name
+            if wants.is_symlink() != bool(arguments["enabled"]):
+                changed = True
+                self.event("%s %s" % ("enabled" if arguments["enabled"] else "disabled", name))
+                if not self.check:
+                    wants.symlink_to("../" + name) if arguments["enabled"] else wants.unlink()
+        return {"changed": changed}
+
+    def do_copy(self, arguments):
+        path = self.node.path(arguments["dest"])
+        content = arguments["content"] if isinstance(arguments["content"], str) else json.dumps(arguments["content"])
+        if path.exists() and (not arguments.get("force", True) or path.read_text() == content):
+            return {"changed": False}
+        self.event("copy %s" % arguments["dest"])
+        if not self.check:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+        return {"changed": True}
+
+    def do_file(self, arguments):
+        path = self.node.path(arguments["path"])
+        if arguments["state"] != "absent" or not path.exists():
+            return {"changed": False}
+        self.event("remove %s" % arguments["path"])
+        if not self.check:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return {"changed": True}
+
+    def do_slurp(self, arguments):
+        path = self.node.path(arguments["src"])
+        if not path.exists():
+            return {"failed": True, "msg": "file not found: %s" % arguments["src"]}
+        return {"changed": False, "content": base64.b64encode(path.read_bytes()).decode()}
+
+    def do_command(self, arguments):
+        words = arguments["line"].split()
+        assert words[:3] == ["ss", "-Hltn", "src"], words
+        return {"changed": False, "rc": 0, "stdout": "LISTEN" if worker_at(words[3]) else ""}
+
+    # Modules of the collection.
+
+    def do_llama_unit_info(self, arguments):
+        patterns = arguments.get("units", ["*"])
+        folders = [folder for folder in (self.node.units, self.node.running) if folder.exists()]
+        names = {name for folder in folders for name in os.listdir(folder) if name.startswith("llama-") and name.endswith(".service")}
+        units = [self.node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+        return dict(self.node.build(arguments.get("release")), changed=False, units=units, held=_units.held_since(str(self.node.held)))
+
+    def do_llama_snapshot(self, arguments):
+        folder = self.node.root / "var/lib/llama-cluster/rollback"
+        folder.mkdir(parents=True, exist_ok=True)
+        snapshots = _snapshot.Snapshots(str(folder), str(self.node.prefix), str(self.node.root))
+        state, restored = arguments.get("state", "looked"), []
+        if state != "looked":
+            self.event("snapshot %s" % state)
+        if state == "opened":
+            snapshots.open(arguments["id"], self.check)
+        elif state == "restored":
+            restored = [path for path, _now, _then in snapshots.restore(arguments["id"], self.check)]
+        elif not self.check and state in ("closed", "dropped"):
+            (snapshots.close if state == "closed" else snapshots.drop)()
+        return dict(snapshots.look(), changed=bool(restored), restored=restored)
+
+    def do_llama_health(self, arguments):
+        self.event("ask %s" % arguments["unit"])
+        process = self.node.process(arguments["unit"])
+        workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]
+        state, reason = "ready", "it answered 8 tokens in 0.1 s"
+        if not process:
+            state, reason = "down", "nobody listens"
+        elif not all(workers) or {worker["release"] for worker in workers} != {process["release"]}:
+            state, reason = "degraded", "a worker of its build is missing"
+        elif process["release"].endswith("mute") or process["settings"] == "mute":
+            state, reason = "loading", "it has been loading for ever"
+        planned = json.loads((self.node.root / "health.json").read_text()) if (self.node.root / "health.json").exists() else {}
+        moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in arguments["rpc_endpoints"]]
+        answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
+        answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
+        if state in arguments.get("fail_on", ["loading", "degraded", "down"]):
+            answer.update(failed=True, msg="llama_health: %s is %s: %s" % (arguments["url"], state, reason))
+        return answer
+
+    def do_llama_drain(self, arguments):
+        self.event("drain %s for %s s" % (arguments["unit"], arguments["timeout"]))
+        return {"changed": False, "drained": True}
+
+    def do_llama_load_info(self, arguments):
+        planned = self.node.root / "load.json"
+        if planned.exists():
+            return dict(json.loads(planned.read_text()), changed=False)
+        unit = self.node.unit(arguments["unit"])["arguments"]
+        endpoints = unit[unit.index("--rpc") + 1].split(",")
+        sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
+        return {"changed": False, "reason": None, "devices": [dict(sizes, device="RPC0", endpoint=one, layers=30) for one in endpoints]}
+
+    def do_nvidia_smi_facts(self, arguments):
+        facts = {"available": False, "reason": "no nvidia-smi", "gpus": []}
+        return {"changed": False, "ansible_facts": {"nvidia_smi": facts}}

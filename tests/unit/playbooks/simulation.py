@@ -1,0 +1,203 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs the collection's own playbooks over two nodes that are directories: seconds where containers take minutes, and any moment can be kept.
+
+Real are the playbooks, roles acceptance and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that touch a node
+(simulated_node.py) and the roles that take long. What those do on a node is for the scenarios in containers.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+ANSIBLE = ("command", "copy", "file", "slurp", "systemd_service")
+OURS = ("llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts")
+ROLES = ("activate", "configure", "stage")
+NODES = ("node1", "node2")
+
+STAGE = """
+- name: Stage
+  thefermisea.llama_cluster.stage: {build: "{{ llama_cpp_version }}"}
+- name: Name the build
+  ansible.builtin.set_fact: {llama_cpp_build: "{{ llama_cpp_version }}"}
+"""
+ACTIVATE = """
+- name: Activate
+  thefermisea.llama_cluster.activate: {build: "{{ activate_build | default(llama_cpp_build) }}"}
+"""
+CONFIGURE = """
+- name: Configure
+  thefermisea.llama_cluster.configure:
+    kind: %s
+    build: "{{ llama_cpp_build | default('') }}"
+    instances: "{{ %s }}"
+"""
+WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_hostname, groups, hostvars)"
+HEADS = "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models')"
+REPLACED = {
+    "llama_cpp/tasks/stage.yml": STAGE,
+    "llama_cpp/tasks/activate.yml": ACTIVATE,
+    "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
+    "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
+    "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
+}
+SERVICE = {"kind": "distributed", "model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
+INVENTORY = {
+    "llama_nodes": {
+        "hosts": {name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(NODES, 1)},
+        "vars": {
+            "ansible_connection": "local",
+            "ansible_become": False,
+            "llama_cpp_version": "b1",
+            "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30})},
+            "llama_models": {"m": {"quants": {"F16": {"urls": ["file:///m.gguf"], "file": "m.gguf"}}}},
+            "acceptance_wait": 1,
+            "upgrade_requests": 1,
+        },
+    }
+}
+
+
+def build_collection(folder):
+    """The collection with what is replaced, in a directory that Ansible can search."""
+    collection = folder / "ansible_collections/thefermisea/llama_cluster"
+    (collection / "plugins/action").mkdir(parents=True)
+    for name in ("filter", "module_utils", "plugin_utils"):
+        (collection / "plugins" / name).symlink_to(ROOT / "plugins" / name)
+    (collection / "meta").symlink_to(ROOT / "meta")
+    (collection / "plugins/action/show_lines.py").symlink_to(ROOT / "plugins/action/show_lines.py")
+    (collection / "plugins/modules").mkdir()
+    (collection / "plugins/modules/show_lines.py").symlink_to(ROOT / "plugins/modules/show_lines.py")
+    (collection / "plugins/callback").mkdir()
+    (collection / "plugins/callback/preload.py").symlink_to(Path(__file__).with_name("preload.py"))
+    for name in ANSIBLE + OURS + ROLES:
+        (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
+    for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
+        name = str(source.relative_to(ROOT))
+        target = collection / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        role, _slash, rest = name.partition("roles/")[2].partition("/")
+        if role not in ("", "acceptance", "upgrade"):
+            if rest.startswith("tasks/"):
+                target.write_text(REPLACED.get("%s/%s" % (role, rest), "[]\n"))
+        else:
+            # Nothing here becomes true by waiting for it.
+            text = re.sub(r"(ansible\.builtin\.command): (\S.*)", r'\1: {line: "\2"}', source.read_text())
+            text = re.sub(r"\bretries: \d+", "retries: 1", text)
+            target.write_text(re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text))
+    return collection
+
+
+def once(tmp_path_factory, name, make):
+    """A directory that make(directory) fills, once for all processes of a test run."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with open(root / (name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / name / "complete").exists():
+            shutil.rmtree(root / name, ignore_errors=True)
+            (root / name).mkdir()
+            make(root / name)
+            (root / name / "complete").touch()
+    return root / name
+
+
+class Simulation:
+    """Two nodes. folder: where they and what happened to them are; home: what runs share, the collection among it."""
+
+    def __init__(self, folder, home):
+        self.folder = folder
+        self.home = home
+        self.collection = home / "ansible_collections/thefermisea/llama_cluster"
+
+    def create(self):
+        """The nodes are installed with b1 and other builds, and nothing runs."""
+        for name in NODES:
+            for part in ("run", "etc/llama-cluster", "etc/systemd/system"):
+                (self.node(name) / part).mkdir(parents=True)
+            for build in ("b1", "b2", "b2-mute", "b2-deaf"):
+                self.install(name, build)
+            (self.node(name) / "opt/llama.cpp/current").symlink_to("releases/b1")
+
+    def copy(self, folder, moment="nodes"):
+        """Another one that begins as this one is, or was at a moment of keep_moments()."""
+        shutil.copytree(self.folder / moment, folder / "nodes", symlinks=True)
+        return Simulation(folder, self.home)
+
+    def install(self, node, build, content="program"):
+        release = self.node(node) / "opt/llama.cpp/releases" / build
+        release.mkdir(parents=True, exist_ok=True)
+        (release / "program").write_text(content)
+        files = {"program": hashlib.sha256(content.encode()).hexdigest()}
+        (release / "build.json").write_text(json.dumps({"build": build, "files": files}))
+
+    def node(self, name):
+        return self.folder / "nodes" / name
+
+    def run(self, playbook, *arguments):
+        """-> (exit status, output as one line); `events` is what happened to the nodes meanwhile, in order."""
+        self.events = []
+        (self.folder / "hosts.json").write_text(json.dumps(INVENTORY))
+        status, output = run_playbook(
+            self.collection / "playbooks" / (playbook + ".yml"),
+            *("-i", str(self.folder / "hosts.json"), *arguments),
+            home=self.home,
+            ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.preload",
+            ANSIBLE_COLLECTIONS_PATH=str(self.home),
+            PYTHONPYCACHEPREFIX=str(self.home / "bytecode"),
+            SIMULATION=str(self.folder),
+        )
+        path = self.folder / "events"
+        if path.exists():
+            self.events = path.read_text().splitlines()
+            path.unlink()
+        return status, output
+
+    def keep_moments(self, **patterns):
+        """The nodes as they are just before these events, which come in this order: what a controller that dies there leaves."""
+        (self.folder / "moments").write_text(json.dumps(list(patterns.items())))
+
+    def lose(self, pattern):
+        """The node of this event cannot be reached from it on."""
+        (self.folder / "loses").write_text(pattern)
+
+    def builds(self):
+        """What runs: {unit: build}"""
+        paths = sorted(self.folder.glob("nodes/*/run/*"))
+        return {path.name[len("llama-") : -len(".service")]: json.loads(path.read_text())["release"] for path in paths}
+
+    def current(self):
+        return [os.readlink(self.node(name) / "opt/llama.cpp/current").partition("/")[2] for name in NODES]
+
+    def configuration(self):
+        """{path: content or target} of what snapshots keep."""
+        paths = sorted(path for name in NODES for path in (self.node(name) / "etc").rglob("*") if path.is_symlink() or path.is_file())
+        return {str(path.relative_to(self.folder)): os.readlink(path) if path.is_symlink() else path.read_text() for path in paths}
+
+    def snapshots(self):
+        return [sorted(os.listdir(self.node(name) / "var/lib/llama-cluster/rollback")) for name in NODES]
+
+
+def run_playbook(playbook, *arguments, home, **environment):
+    """-> (exit status, output as one line)"""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
+    settings = {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home), "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
+    done = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
+        env=dict(kept, COLUMNS="10000", **settings, **environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    return done.returncode, " ".join(done.stdout.split())

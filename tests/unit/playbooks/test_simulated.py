@@ -1,0 +1,278 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks promise of their order, of their refusals and of runs that died, over simulated nodes (simulation.py)."""
+
+import json
+
+import pytest
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import Simulation, build_collection, once
+
+HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
+ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
+ALL_B2 = {"head-chat": "b2", "rpc-chat": "b2"}
+TO_B2 = ("-e", "llama_cpp_version=b2")
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    """What site.yml made: b1 runs on both nodes."""
+
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site")
+        assert status == 0, output
+        assert cluster.builds() == ALL_B1
+
+    folder = once(tmp_path_factory, "deployed", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    return deployed.copy(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def upgraded(deployed, tmp_path_factory):
+    """An upgrade to b2, with the moments at which a run may have died."""
+
+    def make(folder):
+        cluster = deployed.copy(folder)
+        cluster.keep_moments(
+            staged="node1 snapshot opened",
+            written="node1 ask " + HEAD,
+            down="node2 restarted " + WORKER,
+            up="node1 started " + HEAD,
+            proving="node1 ask " + HEAD,
+        )
+        status, output = cluster.run("upgrade", *TO_B2)
+        assert status == 0, output
+        assert cluster.builds() == ALL_B2 and cluster.current() == ["b2", "b2"]
+
+    return Simulation(once(tmp_path_factory, "upgraded", make), deployed.home)
+
+
+@pytest.fixture(scope="module")
+def rolled_back(deployed, tmp_path_factory):
+    """An upgrade to a build that does not serve, with the moment at which its rollback may have died."""
+
+    def make(folder):
+        cluster = deployed.copy(folder)
+        cluster.keep_moments(up="node1 started " + HEAD, restored="node1 stopped " + HEAD, undoing="node2 restarted " + WORKER)
+        status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
+        assert status != 0
+        assert "upgrade: llama_health: http://node1:8000 is loading: it has been loading for ever: rolled back, b1 serves again, " in output
+
+    return Simulation(once(tmp_path_factory, "rolled_back", make), deployed.home)
+
+
+def disturbed(cluster):
+    """Events that change what serves."""
+    return [event for event in cluster.events if event.split()[1] in ("configure", "stopped", "started", "restarted", "activate")]
+
+
+# verify
+
+
+def test_a_worker_without_its_layers_is_refused(cluster):
+    loaded = {"reason": None, "devices": [{"device": "RPC0", "endpoint": "10.0.0.2:50052", "layers": 29}]}
+    (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
+    status, output = cluster.run("_verify")
+    assert status != 0
+    assert "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u llama-head-chat on node1" in output
+
+
+def test_a_worker_without_any_layer_is_refused(cluster):
+    loaded = {"reason": "the log has no layers", "devices": []}
+    (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
+    status, output = cluster.run("_verify", "-e", json.dumps({"preflight_plan": {"services": {"chat": [{"layers": {}, "tensor_split": [], "devices": []}]}}}))
+    assert status != 0
+    assert "worker 10.0.0.2:50052 holds 0 layers of m, at least one needed (the log has no layers): see journalctl" in output
+
+
+def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
+    unknown = {"workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]}
+    (cluster.node("node1") / "health.json").write_text(json.dumps(unknown))
+    status, output = cluster.run("_verify")
+    assert status == 0, output
+    assert "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer unknown" in output
+
+
+# Before a start
+
+
+def test_different_builds_start_nothing(cluster):
+    cluster.install("node2", "b1", "another program")
+    (cluster.node("node2") / "run" / WORKER).unlink()
+    status, output = cluster.run("_apply")
+    assert status != 0
+    assert "/opt/llama.cpp: different builds on the nodes ({'node1': '" in output and "one identical build is needed: run with --tags build" in output
+    assert disturbed(cluster) == []
+
+
+def test_a_build_with_changed_files_starts_nothing(cluster):
+    (cluster.node("node2") / "opt/llama.cpp/releases/b1/program").write_text("changed")
+    (cluster.node("node2") / "run" / WORKER).unlink()
+    status, output = cluster.run("_apply")
+    assert status != 0
+    assert "node2: program of build b1 differ from its build.json, an intact build is needed: remove the release and run with --tags build" in output
+    assert disturbed(cluster) == []
+
+
+# Maintenance
+
+
+def test_running_requests_end_before_anything_stops(cluster):
+    status, output = cluster.run("maintenance", "-e", "node=node2")
+    assert status == 0, output
+    assert cluster.events == [
+        "node1 drain %s for 300 s" % HEAD,
+        "node2 copy /etc/llama-cluster/held.json",
+        "node1 stopped " + HEAD,
+        "node2 stopped " + WORKER,
+        "node2 disabled " + WORKER,
+        "node1 started " + HEAD,
+    ]
+    held = cluster.configuration()
+    # Nothing upgrades around a node that is held.
+    status, output = cluster.run("upgrade", *TO_B2)
+    assert status != 0
+    assert "upgrade: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e node=node2 -e state=return" in output
+    assert disturbed(cluster) == [] and cluster.configuration() == held
+
+
+def test_a_node_without_a_unit_cannot_be_held(cluster):
+    (cluster.node("node2") / "etc/systemd/system" / WORKER).unlink()
+    (cluster.node("node2") / "etc/systemd/system/multi-user.target.wants" / WORKER).unlink()
+    (cluster.node("node2") / "run" / WORKER).unlink()
+    status, output = cluster.run("maintenance", "-e", "node=node2")
+    assert status != 0
+    assert "maintenance: no unit of a service seen on node2, at least one is needed to hold it: run site.yml first" in output
+    assert cluster.events == []
+
+
+@pytest.fixture(scope="module")
+def held(deployed, tmp_path_factory):
+    """node2 is held, as maintenance.yml leaves it."""
+    cluster = deployed.copy(tmp_path_factory.mktemp("held"))
+    (cluster.node("node2") / "etc/llama-cluster/held.json").write_text('{"since": "2026-11-22T00:00:00Z"}')
+    (cluster.node("node2") / "etc/systemd/system/multi-user.target.wants" / WORKER).unlink()
+    for path in (cluster.node("node2") / "run" / WORKER, cluster.node("node1") / "run" / HEAD):
+        path.unlink()
+    return cluster
+
+
+def test_what_is_not_fit_does_not_return(held, tmp_path):
+    cluster = held.copy(tmp_path)
+    returns = ("-e", "node=node2 state=return")
+    cluster.install("node2", "b1", "another program")
+    status, output = cluster.run("maintenance", *returns)
+    assert status != 0
+    assert "node2: build b1 (whole) seen, the intact build of the other nodes is needed: run site.yml --tags build, then return it" in output
+    assert cluster.events == []
+    cluster.install("node2", "b1")
+    (cluster.node("node2") / "opt/llama.cpp/releases/b1/program").unlink()
+    status, output = cluster.run("maintenance", *returns)
+    assert status != 0
+    assert "node2: build b1 (program) seen, the intact build of the other nodes is needed" in output
+    assert cluster.events == []
+    cluster.install("node2", "b1")
+    status, output = cluster.run("maintenance", *returns, "-e", "llama_cpp_accelerator=cuda")
+    assert status != 0
+    assert "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then return it" in output
+    assert cluster.events == []
+
+
+def test_what_is_fit_returns(held, tmp_path):
+    cluster = held.copy(tmp_path)
+    status, output = cluster.run("maintenance", "-e", "node=node2 state=return")
+    assert status == 0, output
+    assert cluster.events[:4] == [
+        "node2 remove /etc/llama-cluster/held.json",
+        "node2 enabled " + WORKER,
+        "node2 started " + WORKER,
+        "node1 started " + HEAD,
+    ]
+    assert cluster.builds() == ALL_B1
+
+
+# Upgrades
+
+
+def test_staged_builds_that_differ_stop_nothing(cluster):
+    cluster.install("node2", "b2", "another program")
+    before = cluster.configuration()
+    status, output = cluster.run("upgrade", *TO_B2)
+    assert status != 0
+    assert "b2: different builds on the nodes ({'node1': '" in output and "remove /opt/llama.cpp/releases/b2 on those that differ and run again" in output
+    assert disturbed(cluster) == [] and cluster.configuration() == before and cluster.snapshots() == [[], []]
+
+
+def test_a_build_that_does_not_serve_is_rolled_back(deployed, rolled_back):
+    assert rolled_back.builds() == ALL_B1 and rolled_back.current() == ["b1", "b1"]
+    assert rolled_back.configuration() == deployed.configuration() and rolled_back.snapshots() == [[], []]
+
+
+def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
+    status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-deaf")
+    assert status != 0
+    assert "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is needed" in output
+    assert "rolled back, b1 serves again" in output
+    assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
+
+
+def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
+    cluster.lose("node2 restarted " + WORKER)
+    status, output = cluster.run("upgrade", *TO_B2)
+    assert status != 0
+    assert "upgrade: node2 cannot be reached any more: the old one is not back either (" in output and "correct this and run rollback.yml" in output
+    assert cluster.builds()["head-chat"] == "b1" and cluster.current() == ["b1", "b1"]
+    assert cluster.snapshots() == [["open.json"], ["open.json"]]
+    (cluster.node("node2") / "lost").unlink()
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
+
+
+def test_a_run_that_died_while_it_staged_leaves_the_old_one(deployed, upgraded, tmp_path):
+    cluster = upgraded.copy(tmp_path, "at-staged")
+    assert cluster.builds() == ALL_B1 and cluster.current() == ["b1", "b1"]
+    assert cluster.configuration() == deployed.configuration()
+
+
+# The table of docs/operations.md: what serves after a run that died there, and what finishes it.
+@pytest.mark.parametrize(
+    "moment,serves,finishes,then",
+    [
+        ("written", ALL_B1, "site", ALL_B2),
+        ("written", ALL_B1, "rollback", ALL_B1),
+        ("down", {"rpc-chat": "b1"}, "site", ALL_B2),
+        ("down", {"rpc-chat": "b1"}, "rollback", ALL_B1),
+        ("proving", ALL_B2, "upgrade", ALL_B2),
+    ],
+)
+def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serves, finishes, then):
+    cluster = upgraded.copy(tmp_path, "at-" + moment)
+    assert cluster.builds() == serves and cluster.current() == ["b1", "b1"]
+    assert cluster.snapshots() == [["open.json"], ["open.json"]]
+    status, output = cluster.run(finishes, *(TO_B2 if finishes != "rollback" else ()))
+    assert status == 0, output
+    assert cluster.builds() == then and set(cluster.current()) == set(then.values())
+    assert cluster.configuration() == (deployed if then == ALL_B1 else upgraded).configuration()
+    # What served before the switch is what rollback.yml puts back from here on.
+    assert cluster.snapshots() == [["last.json"], ["last.json"]]
+    if finishes == "upgrade":
+        assert "chat: b2 serves, which finishes what an earlier run began" in output
+        assert "before: 10.0 and 50.0 with b1" in output
+
+
+def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp_path):
+    cluster = rolled_back.copy(tmp_path, "at-undoing")
+    assert "head-chat" not in cluster.builds()
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
