@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A callback that loads every filter and test before the first task: each task is a process of its own, which would load them again."""
 
+import gc
+from pathlib import Path
+
+from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import filter_loader, test_loader
+
 DOCUMENTATION = """
 name: preload
 type: aggregate
 short_description: Load filters before the first task
 description: Halves the time of a run whose tasks take no time.
 """
-
-import gc
-from pathlib import Path
-
-from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import filter_loader, test_loader
 
 
 class CallbackModule(CallbackBase):

@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+# Where Ansible finds the collection as it is.
+COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("command", "copy", "file", "slurp", "systemd_service")
 OURS = ("llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts")
 ROLES = ("activate", "configure", "stage")

@@ -6,7 +6,6 @@
 import json
 
 import pytest
-
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import Simulation, build_collection, once
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
