@@ -6,7 +6,6 @@
 import json
 
 import pytest
-
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import ROOT, run_playbook
 
 # Says what it was asked for, and installs a Python.

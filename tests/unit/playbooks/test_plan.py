@@ -6,7 +6,6 @@
 import json
 
 import pytest
-
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
 
