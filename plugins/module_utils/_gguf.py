@@ -8,7 +8,7 @@ local file, an HTTP range reader and a byte string are read alike. The format is
 magic ``GGUF``, u32 version (2 or 3), u64 tensors, u64 keys, the key/value pairs, then name, dimensions, type and offset of
 every tensor, padding to ``general.alignment`` (32 when absent), data. A header is untrusted input: every count is checked
 against what may still follow before anything is allocated, so any input ends in a Header or a GGUFError within a second
-and within a few ten MiB.
+and within 64 MiB.
 """
 
 import os
@@ -24,12 +24,13 @@ MAX_HEADER = 64 << 20
 MAX_REMOTE_HEADER = 16 << 20
 """The most that is read of a remote file just to look at it."""
 
-_MAX_TENSORS = 100000
+_MAX_TENSORS = 32768  # twice those of the largest known model; what a description takes in memory is thirty times its bytes
 _MAX_KEYS = 65536
 _MAX_KEY_BYTES = 65535  # the format's own limit
 _MAX_TENSOR_NAME = 63  # ggml's GGML_MAX_NAME less its terminator
-_MAX_ARRAY_STRINGS = 4 << 20  # in all arrays together; walking them is what costs time
+_MAX_ARRAY_STRINGS = 2 << 20  # in all arrays together; walking them is what costs time
 _MAX_KEPT_ARRAY = 4096  # elements; per-layer values are kept, vocabularies are walked over
+_MAX_KEPT_ELEMENTS = 1 << 16  # in all kept arrays together; a number takes up to forty times its bytes in the file
 _MAX_KEPT_BYTES = 8 << 20  # metadata text and arrays together
 _FIRST_WINDOW = 1 << 19  # of ten shards, nine have nothing but a short header
 _LAST_WINDOW = 4 << 20
@@ -230,7 +231,7 @@ def _shown(text):
 
 def _read_metadata(cursor, count):
     metadata, lengths = {}, {}
-    kept, strings = 0, 0
+    kept, elements, strings = 0, 0, 0
     for _number in range(count):
         key = cursor.string(_MAX_KEY_BYTES, "a metadata key")
         if not key:
@@ -250,6 +251,11 @@ def _read_metadata(cursor, count):
             if kind in _SCALARS:
                 size = _SCALARS[kind].size * length
                 if length <= _MAX_KEPT_ARRAY:
+                    elements += length
+                    if elements > _MAX_KEPT_ELEMENTS:
+                        raise cursor.error(
+                            "array %s makes more than %s numbers in short arrays: not a usable GGUF file" % (_shown(key), "{:,}".format(_MAX_KEPT_ELEMENTS))
+                        )
                     data = cursor.take(size)
                     metadata[key] = [item[0] for item in _SCALARS[kind].iter_unpack(data)]
                 else:
@@ -382,17 +388,17 @@ def check_shards(headers, names):
     """
     total = sum(len(header.tensors) for header in headers)
     for number, (header, name) in enumerate(zip(headers, names)):
-        count = header.metadata.get("split.count", 1) or 1
+        count, place, tensors = (header.metadata.get("split." + key) for key in ("count", "no", "tensors.count"))
+        count = count or 1
         if count != len(headers):
-            raise GGUFError("%s: its header names %s shards, %d given: give all shards of one model" % (name, count, len(headers)))
+            raise GGUFError("%s: its header names %s shards, %d given: give all shards of one model" % (name, ascii(count)[:40], len(headers)))
         if count == 1:
             continue
-        if header.metadata.get("split.no") != number:
-            raise GGUFError("%s: its header says shard %s, place %d needs shard %d" % (name, header.metadata.get("split.no"), number + 1, number))
-        if header.metadata.get("split.tensors.count") != total:
+        if place != number:
+            raise GGUFError("%s: its header says shard %s, place %d needs shard %d" % (name, ascii(place)[:40], number + 1, number))
+        if tensors != total:
             raise GGUFError(
-                "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them"
-                % (name, header.metadata.get("split.tensors.count"), total)
+                "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them" % (name, ascii(tensors)[:40], total)
             )
 
 

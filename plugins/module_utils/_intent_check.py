@@ -8,6 +8,7 @@ import re
 from ._bytes import human
 from ._intent import IntentError, build_of, expand, model_file, near
 from ._llama_args import OLDEST, build_number, load_modes
+from ._model_shape import MAX_BLOCKS
 from ._plan_catalog import HEADER_KEYS
 
 # key -> (type, required). Types are checked; what a value means is checked below.
@@ -463,6 +464,13 @@ def _header_errors(entry, header):
     missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
     if header and missing:
         found.append("%s: %s missing, all of what the header of its GGUF file says of them is needed to estimate a plan" % (entry, ", ".join(missing)))
+    for key, value in header.items():
+        if key == "architecture":
+            continue
+        if not _is(value, int) or value < 1:
+            found.append("%s.%s: %r seen, a whole number above 0 is needed" % (entry, key, value))
+        elif key == "block_count" and value > MAX_BLOCKS:
+            found.append("%s.%s: %d seen, 1 to %d is needed" % (entry, key, value, MAX_BLOCKS))
     return found
 
 

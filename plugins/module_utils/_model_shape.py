@@ -67,6 +67,9 @@ _UNKNOWN_CACHES = (
     "wkv.head_size",
 )
 
+_ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
+_MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
 _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
@@ -74,6 +77,11 @@ _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 class ShapeError(Exception):
     """One sentence: the architecture, what its memory needs to be told, the next step."""
+
+
+def _name(value):
+    """A model's name that is safe to print, None for any other."""
+    return value if isinstance(value, str) and len(value) <= 200 and value.isprintable() else None
 
 
 def _padded(tensor):
@@ -94,7 +102,7 @@ class _Keys(object):
         value = self.get(key, default)
         if isinstance(value, list):
             value = max(value) if value else default
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
             raise ShapeError(
                 "architecture %s: %s.%s is %s, a count is needed: use a file that a current llama.cpp converted"
                 % (self.architecture, self.architecture, key, "missing" if value is None else ascii(value)[:40])
@@ -104,7 +112,7 @@ class _Keys(object):
     def per_block(self, key, count, default=None):
         """[count of each block]: the header has one number for all or an array."""
         value = self.get(key)
-        if isinstance(value, list) and len(value) >= count and all(isinstance(item, int) and item >= 0 for item in value):
+        if isinstance(value, list) and len(value) >= count and all(isinstance(item, int) and 0 <= item <= _MAX_COUNT for item in value):
             return [int(item) for item in value[:count]]
         return [self.number(key, default)] * count
 
@@ -131,10 +139,8 @@ def _swa_layers(keys, count):
 
 
 def _mla(keys):
-    rank = keys.get("attention.kv_lora_rank")
-    if not rank or not keys.get("attention.key_length_mla"):
-        return None
-    return Mla(rank, keys.number("rope.dimension_count"), keys.number("attention.key_length_mla"))
+    rank, key = keys.number("attention.kv_lora_rank", 0), keys.number("attention.key_length_mla", 0)
+    return Mla(rank, keys.number("rope.dimension_count"), key) if rank and key else None
 
 
 def _recurrent(keys, count, n_embd, n_head_kv):
@@ -210,15 +216,25 @@ def read_shape(header):
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
-    if not isinstance(architecture, str):
-        raise ShapeError("header: general.architecture is missing, its name is needed: give the first shard of the model")
+    if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
+        seen = "missing" if architecture is None else ascii(architecture)[:40]
+        raise ShapeError("header: general.architecture is %s, its name is needed: give the first shard of the model" % seen)
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
+    if not 1 <= count <= MAX_BLOCKS:
+        raise ShapeError(
+            "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again" % (architecture, architecture, count, MAX_BLOCKS)
+        )
     for key in _UNKNOWN_CACHES:
         if keys.get(key):
             raise _unknown(keys, key)
     blocks, entry, output, named = _tensors(headers, count)
     skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
+    if skipped >= count:
+        raise ShapeError(
+            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it again"
+            % (architecture, architecture, skipped, count)
+        )
     if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
         raise ShapeError(
             "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of the model in order" % architecture
@@ -238,7 +254,7 @@ def read_shape(header):
     swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)
     return Shape(
         architecture=architecture,
-        name=metadata.get("general.name"),
+        name=_name(metadata.get("general.name")),
         block_count=count,
         context_length=keys.number("context_length"),
         rope_scaling=keys.get("rope.scaling.type", "none") != "none" or "rope_factors_long.weight" in named,

@@ -193,6 +193,11 @@ def shape(keys=(), tensors=("token_embd.weight", "blk.0.weight")):
     return raised(_model_shape.read_shape, header)
 
 
+def blocks_of(count):
+    """What a header is told that says no more than its number of blocks."""
+    return raised(_model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("qwen")), number(b"qwen.block_count", count)])))
+
+
 def size_problem(size):
     return lambda **_fixtures: [_gguf.size_problem(parse(gguf(tensors=[tensor(b"t")])), size, "m.gguf")]
 
@@ -371,6 +376,8 @@ REFUSALS = [
     ("llama_models.m.quants.Q8_0.sha256:", "2 seen", "one for each of its 1 files is needed", quant(files=["m.gguf"], sha256=["a", "b"])),
     ("llama_models.m.header:", "[1] seen", "a map is needed", model(header=[1])),
     ("llama_models.m.header.layers:", "unknown key", "known keys: architecture", model(header=dict(FACTS, layers=1))),
+    ("llama_models.m.header.block_count:", "100000 seen", "1 to 512 is needed", model(header=dict(FACTS, block_count=100000))),
+    ("llama_models.m.header.head_count:", "0 seen", "a whole number above 0 is needed", model(header=dict(FACTS, head_count=0))),
     ("llama_models.m.header:", "block_count, ", "is needed to estimate a plan", model(header={"architecture": "qwen3"})),
     # The memory plan.
     (
@@ -430,6 +437,12 @@ REFUSALS = [
     ("m.gguf:", "key n appears twice", "", raised(parse, gguf([number(b"n", 1), number(b"n", 1)]))),
     ("m.gguf:", "n has type 99", "", raised(parse, gguf([key(b"n", 99, b"")]))),
     ("m.gguf:", "array n has elements of type 99", "", raised(parse, gguf([array(b"n", 99, 1)]))),
+    (
+        "m.gguf:",
+        "array n16 makes more than 65,536 numbers in short arrays",
+        "not a usable GGUF file",
+        raised(parse, gguf([array(b"n%d" % place, make.I8, 4096) + bytes(4096) for place in range(17)])),
+    ),
     ("m.gguf:", "array n has 1,000,000,000 strings", "", raised(parse, gguf([array(b"n", make.STRING, 10**9)]))),
     (
         "m.gguf:",
@@ -469,6 +482,14 @@ REFUSALS = [
     ),
     # The memory that a header tells.
     ("header:", "general.architecture is missing", "give the first shard", raised(_model_shape.read_shape, parse(gguf()))),
+    (
+        "header:",
+        "general.architecture is 'a\\nb'",
+        "its name is needed",
+        raised(_model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("a\nb"))]))),
+    ),
+    ("architecture qwen:", "qwen.block_count is 100000000", "1 to 512 are allowed", blocks_of(100000000)),
+    ("architecture llama:", "llama.nextn_predict_layers is 2 of 1 blocks", "fewer are needed", shape([number(b"llama.nextn_predict_layers", 2)])),
     ("architecture llama:", "tensors of the embedding or of a block are missing", "give all shards", shape(tensors=("blk.0.weight",))),
     ("architecture llama:", "llama.embedding_length is missing", "a count is needed", shape()),
     (

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -327,3 +328,31 @@ def test_each_slot_has_a_row_of_logits(shapes):
 
 def test_every_cache_type_of_the_inventory_is_known():
     assert {"f16", "q8_0", "q4_0"} <= set(_kv_cache.CACHE_TYPES)
+
+
+@pytest.mark.parametrize("count", [0, 513, 10**8, (1 << 32) - 1, 1 << 40])
+def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
+    tensors = [("token_embd.weight", (32, 32), 1), ("blk.0.weight", (32, 32), 1)]
+    header = parse([("general.architecture", make.STRING, "llama"), ("llama.block_count", make.U64, count)], tensors)
+    tracemalloc.start()
+    with pytest.raises(_memory.ShapeError, match="block_count is %d" % count):
+        _memory.read_shape(header)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MIB
+
+
+def test_arrays_of_a_header_are_held_to_a_total():
+    metadata = [("n%d" % number, make.ARRAY, (make.I8, [1] * 4096)) for number in range(2000)]
+    data = make.header_bytes(metadata, [])
+    tracemalloc.start()
+    with pytest.raises(_gguf.GGUFError, match="numbers in short arrays"):
+        _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * MIB
+
+
+def test_a_rank_that_is_no_number_is_refused():
+    with pytest.raises(_memory.ShapeError, match="attention.kv_lora_rank is 'x', a count is needed"):
+        shape_of(**{"attention.kv_lora_rank": "x", "attention.key_length_mla": 64})
