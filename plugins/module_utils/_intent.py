@@ -50,6 +50,11 @@ def node_address(host, hostvars):
     return facts.get("llama_address") or facts.get("ansible_host") or host
 
 
+def rpc_address(head, hostvars):
+    """The address a head comes from to its workers."""
+    return hostvars[head].get("llama_fabric_address") or node_address(head, hostvars)
+
+
 def build_of(host, hostvars):
     """The llama.cpp release that a node runs, by its tag."""
     return hostvars[host].get("llama_cpp_version") or PIN
@@ -67,7 +72,7 @@ def managed(services):
 
 
 def rpc_instances(services, host, groups, hostvars):
-    """The RPC workers of a node: list of {service, primary, address, port, threads, head_url, memory_max, cache, args}."""
+    """The RPC workers of a node: list of {service, primary, address, port, head_address, threads, head_url, memory_max, cache, args}."""
     instances = []
     for name, service in managed(services):
         if host not in expand(service.get("workers", ""), groups):
@@ -77,6 +82,7 @@ def rpc_instances(services, host, groups, hostvars):
             "primary": bool(service.get("primary")),
             "address": hostvars[host]["llama_fabric_address"],
             "port": service["rpc_port"],
+            "head_address": rpc_address(expand(service["head"], groups)[0], hostvars),
             "threads": service.get("threads", 0),
             "head_url": "http://%s:%d" % (node_address(expand(service["head"], groups)[0], hostvars), service["port"]),
             "memory_max": service.get("rpc_memory_max", ""),
@@ -94,7 +100,7 @@ def rpc_access(services, host, groups, hostvars):
         head = expand(service["head"], groups)[0]
         workers = expand(service.get("workers", ""), groups)
         if host in workers:
-            incoming.append("%s:%d" % (hostvars[head].get("llama_fabric_address") or node_address(head, hostvars), service["rpc_port"]))
+            incoming.append("%s:%d" % (rpc_address(head, hostvars), service["rpc_port"]))
         if host == head:
             outgoing.extend(_rpc_endpoints(service, workers, hostvars))
     return {"incoming": incoming, "outgoing": outgoing}

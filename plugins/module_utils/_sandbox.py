@@ -22,6 +22,8 @@ COMMON = (
     "ProtectControlGroups=yes",
     "PrivateTmp=yes",
     "PrivateMounts=yes",
+    # Nobody's API keys; a head gets back the file of its own service.
+    "TemporaryFileSystem=/etc/llama-cluster/keys:ro",
     "RemoveIPC=yes",
     "KeyringMode=private",
     "LockPersonality=yes",

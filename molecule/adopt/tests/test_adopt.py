@@ -9,7 +9,7 @@ import requests
 QUESTION = {"max_tokens": 1, "temperature": 0, "messages": [{"role": "user", "content": "Name a color."}]}
 MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 NAMES = ("node1", "node2", "node3")
-SERVERS = r"ps -eo pid=,user=,args= | grep -E '^ *[0-9]+ +[a-z]+ +[^ ]*(llama-server|rpc-server) ' || true"
+SERVERS = r"ps -eo pid=,user:32=,args= | grep -E '^ *[0-9]+ +[a-z-]+ +[^ ]*(llama-server|rpc-server) ' || true"
 
 
 def answers(lab, port=8000, timeout=10):
@@ -59,7 +59,7 @@ def test_ours_answers_and_nothing_else_runs(lab):
     for name in NAMES:
         node = getattr(lab, name)
         (server,) = servers(node)
-        assert server[1] == "llama"
+        assert server[1] == ("llama" if name == "node1" else "llama-rpc")
         assert server[2].startswith("/opt/llama.cpp/releases/")
     assert not answers(lab, 8081)
 

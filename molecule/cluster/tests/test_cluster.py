@@ -118,7 +118,7 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab):
     assert status == 0, output
     lab.eventually(lambda: answers(lab), 120, "it answers after a load into the empty cache")
     sent = bytes_over(lab, "node3")[0]
-    stored = "find %s/rpc -name '????????????????' -user llama -perm 400" % CACHE
+    stored = "find %s/rpc -name '????????????????' -user llama-rpc -perm 400" % CACHE
     lab.eventually(lambda: lab.node3.run(stored).stdout, 60, "the tensor is stored and proved")
     path = lab.node3.check_output(stored)
     # As a kill in the middle of writing leaves it.
@@ -148,7 +148,7 @@ def test_teardown_leaves_nothing(lab):
         assert node.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
         assert node.run("pgrep -x 'llama-server|ggml-rpc-server'").stdout == ""
         assert "llama" not in node.check_output("nft list ruleset")
-        assert not node.user("llama").exists
+        assert not node.user("llama").exists and not node.user("llama-rpc").exists
     status, output = lab.playbook("teardown", "-e", "teardown_models=true")
     assert status == 0, output
     assert lab.changed(output) == 0

@@ -133,7 +133,7 @@ def test_it_answers_to_its_keys_alone(lab, another):
 
 def test_nobody_sees_its_keys(lab, another):
     file = lab.node1.file("/etc/llama-cluster/keys/chat")
-    assert (file.user, file.mode) == ("llama", 0o600)
+    assert (file.user, file.group, file.mode) == ("root", "llama", 0o640)
     places = {
         "unit": lab.node1.check_output("systemctl cat %s", UNIT),
         "process": lab.node1.check_output("cat /proc/%s/cmdline /proc/%s/environ", str(main_pid(lab)), str(main_pid(lab))),

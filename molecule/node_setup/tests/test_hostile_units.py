@@ -11,12 +11,12 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 VALUES = ["a b", "", "%n", "100%", "$HOME", "${HOME}", "$$", 'say "x"', "it's", "back\\slash", "a\\nb", ";", "tab\there", "line\nExecStartPre=/bin/x", "Grüße"]
 # It stays and keeps its arguments and its environment where they can be seen.
 PROGRAM = "#!/bin/sh\nsleep 600\ntrue\n"
-# The rules and the back-off of a deployed node are others' matter.
-DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nUser=daemon\nGroup=daemon\n"
+# The rules, the back-off and the keys of a deployed node are others' matter.
+DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nBindReadOnlyPaths=\nUser=daemon\nGroup=daemon\n"
 VARIABLES = {
     "item": {
         "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "", "cache": "", "rpc_endpoints": [],
-        "api_key_file": "/etc/llama-cluster/keys/hostile",
+        "api_key_file": "/etc/llama-cluster/keys/hostile", "head_address": "127.0.0.1",
     },
     "release": "/srv/hostile", "numactl": "", "digest": "0", "sandbox": [],
     "head_server_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)}, "head_server_user": "daemon", "head_server_accelerator": "cpu",

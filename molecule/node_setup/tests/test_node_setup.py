@@ -1,22 +1,40 @@
 NODES = ("node1", "node2", "node3")
 
 
-def test_services_have_a_user_who_cannot_log_in(lab):
+def test_heads_and_workers_have_accounts_who_cannot_log_in(lab):
     for name in NODES:
-        user = getattr(lab, name).user("llama")
-        assert user.exists
-        assert user.shell == "/usr/sbin/nologin"
-        assert user.uid < 1000
+        for account in ("llama", "llama-rpc"):
+            user = getattr(lab, name).user(account)
+            assert (user.shell, user.home, user.group) == ("/usr/sbin/nologin", "/nonexistent", account)
+            assert 0 < user.uid < 1000
 
 
-def test_the_user_writes_its_state_and_nothing_it_executes(lab):
-    for path, writable in (("/var/lib/llama-cluster", True), ("/opt/models", False), ("/etc/llama-cluster", False), ("/opt/llama-cluster/bin", False)):
-        done = lab.node1.run("setpriv --reuid=llama --regid=llama --clear-groups touch %s/probe && rm %s/probe", path, path)
-        assert (done.rc == 0) == writable, (path, done.stderr)
+def test_the_accounts_write_nothing(lab):
+    for account in ("llama", "llama-rpc"):
+        for path in ("/var/lib/llama-cluster", "/opt/models", "/etc/llama-cluster", "/etc/llama-cluster/keys", "/opt/llama-cluster/bin"):
+            done = lab.node1.run("setpriv --reuid=%s --regid=%s --clear-groups touch %s/probe", account, account, path)
+            assert done.rc != 0, (account, path)
 
 
-def test_other_users_do_not_read_its_state(lab):
-    assert lab.node1.run("setpriv --reuid=nobody --regid=nogroup --clear-groups ls /var/lib/llama-cluster").rc != 0
+def test_a_worker_does_not_see_the_keys_of_heads(lab):
+    look = "setpriv --reuid=%s --regid=%s --clear-groups ls /etc/llama-cluster/keys"
+    assert lab.node1.run(look, "llama", "llama").rc == 0
+    assert lab.node1.run(look, "llama-rpc", "llama-rpc").rc != 0
+
+
+def test_accounts_of_somebody_else_are_refused_or_left_alone(lab):
+    """One of a person, one whose group has a member, and one as ours that another tool made, which stays when ours go."""
+    made = "useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin"
+    lab.node3.check_output("useradd --no-create-home --shell /bin/bash --uid 4711 person && %s shared && %s theirs && usermod -aG shared person" % (made, made))
+    planted = lab.node3.check_output("cat /etc/passwd /etc/group")
+    for account, seen in (("person", "id 4711, home /home/person and shell /bin/bash"), ("shared", "members person")):
+        status, output = lab.playbook("site", "--limit", "node3", "--tags", "node", "--skip-tags", "preflight", "-e", "node_setup_user=%s" % account)
+        assert status != 0 and "node_setup_user: " in output and seen in output, output
+    assert lab.node3.check_output("cat /etc/passwd /etc/group") == planted
+    status, output = lab.playbook("teardown", "--limit", "node3", "-e", "node_setup_user=theirs")
+    assert status == 0, output
+    assert [lab.node3.user(name).exists for name in ("theirs", "llama", "llama-rpc")] == [True, True, False]
+    lab.node3.check_output("userdel person && userdel shared && userdel theirs")
 
 
 def test_what_services_need_at_run_time_is_installed(lab):
@@ -25,7 +43,9 @@ def test_what_services_need_at_run_time_is_installed(lab):
 
 
 def test_a_missing_package_is_installed_again(lab):
+    """On a node that has lost the rest too, see above."""
     lab.node3.check_output("dpkg --force-all --purge libgomp1")
     status, output = lab.playbook("site", "--limit", "node3", "--tags", "node", "--skip-tags", "preflight")
     assert status == 0, output
     assert lab.node3.run("ldconfig -p | grep libgomp.so.1").rc == 0
+    assert lab.node3.user("llama-rpc").exists

@@ -16,7 +16,7 @@ def untouched(lab):
         node = getattr(lab, name)
         assert node.run("ls -d /opt/llama.cpp /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
         assert node.check_output("find /etc/systemd/system -name 'llama*'") == ""
-        assert not node.user("llama").exists
+        assert not node.user("llama").exists and not node.user("llama-rpc").exists
 
 
 def test_every_mistake_of_the_intent_is_said_at_once(lab):

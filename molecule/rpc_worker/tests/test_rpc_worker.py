@@ -46,12 +46,22 @@ def test_another_node_does_not_reach_it(lab):
 
 
 def test_another_user_of_its_node_does_not_reach_it(lab):
-    for user in ("nobody", "llama", "root"):
+    for user in ("nobody", "llama", "llama-rpc", "root"):
         assert not lab.connects(lab.node2, lab.fabric("node2"), 50052, user), user
 
 
 def test_it_runs_as_its_own_user(lab):
-    assert lab.node2.check_output("ps -o user= -p %s", str(main_pid(lab.node2))) == "llama"
+    assert lab.node2.check_output("ps -o user:32= -p %s", str(main_pid(lab.node2))) == "llama-rpc"
+
+
+def test_its_user_leaves_for_nobody(lab):
+    assert lab.connects(lab.node2, lab.fabric("node1"), 22222, "root") is lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc") is False
+    lab.node1.check_output("python3 -m http.server 22222 --bind %s >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1", lab.fabric("node1"))
+    try:
+        assert lab.connects(lab.node2, lab.fabric("node1"), 22222, "root")
+        assert not lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc")
+    finally:
+        lab.node1.check_output("kill $(cat /run/listener.pid); rm /run/listener.pid")
 
 
 def test_what_its_unit_may_do(lab):

@@ -259,7 +259,7 @@ def test_a_head_without_a_card_holds_no_layers():
 
 def test_a_worker_lets_its_head_in_over_the_fabric():
     (worker,) = _intent.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
-    assert worker["address"] == "10.100.0.33"
+    assert (worker["address"], worker["head_address"]) == ("10.100.0.33", "10.100.0.31")
     assert worker["args"] == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
     assert _intent.rpc_instances(SERVICES, "node1", GROUPS, HOSTVARS) == []
 

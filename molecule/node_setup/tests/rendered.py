@@ -1,0 +1,71 @@
+"""The units and rules of a small cluster, rendered from the roles' own templates, for tests that need no deployment."""
+
+import pathlib
+
+import jinja2
+from ansible.plugins.filter.core import FilterModule
+from ansible_collections.thefermisea.llama_cluster.plugins.filter.intent import FilterModule as OurFilters
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._sandbox import unit_sandbox
+
+ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
+RELEASE = "/opt/llama.cpp/releases/b11434-cpu-00000000"
+HEAD, WORKER, PORT = "10.9.0.1", "10.9.0.2", 50052
+GROUPS = {"all": ["node1", "node2"], "llama_nodes": ["node1", "node2"], "llama_head": ["node1"], "llama_rpc": ["node2"]}
+HOSTVARS = {
+    "node1": {"llama_address": "10.8.0.1", "llama_fabric_address": HEAD},
+    "node2": {"llama_address": "10.8.0.2", "llama_fabric_address": WORKER},
+}
+MODELS = {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}}
+SERVICE = {"kind": "distributed", "model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": PORT}
+ACCOUNTS = {
+    "node_setup_user": "llama",
+    "node_setup_rpc_user": "llama-rpc",
+    "head_server_user": "llama",
+    "rpc_worker_user": "llama-rpc",
+    "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
+}
+FILTERS = {"thefermisea.llama_cluster.%s" % name: function for name, function in OurFilters().filters().items()}
+
+
+def template(path, **values):
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
+    environment.filters.update(FilterModule().filters())
+    environment.filters.update(FILTERS)
+    return environment.from_string((ROLES / path).read_text()).render(ansible_managed="rendered", **ACCOUNTS, **values)
+
+
+def rules(incoming=(), outgoing=()):
+    """The table of a node with these workers and heads, as rpc_access() names them."""
+    return template("node_setup/templates/firewall.nft.j2", node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing)})
+
+
+def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file=None, **service):
+    """{name: text} of every unit that the roles write, of a service with these settings, on nodes that compute on `accelerator`."""
+    services = {"chat": dict(SERVICE, **service)}
+    shared = {
+        "release": RELEASE,
+        "digest": "0123456789abcdef",
+        "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa else "",
+        "sandbox": unit_sandbox(accelerator, bool(numa), rdma),
+    }
+    (worker,) = FILTERS["thefermisea.llama_cluster.rpc_instances"](services, "node2", GROUPS, HOSTVARS)
+    (head,) = FILTERS["thefermisea.llama_cluster.head_instances"](services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    return {
+        "llama-rpc-chat.service": template(
+            "rpc_worker/templates/llama-rpc.service.j2",
+            item=worker,
+            rpc_worker_accelerator=accelerator,
+            rpc_worker_environment=environment or {},
+            rpc_worker_cache_dir="/var/lib/llama-cluster/rpc-cache",
+            **shared,
+        ),
+        "llama-head-chat.service": template(
+            "head_server/templates/llama-head.service.j2",
+            item=dict(head, api_key_file=api_key_file),
+            head_server_accelerator=accelerator,
+            head_server_environment=environment or {},
+            **shared,
+        ),
+        "llama-watchdog.service": template("node_setup/templates/llama-watchdog.service.j2", digest="0123456789abcdef"),
+        "llama-firewall.service": template("node_setup/templates/llama-firewall.service.j2"),
+    }

@@ -1,0 +1,186 @@
+"""Every unit that the roles write, as systemd reads it: complete, without a cycle at boot, and with no more than its own key."""
+
+import base64
+
+import pytest
+import rendered
+
+FOLDER = "/run/rendered"
+KEYS = "/etc/llama-cluster/keys"
+STUBS = ("llama-server", "ggml-rpc-server")
+# What orders the network of cloud images: the ordering lines of the distributions' own units (cloud-init 22.4, ifupdown 0.8, NetworkManager 1.42 and
+# netplan 0.106 of Debian 12; systemd's own units are those of the node). Programs are left out.
+CLOUD_INIT = {
+    "cloud-init-local.service": """
+        DefaultDependencies=no
+        Wants=network-pre.target
+        After=systemd-remount-fs.service
+        Before=NetworkManager.service network-pre.target shutdown.target sysinit.target
+        Conflicts=shutdown.target
+        RequiresMountsFor=/var/lib/cloud""",
+    "cloud-init.service": """
+        DefaultDependencies=no
+        Wants=cloud-init-local.service
+        After=cloud-init-local.service systemd-networkd-wait-online.service networking.service
+        Before=network-online.target sshd.service sysinit.target shutdown.target systemd-user-sessions.service
+        Conflicts=shutdown.target""",
+    "cloud-config.service": """
+        After=network-online.target cloud-config.target
+        Wants=network-online.target cloud-config.target""",
+    "cloud-config.target": """
+        Wants=cloud-init-local.service cloud-init.service
+        After=cloud-init-local.service cloud-init.service""",
+    "cloud-final.service": """
+        After=network-online.target cloud-config.service multi-user.target
+        Wants=network-online.target cloud-config.service""",
+    "cloud-init.target": """
+        After=multi-user.target
+        Wants=cloud-init-local.service cloud-init.service cloud-config.service cloud-final.service""",
+}
+IFUPDOWN = {
+    "networking.service": """
+        DefaultDependencies=no
+        Wants=network.target
+        After=local-fs.target network-pre.target systemd-sysctl.service systemd-modules-load.service
+        Before=network.target shutdown.target network-online.target
+        Conflicts=shutdown.target""",
+    "ifupdown-wait-online.service": """
+        DefaultDependencies=no
+        Before=network-online.target""",
+}
+NETWORK_MANAGER = {
+    "NetworkManager.service": """
+        Wants=network.target
+        After=network-pre.target dbus.service
+        Before=network.target""",
+    "NetworkManager-wait-online.service": """
+        Requires=NetworkManager.service
+        After=NetworkManager.service
+        Before=network-online.target""",
+}
+# Written by its generator at boot; what it configures, networkd brings up.
+NETPLAN = {
+    "netplan-ovs-cleanup.service": """
+        DefaultDependencies=no
+        Before=network.target
+        Wants=network.target""",
+}
+STACKS = {
+    "ifupdown": (IFUPDOWN, ("networking.service", "ifupdown-wait-online.service")),
+    "networkd": ({}, ("systemd-networkd.service", "systemd-networkd-wait-online.service")),
+    "netplan": (NETPLAN, ("netplan-ovs-cleanup.service", "systemd-networkd.service", "systemd-networkd-wait-online.service")),
+    "NetworkManager": (NETWORK_MANAGER, ("NetworkManager.service", "NetworkManager-wait-online.service")),
+}
+
+
+def plant(lab, texts):
+    """Writes units into an empty folder of the node."""
+    lab.node1.check_output("rm -rf %s && mkdir %s", FOLDER, FOLDER)
+    for name, text in texts.items():
+        encoded = base64.b64encode(text.encode()).decode()
+        lab.node1.check_output("echo %s | base64 -d > %s/%s", encoded, FOLDER, name)
+
+
+def verify(lab, names):
+    """What systemd-analyze says of units of that folder, its exit status before it."""
+    done = lab.node1.run("SYSTEMD_UNIT_PATH=%s: systemd-analyze verify --man=no %s" % (FOLDER, " ".join("%s/%s" % (FOLDER, name) for name in names)))
+    return done.rc, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fixture_programs(lab):
+    """The build that the units name; nobody runs it here."""
+    lab.node1.check_output("mkdir -p %s/bin" % rendered.RELEASE)
+    for name in STUBS:
+        lab.node1.check_output("ln -sf /bin/true %s/bin/%s" % (rendered.RELEASE, name))
+    yield
+    lab.node1.check_output("rm -rf /opt/llama.cpp %s" % FOLDER)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"memory_max": "1G", "rpc_memory_max": "2G", "rpc_cache": "80G", "primary": True},
+        {"numa": "0"},
+        {"rdma": True},
+        {"accelerator": "cuda", "numa": "1", "rdma": True},
+        {"environment": {"CUDA_VISIBLE_DEVICES": "0,1"}},
+    ],
+    ids=["least", "limits", "numa", "rdma", "cuda", "environment"],
+)
+def test_systemd_reads_every_unit(lab, settings):
+    texts = rendered.units(**settings)
+    plant(lab, texts)
+    assert verify(lab, sorted(texts)) == (0, "")
+
+
+def wanted_at_boot(stack):
+    """Units as they are enabled: of a cloud image with that network, and ours."""
+    network, online = STACKS[stack]
+    texts = {}
+    for name, lines in {**CLOUD_INIT, **network}.items():
+        unit = "[Unit]\n%s\n" % "\n".join(line.strip() for line in lines.splitlines())
+        texts[name] = unit if name.endswith(".target") else unit + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+    texts.update(rendered.units())
+    wants = " ".join([*online, "cloud-init.target", "llama-firewall.service", "llama-watchdog.service", "llama-rpc-chat.service", "llama-head-chat.service"])
+    texts["boot.target"] = "[Unit]\nRequires=basic.target multi-user.target\nAfter=basic.target\nWants=network-online.target %s\n" % wants
+    return texts
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_firewall_makes_no_cycle_at_boot(lab, stack):
+    texts = wanted_at_boot(stack)
+    plant(lab, texts)
+    status, said = verify(lab, ["boot.target"])
+    assert "cycle" not in said and status == 0, said
+    # The same units with a firewall of default dependencies: this test can see a cycle.
+    plant(lab, dict(texts, **{"llama-firewall.service": texts["llama-firewall.service"].replace("DefaultDependencies=no\n", "")}))
+    assert "cycle" in verify(lab, ["boot.target"])[1]
+
+
+def test_the_firewall_comes_before_what_can_listen(lab):
+    """sysinit.target comes before every service with default dependencies, and network-pre.target before every network."""
+    unit = rendered.units()["llama-firewall.service"]
+    before = [line for line in unit.splitlines() if line.startswith("Before=")]
+    assert before == ["Before=network-pre.target sysinit.target shutdown.target"]
+    assert "WantedBy=sysinit.target" in unit
+
+
+# What a service would try that somebody has taken over.
+CANARY = """
+for file in %s/*; do [ -r "$file" ] && echo "key $(cat "$file")"; done
+touch /var/lib/llama-cluster/canary %s/canary 2>/dev/null && echo wrote
+timeout 2 bash -c "exec 3<>/dev/tcp/127.0.0.1/9998" 2>/dev/null && echo connected
+for socket in /run/dbus/system_bus_socket; do [ -e $socket ] && echo bus; done
+true
+""" % (KEYS, KEYS)
+# The program and what starts it again; the rest of a unit stays as it is.
+STARTS = ("Exec", "Type=", "Restart", "NotifyAccess=", "After=", "Wants=")
+
+
+def canary(lab, name, text):
+    """Runs the canary in the place of a unit's program -> what it could do."""
+    kept = "\n".join(line for line in text.splitlines() if not line.startswith(STARTS))
+    program = "[Service]\nType=oneshot\nExecStart=/bin/bash %s/canary.sh\nStandardOutput=file:%s/canary.out" % (FOLDER, FOLDER)
+    plant(lab, {"canary.sh": CANARY, name: kept.replace("[Service]", program)})
+    lab.node1.check_output("ln -sf %s/%s /run/systemd/system/canary-%s && systemctl daemon-reload && systemctl start canary-%s", FOLDER, name, name, name)
+    said = lab.node1.check_output("cat %s/canary.out", FOLDER)
+    lab.node1.check_output("rm -f /run/systemd/system/canary-%s && systemctl daemon-reload", name)
+    return said.splitlines()
+
+
+def test_a_service_sees_its_own_key_and_a_worker_its_head(lab):
+    lab.node1.check_output("for name in chat other; do echo $name > %s/$name && chown root:llama %s/$name && chmod 0640 %s/$name; done", KEYS, KEYS, KEYS)
+    lab.node1.check_output("python3 -m http.server 9998 --bind 127.0.0.1 >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1")
+    keyed, keyless = rendered.units(api_key_file=KEYS + "/chat"), rendered.units()
+    head, worker = "llama-head-chat.service", "llama-rpc-chat.service"
+    try:
+        assert canary(lab, head, keyed[head]) == ["key chat", "connected", "bus"]
+        assert canary(lab, head, keyless[head]) == ["connected", "bus"]
+        # As the account that may read the keys: the unit keeps them from it.
+        assert canary(lab, worker, keyed[worker].replace("llama-rpc\n", "llama\n")) == []
+        opened = [line for line in keyless[worker].splitlines() if not line.startswith(("IPAddress", "TemporaryFileSystem="))]
+        assert canary(lab, worker, "\n".join(opened).replace("llama-rpc\n", "llama\n")) == ["key chat", "key other", "connected"]
+    finally:
+        lab.node1.run("kill $(cat /run/listener.pid); rm -f /run/listener.pid %s/chat %s/other", KEYS, KEYS)
