@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _drill, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
+from ..module_utils import _changes, _drill, _firewalld, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
 
 
 def _one_sentence(function):
@@ -42,6 +42,7 @@ class FilterModule:
             "upgrade_speed_lines": _upgrade.speed_lines,
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
+            "firewalld_changes": _firewalld.changes,
             "drill_noticed": _drill.noticed,
             "drill_phases": _drill.phases,
             "drill_lines": _drill.lines,

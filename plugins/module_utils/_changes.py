@@ -84,7 +84,7 @@ def _workers(units, wanted):
     kept = [unit for unit in units if unit["name"] in wanted]
     return {
         "unwanted": [unit["name"] for unit in units if unit not in kept],
-        "restart": [unit["name"] for unit in kept if unit["stale"]],
+        "restart": [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"]],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
         "start": [unit["name"] for unit in kept if unit["enabled"] and unit["active_state"] != "active"],
     }

@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""backoff start UNIT: restarts at once after a crash, later and later after loads that fail.
+"""backoff start UNIT [SECONDS]: restarts at once after a crash, later and later after loads that fail.
 
 systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits the rest. After
-a run that served nobody waits; such a run left a file of the unit's name in SERVED (see watchdog), or lasted an hour.
+a run that served nobody waits; such a run left a file of the unit's name in SERVED (see watchdog), or lasted that many seconds, an hour where none
+are given.
 """
 
 import json
@@ -46,11 +47,11 @@ def write(unit, state, folder=STATE):
     write_atomically(os.path.join(folder, unit), json.dumps(state) + "\n")
 
 
-def start(unit, restarts, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
+def start(unit, restarts, long=LONG, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
     """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
     state = read(unit, folder)
     mark = os.path.join(served, unit)
-    good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= LONG)
+    good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= long)
     # A wait that was cut short was no run.
     failures = 0 if restarts == 0 or good else state["failures"] + (state["started"] is not None)
     if os.path.exists(mark):
@@ -76,9 +77,9 @@ def restarts_of(unit):
 
 
 def main(arguments):
-    if len(arguments) != 2 or arguments[0] != "start":
-        return "usage: backoff start UNIT"
-    start(arguments[1], restarts_of(arguments[1]))
+    if len(arguments) not in (2, 3) or arguments[0] != "start":
+        return "usage: backoff start UNIT [SECONDS]"
+    start(arguments[1], restarts_of(arguments[1]), int(arguments[2]) if arguments[2:] else LONG)
     return 0
 
 

@@ -15,6 +15,7 @@ import re
 import select
 import socket
 import struct
+import subprocess
 import sys
 import time
 
@@ -24,6 +25,7 @@ HELLO = 0x0E
 # Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport capabilities.
 NEW, OLD = (24, 28), (0, 3)
 LAST_OLD, FIRST_NEW = 8700, 9000
+RULES = ("nft", "list", "table", "inet", "llama_cluster")
 # Seconds for a connection, until a wait for the answer is worth a word, for the answer, and between two handshakes. One that waits in a
 # worker's queue is answered as soon as the worker is free, while each that gives up would leave a dead entry in that queue.
 CONNECT, QUIET, PATIENCE, PAUSE = 5, 2, 60, 0.2
@@ -111,6 +113,16 @@ def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
     return versions
 
 
+def wait_for_rules(announce=say, sleep=time.sleep, command=RULES):
+    """Returns when the firewall's table is loaded, without which other users would reach the workers of a head that runs."""
+    said = False
+    while subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        if not said:
+            announce("waits for the rules of llama-firewall.service: table inet llama_cluster is not loaded, see systemctl status llama-firewall")
+        said = True
+        sleep(PAUSE)
+
+
 def become(user):
     """Goes on as that user, the only one whom the firewall lets through to the workers."""
     entry = pwd.getpwnam(user)
@@ -131,6 +143,7 @@ def main(arguments):
     parser.add_argument("endpoints", nargs="+", metavar="HOST:PORT")
     options = parser.parse_args(arguments)
     if options.user:
+        wait_for_rules(announce)
         become(options.user)
     number = re.match(r"b?(\d+)", options.build)
     build = int(number.group(1)) if number else None

@@ -38,6 +38,12 @@ def test_a_head_that_waits_after_runs_that_failed_is_tried_at_once():
     assert "heads_down" not in changes("node1", node1=[unit("head", active="activating")])
 
 
+def test_a_worker_that_waits_after_runs_that_failed_is_tried_at_once():
+    waiting = [unit("rpc", active="activating", failed=3)]
+    assert changes("node2", waiting)["workers_restart"] == ["llama-rpc-chat.service"], "a start would join the one that waits"
+    assert changes("node1", waiting)["heads_down"] == ["llama-head-chat.service"]
+
+
 def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
     for state in ("inactive", "failed", "activating"):
         down = [unit("rpc", active=state)]

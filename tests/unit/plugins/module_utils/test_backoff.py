@@ -26,10 +26,10 @@ class Unit:
     def clock(self):
         return self.now
 
-    def start(self):
+    def start(self, long=backoff.LONG):
         """Seconds that the start waited."""
         before = self.now
-        backoff.start(UNIT, self.restarts, sleep=self._sleep, clock=self.clock, **self.folders)
+        backoff.start(UNIT, self.restarts, long, sleep=self._sleep, clock=self.clock, **self.folders)
         return self.now - before
 
     def end(self, served=False, after=1.0):
@@ -93,6 +93,24 @@ def test_a_run_of_an_hour_served(unit):
     unit.fail(4)
     unit.end(after=3600)
     assert unit.start() == 0
+
+
+def test_a_worker_that_lasted_starts_at_once(unit):
+    """Nobody marks a worker's run as one that served: what ends it at once does so again, what ends it later may not."""
+    waits = []
+    for after in (1, 1, 1, 11, 1, 1):
+        unit.end(after=after)
+        waits.append(unit.start(10))
+    assert waits == [0, 10, 30, 0, 0, 10]
+
+
+def test_the_unit_says_how_long_a_good_run_is(monkeypatch):
+    started = []
+    monkeypatch.setattr(backoff, "restarts_of", lambda unit: 3)
+    monkeypatch.setattr(backoff, "start", lambda *arguments: started.append(arguments))
+    assert (backoff.main(["start", UNIT]), backoff.main(["start", UNIT, "10"])) == (0, 0)
+    assert started == [(UNIT, 3, backoff.LONG), (UNIT, 3, 10)]
+    assert backoff.main(["start"]).startswith("usage")
 
 
 def test_a_damaged_state_is_none(unit):

@@ -129,5 +129,14 @@ def test_it_gives_up_what_it_does_not_need(worker, monkeypatch):
     entry, done = pwd.getpwuid(os.getuid()), []
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(program.os, name, lambda value, name=name: done.append((name, value)))
+    monkeypatch.setattr(program, "wait_for_rules", lambda announce: done.append("rules"))
     assert program.main(["--user", entry.pw_name, "--build", "b11434", worker(program.NEW).endpoint]) == 0
-    assert done == [("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], "the user last: then nothing else may be changed"
+    assert done == ["rules", ("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], "the user last: then nothing else may be changed"
+
+
+def test_a_head_waits_for_the_rules_that_keep_others_out(tmp_path):
+    loaded, said = tmp_path / "loaded", []
+    program.wait_for_rules(said.append, lambda _seconds: loaded.touch() if said else None, ["test", "-e", str(loaded)])
+    assert len(said) == 1 and "llama-firewall" in said[0]
+    program.wait_for_rules(said.append, None, ["true"])
+    assert len(said) == 1, "nothing is said where they are there"
