@@ -8,11 +8,13 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 /slots and /metrics while a worker hangs.
 """
 
+import os
 import time
 
-from ._llama_api import ApiError, NoAnswer, count, error_text, parse_metrics, read_api_key, rows, table
+from . import _safe_files
+from ._llama_api import ApiError, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
 from ._sockets import awaited, connections, traffic
-from ._units import UnitError, failed_in_a_row, parse_show, systemctl_show
+from ._units import KEYS, UnitError, failed_in_a_row, parse_show, systemctl_show, unit_kind
 
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
@@ -28,7 +30,7 @@ class Head:
     """A llama-server (head or router) as seen from its own node.
 
     api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose processes
-    must own these connections; without it any process of this node may. own_key: whether to take the API key from the unit's key file.
+    must own these connections; without it any process of this node may. own_key: whether to take the API key from the service's own key file.
     """
 
     def __init__(self, api, endpoints=(), unit=None, own_key=False):
@@ -66,7 +68,7 @@ class Head:
         shown = self._show_unit()
         self.pid = int(shown.get("MainPID") or 0) or None if shown else None
         if self.own_key and self.pid:
-            self.api.use_key(_key_of(self.pid))
+            self.api.use_key(_key_of(shown["Id"]))
         # Sockets of a unit that does not run are nobody's.
         workers = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         result["workers"] = traffic(workers, workers) or [
@@ -240,14 +242,21 @@ class Head:
         return again
 
 
-def _key_of(pid, proc="/proc"):
-    """A key from the file that a llama-server was started with; None without one, or where it cannot be read."""
-    try:
-        with open("%s/%d/cmdline" % (proc, pid)) as stream:
-            arguments = stream.read().split("\0")
-        return read_api_key(arguments[arguments.index("--api-key-file") + 1])
-    except (OSError, ValueError, ApiError):
+def _key_of(unit, folder=KEYS):
+    """The key of a unit of ours, from the file of its service's name; None where there is no such file.
+
+    What the unit's process says of its arguments is not believed: one that was taken over would have root read any file to it.
+    """
+    service = unit_kind(unit)[1]
+    if service is None:
         return None
+    path = os.path.join(folder, service)
+    try:
+        return first_key(_safe_files.read(path).decode("utf-8", "replace"), path)
+    except FileNotFoundError:
+        return None
+    except (OSError, _safe_files.UnsafeFile) as error:
+        raise ApiError("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
 
 
 def _moved(first, now):

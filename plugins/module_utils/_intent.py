@@ -12,9 +12,7 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
-
-# Where a head reads its API keys, in a file of its service's name.
-KEYS = "/etc/llama-cluster/keys"
+from ._units import KEYS
 
 
 class IntentError(Exception):

@@ -35,9 +35,14 @@ def read_api_key(path):
     """First key of a key file in llama-server's format (one a line, # comments)."""
     try:
         with open(path, encoding="utf-8") as stream:
-            lines = [line.strip() for line in stream]
+            return first_key(stream.read(), path)
     except OSError as error:
         raise ApiError("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
+
+
+def first_key(text, path):
+    """The same of a file's text."""
+    lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
         raise ApiError("api_key_file %s holds no key: one line with the key is needed" % path)

@@ -14,6 +14,8 @@ import time
 UNIT_DIR = "/etc/systemd/system"
 # playbooks/maintenance.yml writes it.
 HELD = "/etc/llama-cluster/held.json"
+# Where a head reads its API keys, in a file of its service's name.
+KEYS = "/etc/llama-cluster/keys"
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)

@@ -23,7 +23,7 @@ options:
   api_key_file:
     description:
       - File on the node with the server's API key, the first line that is no comment.
-      - Not needed with O(unit); the key is then taken from the file that the unit's process was started with.
+      - Not needed with O(unit) of a service of the collection; the key is then taken from C(/etc/llama-cluster/keys/SERVICE).
     type: path
   model:
     description:

@@ -171,21 +171,52 @@ def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
     assert check(server, workers, unit="llama-head-chat")["state"] == "ready"
 
 
-def test_the_key_comes_from_the_file_of_the_units_process(monkeypatch, server, tmp_path):
-    (tmp_path / "keys").write_text("s3cret\nother\n")
-    process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "keys")], stdin=subprocess.PIPE)
+@pytest.fixture(name="keys")
+def fixture_keys(tmp_path, monkeypatch):
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    monkeypatch.setattr(_health._key_of, "__defaults__", (str(folder),))
+    return folder
+
+
+def authorizations(server, monkeypatch, pid):
+    """What a look at the unit sends as Authorization."""
+    show(monkeypatch, pid)
+    del server.headers[:]
+    head = _health.Head(_llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True)
+    assert head.check()["state"] == "ready"
+    return {headers.get("Authorization") for headers in server.headers}
+
+
+def test_the_key_comes_from_the_file_of_the_service(monkeypatch, server, keys):
+    assert authorizations(server, monkeypatch, os.getpid()) == {None}
+    (keys / "chat").write_text("# of chat\ns3cret\nother\n")
+    assert authorizations(server, monkeypatch, os.getpid()) == {"Bearer s3cret"}
+
+
+def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monkeypatch, server, keys, tmp_path):
+    (tmp_path / "shadow").write_text("root:$6$hash\n")
+    process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")], stdin=subprocess.PIPE)
     # The kernel sets the arguments a moment after the program has been replaced.
     while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
         time.sleep(0.01)
-    show(monkeypatch, process.pid)
-    head = _health.Head(_llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True)
-    assert head.check()["state"] == "ready"
-    assert {headers.get("Authorization") for headers in server.headers} == {"Bearer s3cret"}
+    assert authorizations(server, monkeypatch, process.pid) == {None}
+    (keys / "chat").write_text("s3cret\n")
+    assert authorizations(server, monkeypatch, process.pid) == {"Bearer s3cret"}
     process.communicate(b"\n")
-    show(monkeypatch, os.getpid())
-    del server.headers[:]
-    assert head.check()["state"] == "ready"
-    assert {headers.get("Authorization") for headers in server.headers} == {None}
+
+
+def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):
+    (tmp_path / "shadow").write_text("root:$6$hash\n")
+    (keys / "chat").symlink_to(tmp_path / "shadow")
+    with pytest.raises(_llama_api.ApiError, match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become"):
+        authorizations(server, monkeypatch, os.getpid())
+    (keys / "chat").unlink()
+    (keys / "chat").write_text("s3cret\n")
+    keys.chmod(0o777)
+    with pytest.raises(_llama_api.ApiError, match="mode 0777"):
+        authorizations(server, monkeypatch, os.getpid())
+    assert server.headers == []
 
 
 def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
