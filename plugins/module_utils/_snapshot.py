@@ -13,8 +13,8 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 
+from . import _safe_files
 from ._units import UNIT_NAME
 
 FOLDER = "/var/lib/llama-cluster/rollback"
@@ -93,19 +93,18 @@ class Snapshots:
 
     def _load(self, key):
         try:
-            with open(self._path(key), encoding="utf-8") as stream:
-                # The folder above belongs to the services' user: what it could have put there is not run as root.
-                if os.fstat(stream.fileno()).st_uid != os.geteuid():
-                    raise SnapshotError("%s does not belong to user id %d: remove it" % (self._path(key), os.geteuid()))
-                return json.load(stream)
+            snapshot = json.loads(_safe_files.read(self._path(key)).decode("utf-8"))
+            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict) or not {"id", "build"} <= set(snapshot):
+                raise ValueError("id, build and files are needed")
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise SnapshotError("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
+        return snapshot
 
     def _store(self, key, snapshot):
-        os.makedirs(self.folder, mode=0o700, exist_ok=True)
-        _write(self._path(key), json.dumps(snapshot, sort_keys=True).encode(), 0o600)
+        with _safe_files.directory(os.path.dirname(self.folder), make=0o755), _safe_files.directory(self.folder, make=0o700):
+            _safe_files.write(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
     def _present(self):
         """{path: entry} of the node's configuration as it is, paths relative to the root."""
@@ -159,7 +158,7 @@ class Snapshots:
             os.chown(full, entry["uid"], entry["gid"])
         else:
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            _write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+            _safe_files.write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
 
 
 def text_of(entry):
@@ -199,20 +198,3 @@ def _stays(path):
     """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs the file of its firewall."""
     folder, name = os.path.split(path)
     return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name
-
-
-def _write(path, data, mode, owner=None):
-    """A file appears whole under its name, or not at all."""
-    descriptor, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            os.fchmod(stream.fileno(), mode)
-            if owner:
-                os.fchown(stream.fileno(), *owner)
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise

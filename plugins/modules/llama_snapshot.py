@@ -104,6 +104,7 @@ restored:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._safe_files import UnsafeFile
 from ..module_utils._snapshot import SnapshotError, Snapshots, text_of
 
 
@@ -131,7 +132,7 @@ def main():
         elif state == "dropped":
             changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
         result = snapshots.look()
-    except SnapshotError as error:
+    except (SnapshotError, UnsafeFile) as error:
         module.fail_json(msg="llama_snapshot: %s" % error)
     except OSError as error:
         module.fail_json(msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))

@@ -6,6 +6,7 @@ import os
 import stat
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._snapshot import SnapshotError, Snapshots, text_of
 
 HEAD = "etc/systemd/system/llama-head-chat.service"
@@ -147,10 +148,38 @@ def test_a_name_that_is_not_there(snapshots):
         snapshots.restore("one")
 
 
-def test_a_file_of_somebody_else_is_not_believed(snapshots, tmp_path, monkeypatch):
+@pytest.mark.parametrize("how", ["owner", "directory", "above", "link", "fifo"])
+def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path, how):
+    """As somebody would who may write the folder above: directories are renamed, and a link leads to a file of root's with text of others."""
     snapshots.open("one")
-    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(SnapshotError, match="does not belong to user id"):
+    folder, path = tmp_path / "rollback", tmp_path / "rollback/open.json"
+    (tmp_path / "theirs").write_text(path.read_text().replace("old", "evil"))
+    if how == "owner":
+        os.chown(str(path), 4711, 4711)
+    elif how == "above":
+        tmp_path.chmod(0o777)
+    else:
+        if how == "directory":
+            folder.rename(tmp_path / "away")
+            folder.mkdir()
+            os.chown(str(folder), 4711, 4711)
+        else:
+            path.unlink()
+        if how == "fifo":
+            os.mkfifo(str(path), 0o600)
+        else:
+            path.symlink_to(tmp_path / "theirs")
+    for act in (snapshots.look, snapshots.close, snapshots.drop, lambda: snapshots.open("two"), lambda: snapshots.restore("one")):
+        with pytest.raises(UnsafeFile, match=r"(belongs to user id 4711|mode 0777|no regular file)"):
+            act()
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"id": "one", "build": null, "files": []}'])
+def test_another_json_file_is_no_snapshot(snapshots, tmp_path, text):
+    snapshots.open("one")
+    (tmp_path / "rollback/open.json").write_text(text)
+    with pytest.raises(SnapshotError, match=r"open.json is no snapshot \(id, build and files are needed\): remove it"):
         snapshots.look()
 
 
