@@ -10,13 +10,13 @@ large to copy is renamed where it is. Each step looks at what is there, so that 
 import hashlib
 import json
 import os
-import pwd
 import re
 import shutil
 import signal
 import subprocess
 import time
 
+from . import _safe_files
 from ._handmade import HandmadeError, around, describe, find, pids, url, words
 from ._units import UNIT_DIR
 
@@ -46,18 +46,12 @@ class Adoption:
     # The record.
 
     def read(self):
-        """The record, None where there is none. Errors: HandmadeError when somebody else could have written it."""
+        """The record, None where there is none. Errors: HandmadeError; UnsafeFile when somebody else could have written it: root runs what it says."""
         path = os.path.join(self.directory, "record.json")
         try:
-            for name in (self.directory, path):
-                seen = os.lstat(name)
-                # What is put back runs as root.
-                if seen.st_uid != os.geteuid() or seen.st_mode & 0o022:
-                    raise HandmadeError(
-                        "%s: user id %d or its group may write it, only root may: look at who changed it, and chown it back" % (name, seen.st_uid)
-                    )
-            with open(path, encoding="utf-8") as stream:
-                record = json.load(stream)
+            record = json.loads(_safe_files.read(path).decode("utf-8"))
+            if not isinstance(record, dict) or record.get("format") != FORMAT:
+                raise ValueError("no format %d" % FORMAT)
         except FileNotFoundError:
             return None
         except ValueError as error:
@@ -65,12 +59,7 @@ class Adoption:
         return record
 
     def _write(self, record):
-        temporary = os.path.join(self.directory, "record.json.new")
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-            json.dump(record, stream, indent=1, sort_keys=True)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, os.path.join(self.directory, "record.json"))
+        _safe_files.write(os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8"))
 
     def save(self):
         """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was then."""
@@ -103,13 +92,14 @@ class Adoption:
             self._act("save %s" % path["path"])
         if self.check:
             return record
-        os.makedirs(os.path.join(self.directory, "files"), 0o700, exist_ok=True)
-        os.chmod(self.directory, 0o700)
+        with _safe_files.directory(os.path.dirname(self.directory), make=0o755):
+            pass
+        with _safe_files.directory(os.path.join(self.directory, "files"), make=0o700):
+            os.chmod(self.directory, 0o700)
         for path in beside + [path for unit in new_units for path in unit["paths"]]:
             if "sha256" in path:
-                copy = self._copy_of(path["path"])
-                shutil.copyfile(path["path"], copy)
-                os.chmod(copy, 0o600)
+                with open(path["path"], "rb") as stream:
+                    _safe_files.write(self._copy_of(path["path"]), stream.read())
         record["units"] += new_units
         record["processes"] += new_processes
         record["around"] += beside
@@ -213,15 +203,16 @@ class Adoption:
         folder = os.path.dirname(path["path"])
         if not os.path.isdir(folder):
             os.mkdir(folder, 0o755)
-        temporary = path["path"] + ".llama-cluster"
         if "link" in path:
+            temporary = path["path"] + ".llama-cluster"
+            if os.path.lexists(temporary):
+                # Left by a run that died in between.
+                os.unlink(temporary)
             os.symlink(path["link"], temporary)
-        else:
-            shutil.copyfile(self._copy_of(path["path"]), temporary)
-            os.chown(temporary, path["uid"], path["gid"])
-            os.chmod(temporary, path["mode"])
-            os.utime(temporary, ns=(path["mtime_ns"], path["mtime_ns"]))
-        os.rename(temporary, path["path"])
+            os.rename(temporary, path["path"])
+            return
+        _safe_files.write(path["path"], _safe_files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
+        os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))
 
     def start(self, kind):
         """Starts the recorded heads or workers that ran, units by systemd and processes detached as they were."""
@@ -238,7 +229,12 @@ class Adoption:
 
     def forget(self):
         """The record goes: everything is as it was before there was one."""
-        if os.path.isdir(self.directory) and self._act("remove %s" % self.directory):
+        try:
+            with _safe_files.directory(self.directory):
+                pass
+        except FileNotFoundError:
+            return
+        if self._act("remove %s" % self.directory):
             shutil.rmtree(self.directory)
 
 
@@ -295,13 +291,13 @@ def process_record(process):
     """A process as read_process() gives it -> what it takes to start it again; variables that look like secrets are named, not kept."""
     secrets = sorted(name for name in process["environment"] if SECRET.search(name))
     kept = {name: value for name, value in process["environment"].items() if name not in secrets}
-    names = ("pid", "kind", "executable", "argv", "cwd", "uid", "gid", "outputs")
+    names = ("pid", "kind", "executable", "argv", "cwd", "outputs")
     return dict({name: process[name] for name in names}, environment=kept, left_out=secrets, serves=describe(process))
 
 
 def identity(process):
     """Two processes of one identity are the same server, started twice."""
-    return [process["argv"], process["cwd"], process["uid"]]
+    return [process["argv"], process["cwd"]]
 
 
 def command_name(pid, proc="/proc"):
@@ -338,7 +334,10 @@ def is_zombie(pid, proc="/proc"):
 
 
 def start_detached(process):
-    """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where it went before."""
+    """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where it went before.
+
+    Only what was root's was recorded. Whether its program and its logs are still root's is looked at again.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -348,7 +347,7 @@ def start_detached(process):
                 os._exit(0)
             become(process)
             os.execve(process["executable"], process["argv"], process["environment"])
-        except (OSError, KeyError) as error:
+        except (OSError, _safe_files.UnsafeFile) as error:
             os.write(writer, str(error).encode())
         finally:
             os._exit(1)
@@ -362,17 +361,23 @@ def start_detached(process):
 
 
 def become(process):
-    """Gives this process what a recorded one had: directory, outputs, user."""
+    """Gives this process what a recorded one had: directory and outputs."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.chdir(process["cwd"])
+    os.close(_safe_files.open_file(process["executable"]))
+    with _safe_files.directory(process["cwd"]) as folder:
+        os.fchdir(folder)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(process["outputs"].get(name, os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), number)
-    if process["uid"] != os.geteuid():
-        os.initgroups(pwd.getpwuid(process["uid"]).pw_name, process["gid"])
-        os.setgid(process["gid"])
-        os.setuid(process["uid"])
+        os.dup2(open_log(process["outputs"].get(name, os.devnull)), number)
+
+
+def open_log(path):
+    """-> descriptor to append to. Where others can say what the name stands for the log is lost, not what they made it stand for."""
+    try:
+        return _safe_files.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    except (OSError, _safe_files.UnsafeFile):
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def look(directory, moved=(), unit_dir=UNIT_DIR):
@@ -397,7 +402,7 @@ def look(directory, moved=(), unit_dir=UNIT_DIR):
     if units or processes:
         lines += ["%s: a directory, moved to %s" % (path, path + ASIDE) for path in moved if os.path.isdir(path) and not os.path.islink(path)]
         lines += ["%s: left alone, copied to %s" % (path, directory) for path in beside]
-        lines += ["process %d: left alone, %s started it and ends it" % (process["pid"], process["foreign"]) for process in found["foreign"]]
+        lines += ["process %d: left alone, %s" % (process["pid"], process["why"]) for process in found["foreign"]]
     return {
         "units": units,
         "processes": processes,

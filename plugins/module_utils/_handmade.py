@@ -3,14 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them. Private to the collection."""
 
+import contextlib
 import fnmatch
 import glob
 import os
+import pwd
 import re
 
+from . import _safe_files
 from ._llama_api import ApiError, LlamaApi
 from ._sockets import process_tree
-from ._units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show
+from ._units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show, unit_kind
 
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
 # The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
@@ -60,7 +63,7 @@ def arguments(kind, argv):
                 found[name] = value if equals else (argv[place + 1] if place + 1 < len(argv) else None)
     return {
         "host": found["host"],
-        "port": int(found["port"]) if found["port"] and found["port"].isdigit() else None,
+        "port": int(found["port"]) if re.match(r"[0-9]{1,5}\Z", found["port"] or "") else None,
         "model": found["model"],
         "rpc": [endpoint for endpoint in (found["rpc"] or "").split(",") if endpoint],
     }
@@ -79,7 +82,10 @@ def read_text(path):
 
 
 def read_process(pid, proc="/proc"):
-    """A llama.cpp server process -> what it takes to tell of it and to start it again; None for any other process, and for one that is ours."""
+    """A llama.cpp server process -> what it takes to tell of it and to start it again; None for any other process.
+
+    The kernel says which program it is, whose, and in which unit. Arguments and environment are what the process itself says.
+    """
     base = os.path.join(proc, str(pid))
     try:
         executable = os.readlink(os.path.join(base, "exe")).replace(" (deleted)", "")
@@ -104,9 +110,10 @@ def read_process(pid, proc="/proc"):
     except OSError:
         return None  # it has gone, or is a kernel thread
     environment = dict(entry.split("=", 1) for entry in environment)
-    if DIGEST_VARIABLE in environment or state == "Z":
+    if state == "Z":
         return None
     unit, foreign = group_owner(cgroup, root)
+    uid = int(status["Uid"].split()[0])
     return {
         "pid": pid,
         "parent": int(parent),
@@ -115,10 +122,9 @@ def read_process(pid, proc="/proc"):
         "argv": argv,
         "environment": environment,
         "cwd": cwd,
-        "uid": int(status["Uid"].split()[0]),
-        "gid": int(status["Gid"].split()[0]),
         "outputs": {name: path for name, path in outputs.items() if os.path.isfile(path)},
         "unit": unit,
+        "uid": uid,
         "foreign": foreign,
     }
 
@@ -142,8 +148,32 @@ def group_owner(cgroup, root):
     return (services[-1] if services else None), None
 
 
+def left_alone(process):
+    """(whose a process is, why it is neither ended nor started again), (None, None) for one in no foreign unit that is root's in all that it runs."""
+    if process["foreign"]:
+        return process["foreign"], "%s started it and ends it" % process["foreign"]
+    needed = "end it with kill %d if its port or memory is needed" % process["pid"]
+    if process["uid"] not in _safe_files.owners():
+        return user_name(process["uid"]), "it belongs to %s, not to root: %s" % (user_name(process["uid"]), needed)
+    try:
+        # llama.cpp loads libraries from where its program is and from where it was started.
+        for folder in (os.path.dirname(process["executable"]), process["cwd"]):
+            with contextlib.suppress(OSError), _safe_files.directory(folder):
+                pass
+    except _safe_files.UnsafeFile as error:
+        return "root", "others may change what it runs as root (%s): %s" % (error, needed)
+    return None, None
+
+
+def user_name(uid):
+    try:
+        return "user %s" % pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return "user id %d" % uid
+
+
 def read_processes(proc="/proc"):
-    """All llama.cpp server processes that are not ours, children of others of them (a router's) left out."""
+    """All llama.cpp server processes, children of others of them (a router's) left out."""
     found = [read_process(int(name), proc) for name in sorted(os.listdir(proc), key=lambda name: (len(name), name)) if name.isdigit()]
     found = [process for process in found if process]
     pids = {process["pid"] for process in found}
@@ -166,10 +196,9 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     """What serves by hand -> {units, processes, foreign}.
 
     units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as read_process gives it, None when none runs.
-    processes: those outside every unit that was made by hand. foreign: those that somebody else starts and ends.
+    processes: root's own outside every unit that was made by hand. foreign: those that are left alone, with why.
     """
     running = read_processes(proc)
-    foreign = [process for process in running if process["foreign"]]
     names = unit_files(unit_dir)
     inside = {}
     for process in running:
@@ -177,11 +206,15 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
             inside.setdefault(process["unit"], process)
     # A template is no unit: its instances are found by their processes.
     asked = sorted(name for name in set(names) | set(inside) if not name.endswith("@.service"))
-    units = []
+    units, ours = [], set()
     for shown in parse_show(show(asked, PROPERTIES)) if asked else []:
         name, path = shown["Id"], shown.get("FragmentPath", "")
+        if OURS.search(read_text(path)) or (unit_kind(name)[0] and not path):
+            # Also one whose file has gone while it ran.
+            ours.add(name)
+            continue
         # A session of cron or sshd is a unit too; only one that was written here by hand is the process's own.
-        if name not in names and (not path.startswith(unit_dir + "/") or OURS.search(read_text(path))):
+        if name not in names and not path.startswith(unit_dir + "/"):
             continue
         process = inside.get(name)
         units.append(
@@ -196,8 +229,15 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
                 "process": process,
             }
         )
-    owned = {unit["name"] for unit in units}
-    loose = [process for process in running if not process["foreign"] and process["unit"] not in owned]
+    owned = {unit["name"] for unit in units} | ours
+    loose, foreign = [], []
+    for process in running:
+        if process["foreign"] or process["unit"] not in owned:
+            owner, why = left_alone(process)
+            if why:
+                foreign.append(dict(process, foreign=owner, why=why))
+            else:
+                loose.append(process)
     return {"units": units, "processes": loose, "foreign": foreign}
 
 

@@ -22,7 +22,7 @@ options:
       - V(put_aside) removes the saved files of units and renames the directories in O(moved).
       - V(finish) notes that what took over serves.
       - V(put_back) restores files and directories with content, owner, mode and time.
-      - V(start) starts what was recorded as running of O(kind), processes detached, with their arguments, directory, user and environment.
+      - V(start) starts what was recorded as running of O(kind), processes detached, with their arguments, directory and environment.
       - V(forget) removes the record.
     type: str
     required: true
@@ -54,6 +54,8 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
   - Variables of processes whose names look like secrets are named in the record and not kept; such a process starts without them.
+  - A process outside of every unit is ended and started again when it is root's, its program and its directory are below directories of root alone.
+    A log that others could exchange for another file is not written again.
 """
 
 EXAMPLES = r"""
@@ -83,6 +85,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._adoption import Adoption
 from ..module_utils._handmade import HandmadeError
+from ..module_utils._safe_files import UnsafeFile
 from ..module_utils._units import UnitError
 
 
@@ -101,7 +104,7 @@ def main():
     step = getattr(adoption, module.params["step"])
     try:
         step(module.params["kind"]) if module.params["step"] in ("stop", "start") else step()
-    except (HandmadeError, UnitError) as error:
+    except (HandmadeError, UnitError, UnsafeFile) as error:
         module.fail_json(msg="adoption: %s" % error)
     module.exit_json(changed=bool(adoption.actions), actions=adoption.actions)
 

@@ -13,6 +13,7 @@ author:
 description:
   - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in processes outside of any
     such unit, as C(nohup) leaves them, and says what each serves.
+  - Servers of other users than root, and of root where others may change what runs, are told and left alone.
   - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is recorded on the node.
 options:
   directory:
@@ -61,7 +62,7 @@ units:
       enabled: enabled
       serves: {program: /opt/llama.cpp/build/bin/rpc-server, host: 0.0.0.0, port: 50052, model: null, rpc: [], build: null}
 processes:
-  description: Processes outside of such units.
+  description: Root's processes outside of such units.
   type: list
   elements: dict
   returned: success
@@ -82,7 +83,7 @@ around:
   returned: success
   sample: [/etc/nginx/sites-available/ai-inference]
 foreign:
-  description: Servers that something else starts and ends, a SLURM job for example, with its owner; they are left alone.
+  description: Servers of others, of a SLURM job or another user for example, with their owner; they are left alone.
   type: list
   elements: dict
   returned: success
@@ -104,6 +105,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._adoption import look
 from ..module_utils._handmade import HandmadeError
+from ..module_utils._safe_files import UnsafeFile
 from ..module_utils._units import UnitError
 
 
@@ -117,7 +119,7 @@ def main():
     )
     try:
         result = look(module.params["directory"], module.params["moved"])
-    except (HandmadeError, UnitError) as error:
+    except (HandmadeError, UnitError, UnsafeFile) as error:
         module.fail_json(msg="adoption_info: %s" % error)
     module.exit_json(changed=False, **result)
 

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _adoption, _handmade
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._handmade import HandmadeError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
 HEAD_ARGV = ["/opt/llama.cpp/build/bin/llama-server", "-m", "/opt/models/m.gguf", "--host", "0.0.0.0", "--port=8000", "--rpc", "10.1.0.2:50052,10.1.0.3:50052"]
@@ -172,7 +173,39 @@ def test_a_record_that_others_may_write_is_not_trusted(node, tmp_path):
     handmade_units(node)
     node.adoption().save()
     (tmp_path / "adopted").chmod(0o777)
-    with pytest.raises(HandmadeError, match="only root may"):
+    for step in ("save", "put_aside", "put_back", "finish", "forget"):
+        with pytest.raises(UnsafeFile, match="adopted: its mode 0777 lets others than its owner write it"):
+            getattr(node.adoption(), step)()
+    assert (tmp_path / "adopted/record.json").exists() and (node.units / "llama-rpc.service").exists()
+
+
+def plant_record(tmp_path, how):
+    """What somebody who may write above the record can put in its place; the text is theirs, root's name is on it."""
+    record = tmp_path / "adopted/record.json"
+    (tmp_path / "theirs").write_text(record.read_text())
+    if how == "owner of the directory":
+        os.chown(str(tmp_path / "adopted"), 4711, 4711)
+    elif how == "owner of the file":
+        os.chown(str(record), 4711, 4711)
+    elif how == "directory":
+        (tmp_path / "adopted").rename(tmp_path / "away")
+        (tmp_path / "adopted").mkdir()
+        os.chown(str(tmp_path / "adopted"), 4711, 4711)
+        (tmp_path / "adopted/record.json").symlink_to(tmp_path / "theirs")
+    else:
+        record.unlink()
+        if how == "fifo":
+            os.mkfifo(str(record), 0o600)
+        else:
+            record.symlink_to(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("how", ["owner of the directory", "owner of the file", "directory", "fifo", "link"])
+def test_a_record_that_somebody_else_put_there_is_not_read(node, tmp_path, how):
+    handmade_units(node)
+    node.adoption().save()
+    plant_record(tmp_path, how)
+    with pytest.raises(UnsafeFile, match=r"(belongs to user id 4711|no regular file)"):
         node.adoption().read()
 
 
@@ -211,12 +244,17 @@ def of(tmp_path):
     return [process for process in _handmade.read_processes() if process["executable"] == str(tmp_path / "rpc-server")]
 
 
+def wait_for(true):
+    for _attempt in range(100):
+        if true():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not come true in 5 s")
+
+
 def test_a_leftover_is_ended_and_started_again_as_it_was(leftover, tmp_path):
     process = leftover()
-    for _attempt in range(100):
-        if of(tmp_path):
-            break
-        time.sleep(0.05)
+    wait_for(lambda: of(tmp_path))
     (found,) = of(tmp_path)
     record = _adoption.process_record(found)
     assert record["argv"] == [str(tmp_path / "rpc-server"), "300"]
@@ -237,7 +275,7 @@ def test_a_leftover_is_ended_and_started_again_as_it_was(leftover, tmp_path):
 
 
 def test_a_program_that_is_gone_is_one_sentence(leftover, tmp_path):
-    record = {"executable": str(tmp_path / "gone"), "argv": ["gone"], "cwd": "/", "environment": {}, "outputs": {}, "uid": os.geteuid(), "gid": os.getegid()}
+    record = {"executable": str(tmp_path / "gone"), "argv": ["gone"], "cwd": "/", "environment": {}, "outputs": {}}
     with pytest.raises(HandmadeError, match=r"gone: it cannot be started again in / \(.*No such file.*\): start it by hand"):
         _adoption.start_detached(record)
 
@@ -252,6 +290,145 @@ def test_what_lies_around_is_told_and_not_touched(node, tmp_path):
     assert [path["path"] for path in record["around"]] == [str(tmp_path / "around/upstream.sh")]
     node.adoption().put_aside()
     assert (tmp_path / "around/upstream.sh").exists()
+
+
+def test_an_undo_that_died_between_a_link_and_its_name_is_finished(node, tmp_path):
+    handmade_units(node)
+    before = snapshot(node.units)
+    node.adoption().save()
+    node.adoption().put_aside()
+    (node.units / "rpc.service.llama-cluster").symlink_to("half")
+    node.adoption().put_back()
+    assert snapshot(node.units) == before
+
+
+def test_check_mode_of_an_undo_changes_nothing(node, tmp_path):
+    handmade_units(node)
+    (tmp_path / "build").mkdir()
+    node.adoption().save()
+    node.adoption().put_aside()
+    (tmp_path / "build").symlink_to("current")
+    before, called = snapshot(tmp_path), list(node.called)
+    for step, actions in (("put_back", 3), ("forget", 1), ("finish", 1), ("put_aside", 0)):
+        adoption = node.adoption(check=True)
+        getattr(adoption, step)()
+        assert len(adoption.actions) == actions, (step, adoption.actions)
+    adoption = node.adoption(check=True)
+    adoption.start("worker")
+    assert snapshot(tmp_path) == before and node.called == called
+
+
+def test_a_server_that_is_started_again_stops_the_adoption_with_the_name_of_what_starts_it(node, tmp_path, leftover, monkeypatch):
+    """A shell in a loop stands for a timer or a cron job."""
+    looper = subprocess.Popen(["/bin/sh", "-c", "while :; do %s 300; done" % (tmp_path / "rpc-server")], cwd=str(tmp_path), start_new_session=True)
+    try:
+        wait_for(lambda: of(tmp_path))
+        # Whatever else runs on this machine is not looked at, and above all not ended.
+        monkeypatch.setattr(_adoption, "find", lambda _units: {"units": [], "processes": of(tmp_path), "foreign": []})
+        node.adoption().save()
+        with pytest.raises(HandmadeError, match=r"rpc-server: process \d+ started after its like was ended, by process %d \(sh\): end what" % looper.pid):
+            node.adoption().stop("worker")
+    finally:
+        os.killpg(looper.pid, signal.SIGKILL)
+        looper.wait()
+
+
+def process_of(tmp_path, **options):
+    """A server as read_process() gives it, in no unit, in directories of the test."""
+    return dict(
+        {
+            "pid": 9471200,
+            "parent": 1,
+            "kind": "head",
+            "executable": str(tmp_path / "bin/llama-server"),
+            "argv": HEAD_ARGV,
+            "environment": {},
+            "cwd": str(tmp_path),
+            "outputs": {},
+            "unit": None,
+            "uid": os.geteuid(),
+            "foreign": None,
+        },
+        **options,
+    )
+
+
+@pytest.fixture
+def running(node, tmp_path, monkeypatch):
+    """What runs on the node is the list that this gives."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "theirs").mkdir()
+    os.chown(str(tmp_path / "theirs"), 4711, 4711)
+    found = []
+    monkeypatch.setattr(_handmade, "read_processes", lambda _proc: found)
+    monkeypatch.setattr(_handmade, "build_of", lambda _kind, _settings: None)
+    return found
+
+
+def test_servers_of_other_users_are_told_and_left_alone(node, tmp_path, running):
+    running.append(process_of(tmp_path, uid=4711))
+    running.append(process_of(tmp_path, pid=9471300, executable=str(tmp_path / "theirs/llama-server")))
+    running.append(process_of(tmp_path, pid=9471400, cwd=str(tmp_path / "theirs")))
+    running.append(process_of(tmp_path, pid=9471500))
+    result = _adoption.look(str(tmp_path / "adopted"), unit_dir=str(node.units))
+    assert [process["pid"] for process in result["processes"]] == [9471500] == result["pids"]
+    assert [(entry["pid"], entry["owner"]) for entry in result["foreign"]] == [(9471200, "user id 4711"), (9471300, "root"), (9471400, "root")]
+    needed = "end it with kill 9471200 if its port or memory is needed"
+    assert "process 9471200: left alone, it belongs to user id 4711, not to root: " + needed in result["lines"]
+    assert any(
+        line.startswith("process 9471300: left alone, others may change what it runs as root (%s: it belongs" % (tmp_path / "theirs")) for line in result["lines"]
+    )
+    node.adoption().save()
+    assert [process["pid"] for process in node.adoption().read()["processes"]] == [9471500]
+
+
+def test_a_server_that_leaves_out_our_digest_is_still_ours(node, tmp_path, running):
+    """One of ours that was taken over would be ended and started again, out of its sandbox, with arguments of its choice."""
+    handmade_units(node)
+    running.append(process_of(tmp_path, unit="llama-head-chat.service"))
+    # And one that says that it is ours is not.
+    running.append(process_of(tmp_path, pid=9471300, unit="rpc.service", kind="worker", environment={"LLAMA_CLUSTER_DIGEST": "1"}))
+    found = _handmade.find(str(node.units))
+    assert found["processes"] == [] == found["foreign"]
+    assert [unit["name"] for unit in found["units"] if unit["process"]] == ["rpc.service"]
+
+
+@pytest.mark.parametrize("how", ["link", "directory", "fifo"])
+def test_a_log_that_others_exchanged_is_not_opened_as_root(leftover, tmp_path, how):
+    protected = tmp_path / "private/passwd"
+    protected.parent.mkdir(mode=0o700)
+    protected.write_text("root:x:0:0\n")
+    log = tmp_path / "logs/rpc.log"
+    log.parent.mkdir()
+    if how == "link":
+        log.symlink_to(protected)
+    elif how == "fifo":
+        os.mkfifo(str(log))
+    else:
+        log.parent.rmdir()
+        log = tmp_path / "logs/passwd"
+        log.parent.symlink_to(protected.parent)
+        # As if the link's directory were theirs.
+        tmp_path.chmod(0o777)
+    descriptor = _adoption.open_log(str(log))
+    os.write(descriptor, b"evil\n")
+    os.close(descriptor)
+    tmp_path.chmod(0o700)
+    assert protected.read_text() == "root:x:0:0\n"
+
+
+def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
+    record = {"executable": str(tmp_path / "rpc-server"), "argv": ["rpc-server", "300"], "cwd": "/", "environment": {}, "outputs": {}}
+    tmp_path.chmod(0o777)
+    with pytest.raises(HandmadeError, match=r"rpc-server: it cannot be started again in / \(.*its mode 0777.*\): start it by hand"):
+        _adoption.start_detached(record)
+    tmp_path.chmod(0o700)
+    assert of(tmp_path) == []
+
+
+def test_a_port_is_a_number_that_fits():
+    for text in ("\u00b2", "99999999", "-1", "", "8000x"):
+        assert _handmade.arguments("head", ["llama-server", "--port", text])["port"] is None
 
 
 def test_heads_to_ask_after_everything_is_back():
