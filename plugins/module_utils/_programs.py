@@ -13,16 +13,19 @@ import os
 import stat
 import sys
 
-from ._journal import write_atomically
+from . import _safe_files
 
 PACKAGE = "llama_cluster"
-# From /, because "-m" searches the working directory first; without bytecode, so that the directory holds what was installed and no more.
+# Where distributions have theirs; the second is that of Enterprise Linux 8.
+PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+# From /, because "-m" searches the working directory first; without site, which runs what it finds beside the libraries; without bytecode, so that
+# the directory holds what was installed and no more.
 WRAPPER = """\
 #!/bin/sh
 # llama-program NAME [ARGUMENT...]: runs one of the cluster's node programs.
 name=$1
 shift
-cd / && PYTHONPATH=%s exec %s -s -B -m %s."$name" "$@"
+cd / && PYTHONPATH=%s exec %s -S -B -m %s."$name" "$@"
 """
 
 
@@ -38,10 +41,32 @@ def loaded_sources(package=None):
     return sources
 
 
+class ProgramError(Exception):
+    """One sentence: what root cannot run, and the next step."""
+
+
+def choose_python(candidates):
+    """The first Python that only root can exchange: units run the programs as root. Errors: ProgramError."""
+    seen = []
+    for path in candidates:
+        try:
+            _safe_files.check_program(path)
+        except FileNotFoundError:
+            continue
+        except _safe_files.UnsafeFile as error:
+            seen.append(str(error))
+            continue
+        return path
+    raise ProgramError(
+        "no Python of root's alone, one of %s is needed%s: install the distribution's python3"
+        % (" or ".join(PYTHONS), " (%s)" % "; ".join(seen) if seen else "")
+    )
+
+
 def install(prefix, sources, python, check=False):
     """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
 
-    Returns (changes as [{before, after, before_header, after_header}], digest of it all). OSError when a file cannot be written.
+    Returns (changes as [{before, after, before_header, after_header}], digest of it all). UnsafeFile, or OSError when a file cannot be written.
     """
     folder = os.path.join(prefix, "lib", PACKAGE)
     wrapper = os.path.join(prefix, "bin", "llama-program")
@@ -55,9 +80,8 @@ def install(prefix, sources, python, check=False):
             continue
         changes.append(_change(path, before, text))
         if not check:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-            write_atomically(path, text)
-            os.chmod(path, mode)
+            with _safe_files.directory(os.path.dirname(path), make=0o755):
+                _safe_files.write(path, text.encode("utf-8"), mode)
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
         if path not in wanted and os.path.isfile(path):

@@ -5,7 +5,7 @@
 
 A path is walked from / by descriptors. Each directory on the way must belong to root, or to who runs this, and nobody else may write it; so what
 a name stands for cannot change between a check and its use. A sticky directory such as /tmp may be on the way, not at the end. Links are
-followed only on the way and only where nobody else could have made them; the last name is never a link.
+followed only on the way, or to a program, and only where nobody else could have made them; the last name of a file is never a link.
 """
 
 import contextlib
@@ -112,6 +112,16 @@ def open_file(path, flags=os.O_RDONLY, mode=0o600):
         os.close(descriptor)
         raise
     return descriptor
+
+
+def check_program(path):
+    """UnsafeFile where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
+    for _attempt in range(MOST_LINKS):
+        with directory(os.path.dirname(path)) as folder:
+            if not stat.S_ISLNK(os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False).st_mode):
+                break
+            path = os.path.join(os.path.dirname(path), os.readlink(os.path.basename(path), dir_fd=folder))
+    os.close(open_file(path))
 
 
 def read(path):

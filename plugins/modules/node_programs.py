@@ -12,7 +12,8 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing else, and
-    O(prefix)C(/bin/llama-program) run them with the Python that runs this module.
+    O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root: where others than root could exchange
+    that Python, as in a virtual environment of a user, the distribution's is taken.
   - The programs are C(watchdog), C(wait_for_workers), C(backoff) and C(rpc_cache); they need nothing but that Python's standard library.
 options:
   prefix:
@@ -57,7 +58,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 # What is imported here is what is installed.
 from ..module_utils import backoff, rpc_cache, wait_for_workers, watchdog
-from ..module_utils._programs import install, loaded_sources
+from ..module_utils._programs import PYTHONS, ProgramError, choose_python, install, loaded_sources
+from ..module_utils._safe_files import UnsafeFile
 
 PROGRAMS = (backoff, rpc_cache, wait_for_workers, watchdog)
 
@@ -66,7 +68,9 @@ def main():
     module = AnsibleModule(argument_spec={"prefix": {"type": "path", "default": "/opt/llama-cluster"}}, supports_check_mode=True)
     prefix = module.params["prefix"]
     try:
-        changes, digest = install(prefix, loaded_sources(), sys.executable, module.check_mode)
+        changes, digest = install(prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode)
+    except (ProgramError, UnsafeFile) as error:
+        module.fail_json(msg="node_programs: %s" % error)
     except OSError as error:
         module.fail_json(msg="node_programs: %s: cannot be written (%s): run with become" % (error.filename or prefix, error.strerror))
     module.exit_json(changed=bool(changes), digest=digest, programs=[program.__name__.rpartition(".")[2] for program in PROGRAMS], diff=changes)

@@ -376,7 +376,8 @@ def test_servers_of_other_users_are_told_and_left_alone(node, tmp_path, running)
     needed = "end it with kill 9471200 if its port or memory is needed"
     assert "process 9471200: left alone, it belongs to user id 4711, not to root: " + needed in result["lines"]
     assert any(
-        line.startswith("process 9471300: left alone, others may change what it runs as root (%s: it belongs" % (tmp_path / "theirs")) for line in result["lines"]
+        line.startswith("process 9471300: left alone, others may change what it runs as root (%s: it belongs" % (tmp_path / "theirs"))
+        for line in result["lines"]
     )
     node.adoption().save()
     assert [process["pid"] for process in node.adoption().read()["processes"]] == [9471500]

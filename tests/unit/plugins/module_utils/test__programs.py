@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _programs, backoff
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
 
 SOURCES = {"__init__.py": "", "hello.py": "import os, sys\nprint('hello', sys.argv[1:], os.getcwd())\n"}
 
@@ -42,6 +44,59 @@ def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
 def test_the_digest_stands_for_content_and_place(tmp_path):
     digests = {install(tmp_path, SOURCES)[1], install(tmp_path, dict(SOURCES, **{"hello.py": "1"}))[1], install(tmp_path / "other", SOURCES)[1]}
     assert len(digests) == 3
+
+
+@pytest.fixture(name="venv")
+def fixture_venv(tmp_path):
+    """A user's virtual environment: its Python is a link to the system's."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    return tmp_path / "venv"
+
+
+@pytest.mark.parametrize("whose", [".", "bin"])
+def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
+    system = tmp_path / "usr/bin/python3"
+    system.parent.mkdir(parents=True)
+    system.write_text("")
+    candidates = (str(venv / "bin/python"), str(tmp_path / "absent"), str(system))
+    os.chown(str(venv / whose), 4711, 4711)
+    assert _programs.choose_python(candidates) == str(system)
+    system.chmod(0o666)
+    with pytest.raises(_programs.ProgramError, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
+        _programs.choose_python(candidates)
+
+
+def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path):
+    (tmp_path / "real").write_text("")
+    (tmp_path / "alternative").symlink_to(tmp_path / "real")
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr/python3").symlink_to("../alternative")
+    assert _programs.choose_python([str(tmp_path / "usr/python3")]) == str(tmp_path / "usr/python3")
+    os.chown(str(tmp_path / "real"), 4711, 4711)
+    with pytest.raises(_programs.ProgramError, match="real: it belongs to user id 4711"):
+        _programs.choose_python([str(tmp_path / "usr/python3")])
+
+
+def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
+    (tmp_path / "lib").mkdir()
+    os.chown(str(tmp_path / "lib"), 4711, 4711)
+    with pytest.raises(UnsafeFile, match="lib: it belongs to user id 4711"):
+        install(tmp_path, SOURCES)
+    assert os.listdir(str(tmp_path / "lib")) == []
+
+
+def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):
+    install(tmp_path, SOURCES)
+    (tmp_path / "passwd").write_text("root\n")
+    for name in ("hello.py", "hello.py.new", ".hello.py.partial"):
+        path = tmp_path / "lib/llama_cluster" / name
+        if path.exists():
+            path.unlink()
+        path.symlink_to(tmp_path / "passwd")
+    install(tmp_path, SOURCES)
+    assert (tmp_path / "passwd").read_text() == "root\n"
+    assert (tmp_path / "lib/llama_cluster/hello.py").read_text() == SOURCES["hello.py"]
 
 
 def test_a_program_brings_what_it_imports():
