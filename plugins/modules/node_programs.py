@@ -12,7 +12,7 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing else, and
-    O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root: where others than root could exchange
+    O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root. Where others than root could exchange
     that Python, as in a virtual environment of a user, the distribution's is taken.
   - The programs are C(watchdog), C(wait_for_workers), C(backoff) and C(rpc_cache); they need nothing but that Python's standard library.
 options:
