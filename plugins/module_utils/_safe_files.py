@@ -31,7 +31,7 @@ def owners():
 def _refuse_others(path, seen, sticky=False):
     """UnsafeFile where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
-        raise UnsafeFile("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then chown or remove it" % (path, seen.st_uid))
+        raise UnsafeFile("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
     if seen.st_mode & 0o022 and not (sticky and seen.st_mode & stat.S_ISVTX):
         raise UnsafeFile(
             "%s: its mode %04o lets others than its owner write it, root uses it: look at who changed it, then chmod go-w" % (path, stat.S_IMODE(seen.st_mode))
