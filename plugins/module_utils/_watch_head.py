@@ -132,9 +132,10 @@ class HeadJudge(object):
         asked = probe is not None and (probe["ended"] is None or probe["silent"])
         self._ours = bool(at_work) and asked and all(slot["seed"] == probe["seed"] and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
         self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
-        self._learn(at_work)
+        computed = self._learn(at_work)
         if self._busy:
-            if not self._ours:
+            # A request that ends without a token and without a batch has put nothing into the cache: it was refused, or the head is broken.
+            if computed and not self._ours:
                 self._used_at = now
         elif look["total"] is not None and (probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])):
             others = look["total"] - (probe["explained"] if probe else 0)
@@ -142,8 +143,12 @@ class HeadJudge(object):
                 self._others, self._used_at = others, now
 
     def _learn(self, at_work):
-        """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known."""
+        """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known.
+
+        Returns whether anything was computed for those at work.
+        """
         earlier, self._prompts = self._prompts, {}
+        computed = False
         for slot in at_work:
             task, taken = slot["task"], slot["taken"]
             # Who is at work when this process is first looked at began nobody knows when.
@@ -152,7 +157,9 @@ class HeadJudge(object):
                 # What the server took before, it has computed.
                 self._knows_prompts = self._knows_prompts or (before is not None and last - before >= self.ubatch)
                 last, before = taken, last
+                computed = True
             self._prompts[task] = (last, before)
+        return computed
 
     def _still(self, sample, stood_still):
         """Seconds for which nothing has moved, when that is too long; None when all is well."""

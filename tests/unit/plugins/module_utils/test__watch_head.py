@@ -228,6 +228,32 @@ def test_a_head_that_answers_every_token_with_an_error_is_broken(head):
     assert not [action for _moment, action in head.said if isinstance(action, Repair) and action.fact], "a judgement, and limited as such"
 
 
+def test_a_head_that_fails_its_clients_is_asked_all_the_same(head):
+    head.run(25, head.answer)
+    head.use()
+    head.run(5)
+    steps = itertools.count()
+
+    def fail():
+        """Somebody's request every two seconds, at work for one of them, and no token ever."""
+        step = next(steps)
+        head.work(task=step // 4, processed=64) if step % 4 < 2 else head.rest()
+        head.refuse()
+
+    found = repairs(head.run(3600, fail))
+    assert len(found) == 1 and "has answered 500 to the last 3 requests" in found[0][1]
+    assert found[0][0] <= watch.PROBE_USED + 60
+
+
+def test_a_prompt_that_is_given_up_stays_in_the_cache(head):
+    head.run(25, head.answer)
+    for taken in (2048, 4096):
+        head.work(processed=taken, prompt=9000)
+        head.run(2)
+    head.rest()
+    assert head.run(800, head.answer) == []
+
+
 def test_errors_count_in_a_row_alone(head):
     answers = itertools.cycle([head.refuse, head.refuse, head.answer, head.refuse, head.refuse, lambda: head.refuse(400)])
 
