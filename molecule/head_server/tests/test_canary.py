@@ -65,3 +65,9 @@ def test_what_a_unit_lets_its_program_do(lab, unit):
     assert "/etc/canary" in found["read"], "the canary itself works"
     assert found["processes"] == [], "it sees its own processes alone"
     assert found["temporary"] == [], "/tmp is its own"
+
+
+def test_what_the_watchdog_may_do(lab):
+    assert lab.exposure(lab.node1, "llama-watchdog.service") <= 2.3
+    limits = lab.node1.check_output("systemctl show --property=WatchdogUSec --property=MemoryMax llama-watchdog")
+    assert set(limits.splitlines()) == {"WatchdogUSec=1min", "MemoryMax=268435456"}
