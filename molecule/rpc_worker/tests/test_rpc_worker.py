@@ -1,6 +1,5 @@
 import json
 import signal
-import time
 
 UNIT = "llama-rpc-chat.service"
 
@@ -21,9 +20,7 @@ def test_the_services_of_its_head_reach_it(lab):
 
 def test_another_user_of_its_head_does_not_reach_it(lab):
     for user in ("nobody", "root"):
-        started = time.monotonic()
         assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, user), user
-        assert time.monotonic() - started < 2, "refused at once, not left to wait"
 
 
 def test_a_container_of_its_head_does_not_reach_it(lab):
