@@ -20,7 +20,11 @@ def compile_once(path, source):
         with open(name, "rb") as stream:
             return marshal.load(stream)
     except (OSError, EOFError, ValueError, TypeError):
-        code = compile_source(path, source)
+        return keep(name, compile_source(path, source))
+
+
+def keep(name, code):
+    """Writes it for the next call -> code."""
     if os.access(CACHE, os.W_OK):
         with open("%s.%d" % (name, os.getpid()), "wb") as stream:
             marshal.dump(code, stream)
