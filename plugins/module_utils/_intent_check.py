@@ -6,7 +6,7 @@
 import re
 
 from ._bytes import human
-from ._intent import IntentError, build_of, expand, model_file, near
+from ._intent import IntentError, build_of, expand, model_file, near, rpc_address
 from ._llama_args import OLDEST, build_number, load_modes
 from ._model_shape import MAX_BLOCKS
 from ._plan_catalog import HEADER_KEYS
@@ -84,6 +84,7 @@ UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
 FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
+IPV4 = re.compile(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}\Z")
 ADDRESS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}\Z")
 # key -> (what its text has to be, how that is said): these become lines of units and words of command lines.
 FORMS = {
@@ -273,6 +274,13 @@ def _meaning_errors(entry, service, models, groups, hostvars):
         found.append("%s.head: %s matches %s, exactly one host is needed" % (entry, service["head"], ", ".join(hosts["head"])))
     if hosts.get("workers") and "rpc_port" not in service:
         found.append("%s.rpc_port: missing, a port for its RPC workers is needed" % entry)
+    for host in hosts.get("head", [])[:1] if hosts.get("workers") else []:
+        # Rules and units know addresses: at boot they are read before anybody could look up a name.
+        address = _shown(rpc_address(host, hostvars))
+        if host in groups.get("llama_nodes", []) and not IPV4.match(str(address)):
+            found.append(
+                "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in hosts.yml" % (entry, host, address)
+            )
     for host in hosts.get("workers", []):
         if not hostvars[host].get("llama_fabric_address"):
             found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed in hosts.yml" % (entry, host))

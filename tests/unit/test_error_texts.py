@@ -45,7 +45,7 @@ INVENTORY = {
     "services": {"chat": CHAT},
     "models": {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}},
     "groups": {"all": ["node1", "node2", "other"], "llama_nodes": ["node1", "node2"], "llama_rpc": ["node2"], "nobody": []},
-    "hostvars": {"node1": {}, "node2": {"llama_fabric_address": "10.1.0.2"}, "other": {}},
+    "hostvars": {"node1": {"llama_fabric_address": "10.1.0.1"}, "node2": {"llama_fabric_address": "10.1.0.2"}, "other": {}},
 }
 
 
@@ -339,13 +339,16 @@ REFUSALS = [
         "llama_services.chat.load_mode:",
         "mlock seen with llama_cpp_version b10500",
         "which knows auto, dio, mmap, none: choose one of these",
-        intent(services={"chat": dict(CHAT, load_mode="mlock")}, hostvars=dict(INVENTORY["hostvars"], node1={"llama_cpp_version": "b10500"})),
+        intent(
+            services={"chat": dict(CHAT, load_mode="mlock")},
+            hostvars=dict(INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b10500"}),
+        ),
     ),
     (
         "llama_cpp_version:",
         "b7000 seen",
         "b7760 or a newer release is needed",
-        intent(hostvars=dict(INVENTORY["hostvars"], node1={"llama_cpp_version": "b7000"})),
+        intent(hostvars=dict(INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b7000"})),
     ),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
     ("llama_services.chat.flash_attn:", "off seen", "on or auto is needed", chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0")),
@@ -360,6 +363,12 @@ REFUSALS = [
         "node2 has no llama_fabric_address",
         "the IPv4 address of its fabric interface is needed",
         intent(hostvars={"node1": {}, "node2": {}}),
+    ),
+    (
+        "llama_services.chat.head:",
+        "node1 comes to its workers from gpu1.site",
+        "an IPv4 address is needed",
+        intent(hostvars={"node1": {"ansible_host": "gpu1.site"}, "node2": {"llama_fabric_address": "10.1.0.2"}}),
     ),
     ("llama_services.chat.workers:", "node2 is its head too", "exclude it", chat(head="node2")),
     ("llama_services.chat.tensor_split:", "'even' seen", "auto or a map", chat(tensor_split="even")),
