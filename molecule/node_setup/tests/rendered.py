@@ -39,7 +39,7 @@ def rules(incoming=(), outgoing=()):
     return template("node_setup/templates/firewall.nft.j2", node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing)})
 
 
-def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file=None, **service):
+def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file=None, listen=None, **service):
     """{name: text} of every unit that the roles write, of a service with these settings, on nodes that compute on `accelerator`."""
     services = {"chat": dict(SERVICE, **service)}
     shared = {
@@ -61,7 +61,7 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
         ),
         "llama-head-chat.service": template(
             "head_server/templates/llama-head.service.j2",
-            item=dict(head, api_key_file=api_key_file),
+            item=dict(head, api_key_file=api_key_file, address=listen or head["address"]),
             head_server_accelerator=accelerator,
             head_server_environment=environment or {},
             **shared,

@@ -184,3 +184,41 @@ def test_a_service_sees_its_own_key_and_a_worker_its_head(lab):
         assert canary(lab, worker, "\n".join(opened).replace("llama-rpc\n", "llama\n")) == ["key chat", "key other", "connected"]
     finally:
         lab.node1.run("kill $(cat /run/listener.pid); rm -f /run/listener.pid %s/chat %s/other", KEYS, KEYS)
+
+
+# The server closes first, so what is left of the connection keeps its end.
+LEFT = """
+import socket
+with socket.create_server(("127.0.0.1", 8000)) as server, socket.create_connection(("127.0.0.1", 8000)) as client:
+    server.accept()[0].close()
+    client.recv(1)
+"""
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1", "0.0.0.0"])
+def test_a_head_removes_what_is_left_of_the_last_runs_connections(lab, listen):
+    """A connection to a server on every address has an address of its own."""
+    unit = rendered.units(listen=listen)["llama-head-chat.service"]
+    (command,) = [line.split("=-+", 1)[1] for line in unit.splitlines() if "--kill" in line]
+    left = "ss -Htn state time-wait sport = :8000"
+    plant(lab, {"left.py": LEFT, "command.sh": command})
+    lab.node1.check_output("python3 %s/left.py", FOLDER)
+    assert lab.node1.check_output(left) != ""
+    lab.node1.check_output("sh %s/command.sh", FOLDER)
+    assert lab.node1.check_output(left) == ""
+
+
+def test_a_worker_that_ends_at_once_is_not_started_five_times_a_second(lab):
+    """By the real back-off and systemd: the program crashes each time."""
+    name = "llama-rpc-canary.service"
+    unit = rendered.units()["llama-rpc-chat.service"].replace(rendered.RELEASE, FOLDER)
+    unit = "\n".join(line for line in unit.splitlines() if "nft list" not in line)
+    plant(lab, {name: unit})
+    lab.node1.check_output("mkdir %s/bin && printf '#!/bin/sh\\nkill -ILL $$\\n' > %s/bin/ggml-rpc-server && chmod 755 %s/bin/*", FOLDER, FOLDER, FOLDER)
+    lab.node1.check_output("ln -sf %s/%s /run/systemd/system/%s && systemctl daemon-reload && systemctl start --no-block %s", FOLDER, name, name, name)
+    try:
+        told = "systemctl show --property=StatusText --value %s"
+        lab.eventually(lambda: "2 runs in a row ended" in lab.node1.check_output(told, name), 20, "the unit waits for its third run")
+        assert lab.node1.check_output("systemctl show --property=NRestarts --value %s", name) == "2"
+    finally:
+        lab.node1.check_output("systemctl stop %s; rm /run/systemd/system/%s; systemctl daemon-reload", name, name)
