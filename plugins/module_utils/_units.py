@@ -9,13 +9,16 @@ import json
 import os
 import re
 import subprocess
-import time
+
+from . import _safe_files
 
 UNIT_DIR = "/etc/systemd/system"
 # playbooks/maintenance.yml writes it.
 HELD = "/etc/llama-cluster/held.json"
 # Where a head reads its API keys, in a file of its service's name.
 KEYS = "/etc/llama-cluster/keys"
+# What each unit was last started with; its ExecStartPre writes it there.
+DIGESTS = "/run/llama-cluster/digests"
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
@@ -80,27 +83,14 @@ def file_digest(text):
     return found[-1] or None if found else None
 
 
-def process_digest(pid, proc="/proc"):
-    """Digest in the environment of a process -> (alive, digest or None).
-
-    Errors: UnitError when the environment may not be read.
-    """
-    base = os.path.join(proc, str(pid))
+def running_digest(name, folder=DIGESTS):
+    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: UnitError."""
     try:
-        # systemd reports MainPID before the program is executed: until then the environment is systemd's own.
-        for _attempt in range(40):
-            if not os.path.basename(os.readlink(os.path.join(base, "exe"))).startswith("systemd"):
-                break
-            time.sleep(0.05)
-        with open(os.path.join(base, "environ"), "rb") as stream:
-            entries = stream.read().split(b"\0")
-    except PermissionError:
-        raise UnitError("%s/environ is not readable for user id %d: run with become" % (base, os.geteuid())) from None
-    except OSError:
-        return False, None
-    prefix = DIGEST_VARIABLE.encode() + b"="
-    digests = [entry[len(prefix) :].decode("ascii", "replace") for entry in entries if entry.startswith(prefix)]
-    return True, (digests[-1] or None) if digests else None
+        return _safe_files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, _safe_files.UnsafeFile) as error:
+        raise UnitError("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
 
 
 def unit_kind(name):
@@ -115,7 +105,7 @@ def failed_in_a_row(properties):
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
 
-def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
+def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
     """One unit's `systemctl show` properties -> what llama_unit_info returns for it."""
     name = properties["Id"]
     kind, service = unit_kind(name)
@@ -128,7 +118,8 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
             break
     wanted = file_digest(text) if text is not None else None
     pid = int(properties.get("MainPID") or 0)
-    alive, running = process_digest(pid, proc) if pid else (False, None)
+    alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
+    running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
     return {
         "name": name,
@@ -152,7 +143,7 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc"):
     }
 
 
-def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
+def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, digests=DIGESTS):
     """Units that match patterns (names or globs), installed or only loaded, sorted by name.
 
     A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
@@ -164,7 +155,7 @@ def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     asked = sorted(set(names) | set(patterns))
     loaded = parse_show(show(asked)) if asked else []
     wanted = [unit for unit in loaded if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)]
-    return [describe(unit, unit_dir, proc) for unit in wanted]
+    return [describe(unit, unit_dir, proc, digests) for unit in wanted]
 
 
 def held_since(path=HELD):

@@ -12,8 +12,8 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Lists the node's systemd units of the cluster with state, restarts and the digest of their configuration.
-  - The digest is E(LLAMA_CLUSTER_DIGEST) in the unit file (wanted) and in the environment of the running process
-    (running); a unit whose two digests differ is stale and needs a restart.
+  - The digest is E(LLAMA_CLUSTER_DIGEST) in the unit file (wanted), and what C(/run/llama-cluster/digests/UNIT) holds, where root noted it before the
+    process began (running); a unit whose two digests differ is stale and needs a restart.
   - Also tells which llama.cpp build is current and whether its files are still the ones its manifest lists.
   - Nothing matching is an empty list, not an error.
 options:
@@ -46,8 +46,6 @@ attributes:
   diff_mode:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
-notes:
-  - Needs root to read the environment of processes of other users.
 """
 
 EXAMPLES = r"""
@@ -159,7 +157,7 @@ units:
       returned: always
       sample: 5c1d1f0c
     running_digest:
-      description: Digest in the environment of the running process; V(null) when it has none or nothing runs.
+      description: Digest that the running process was started with; V(null) when none was noted or nothing runs.
       type: str
       returned: always
       sample: 5c1d1f0c

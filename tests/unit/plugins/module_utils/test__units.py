@@ -72,9 +72,9 @@ SubState=dead
 
 @pytest.fixture(name="process")
 def fixture_process():
-    """A real process whose environment carries the digest 'old'."""
+    """A real process that says of itself that it is current."""
     program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
-    environment = {"LLAMA_CLUSTER_DIGEST": "old", "PATH": os.environ["PATH"]}
+    environment = {"LLAMA_CLUSTER_DIGEST": "new", "PATH": os.environ["PATH"]}
     process = subprocess.Popen(program, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdout.readline()
     yield process
@@ -82,17 +82,21 @@ def fixture_process():
     process.wait()
 
 
-def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=None):
+def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=None, noted="old\n"):
     (tmp_path / "llama-rpc-a.service").write_text('[Service]\nEnvironment="A=b c" "LLAMA_CLUSTER_DIGEST=%s"\n' % digest)
     (tmp_path / "llama-head-b.service").write_text("[Service]\nExecStart=/bin/sleep 1000\n")
     (tmp_path / "ssh.service").write_text("[Service]\n")
+    (tmp_path / "digests").mkdir(exist_ok=True)
+    if noted is not None:
+        (tmp_path / "digests/llama-rpc-a.service").write_text(noted)
 
     def show(names):
         if asked is not None:
             asked.extend(names)
         return SHOWN % {"pid": pid}
 
-    return {unit["name"]: unit for unit in _units.unit_info(list(patterns), unit_dir=str(tmp_path), show=show)}
+    found = _units.unit_info(list(patterns), unit_dir=str(tmp_path), show=show, digests=str(tmp_path / "digests"))
+    return {unit["name"]: unit for unit in found}
 
 
 def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
@@ -118,12 +122,13 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
 
 
 def test_another_digest_in_the_file_makes_a_running_unit_stale(tmp_path, process):
+    # Whatever the process itself says.
     unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
     assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == ("new", "old", True)
 
 
 def test_a_process_without_digest_is_stale(tmp_path):
-    unit = unit_info(tmp_path, os.getpid())["llama-rpc-a.service"]
+    unit = unit_info(tmp_path, os.getpid(), noted=None)["llama-rpc-a.service"]
     assert (unit["running_digest"], unit["stale"]) == (None, True)
 
 
@@ -191,27 +196,19 @@ def test_unit_kind(name, expected):
     assert _units.unit_kind(name) == expected
 
 
-def test_a_process_that_has_gone_is_not_alive(process):
+def test_a_process_that_has_gone_is_not_stale(tmp_path, process):
     process.stdin.close()
     process.wait()
-    assert _units.process_digest(process.pid) == (False, None)
+    unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
+    assert (unit["running_digest"], unit["stale"]) == (None, False)
 
 
-def test_an_unreadable_environment_names_the_remedy(tmp_path):
-    (tmp_path / "7").mkdir()
-    (tmp_path / "7" / "exe").symlink_to("/bin/sleep")
-    # Root may read everything, so the refusal itself is raised here.
-    real_open = open
-
-    def forbidden(path, *arguments, **options):
-        if str(path).endswith("/7/environ"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return real_open(path, *arguments, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builtins.open", forbidden)
-        with pytest.raises(_units.UnitError, match=r"^.*/7/environ is not readable for user id \d+: run with become$"):
-            _units.process_digest(7, str(tmp_path))
+def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process):
+    (tmp_path / "digests").mkdir()
+    (tmp_path / "digests").chmod(0o777)
+    with pytest.raises(_units.UnitError, match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart the unit"):
+        unit_info(tmp_path, process.pid)
+    (tmp_path / "digests").chmod(0o700)
 
 
 def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
