@@ -277,14 +277,14 @@ def describe(process):
 
 
 def words(kind, serves):
-    """One line's worth of what describe() says."""
+    """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is shown as a question mark."""
     if serves is None:
         return "a %s that does not run" % kind
     parts = ["%s at %s:%s" % (serves["program"], serves["host"], serves["port"])]
     parts += ["model %s" % serves["model"]] if serves["model"] else []
     parts += ["over %s" % ", ".join(serves["rpc"])] if serves["rpc"] else []
     parts += ["build %s" % serves["build"]] if serves["build"] else []
-    return ", ".join(parts)
+    return "".join(character if character.isprintable() else "?" for character in ", ".join(parts))
 
 
 def pids(found, proc="/proc"):

@@ -427,6 +427,11 @@ def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
     assert of(tmp_path) == []
 
 
+def test_what_a_process_says_of_itself_cannot_drive_a_terminal():
+    serves = dict(_handmade.arguments("head", ["x", "-m", "\x1b]0;title\x07m.gguf\n\udcff"]), program="/x/llama-server", build=None)
+    assert _handmade.words("head", serves) == "/x/llama-server at 127.0.0.1:8080, model ?]0;title?m.gguf??"
+
+
 def test_a_port_is_a_number_that_fits():
     for text in ("\u00b2", "99999999", "-1", "", "8000x"):
         assert _handmade.arguments("head", ["llama-server", "--port", text])["port"] is None
