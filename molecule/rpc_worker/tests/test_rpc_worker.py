@@ -124,9 +124,13 @@ def test_a_changed_argument_restarts_only_that_worker(lab):
 
 
 def test_it_works_beside_firewalld(lab):
+    """With the fabric in the default zone on one node, and in a zone of its own on another."""
     for node in (lab.node2, lab.node3):
         node.check_output("systemctl start firewalld")
         lab.eventually(lambda node=node: node.run("firewall-cmd --state").rc == 0, 20, "firewalld runs")
+    interface = lab.node2.check_output("ip -oneline -4 address show to %s", lab.fabric("node2")).split()[1]
+    for option in ("", "--permanent"):
+        lab.node2.check_output("firewall-cmd %s --zone=internal --change-interface=%s" % (option, interface))
     assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama")
     status, output = lab.playbook("site", "--tags", "rpc")
     assert status == 0, output
