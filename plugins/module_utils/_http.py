@@ -6,12 +6,17 @@
 A source is resolved once (redirects followed, size and validator learnt) and then read in ranges, from several threads.
 What the web does to large files decides the rules: never HEAD (signed URLs are for GET), never a whole body where ranges
 work (CDNs refuse more than 50 GB), If-Range on every request (else a replaced file is spliced silently), no Authorization
-beyond the host the operator named (a signed URL with a bearer token is refused, and the token would leak), a signed URL
-that has expired is resolved again.
+beyond the origin the operator named (a signed URL with a bearer token is refused, and the token would leak) and none over plain
+http, a signed URL that has expired is resolved again, a connection that only drips is given up like one that is silent.
 """
 
+import base64
 import contextlib
+import hashlib
 import http.client
+import io
+import ipaddress
+import math
 import os
 import re
 import socket
@@ -19,7 +24,7 @@ import ssl
 import threading
 import time
 from email.utils import parsedate_to_datetime
-from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ._bytes import exact
@@ -30,7 +35,17 @@ _MAX_REDIRECTS = 8
 _MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
 FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
 _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
-_CONTENT_RANGE = re.compile(r"^bytes (\d+)-(\d+)/(\d+)\Z")
+_LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is given up
+_LOWEST_OVER = 30.0
+_MAX_HEAD = 1 << 20  # bytes of status line and header fields
+_CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
+_LENGTH = re.compile(r"^[0-9]{1,18}\Z")
+_UNQUOTED = "/%:@!$&'()*+,;=~"  # what stays as it is in a path; "?" too in a query
+# Parameters that grant access and do not choose the content. Those of Azure have common names: they count beside "sig" only.
+_GRANTS = re.compile(
+    r"^(x-(amz|goog|oss|cos)-.*|.*(signature|token|key|secret|password|credential|auth|policy).*|expires|googleaccessid|key-pair-id|hdnts|sig)$", re.IGNORECASE
+)
+_AZURE = ("sv", "ss", "srt", "sp", "se", "st", "spr", "sip", "sr", "si", "skoid", "sktid", "skt", "ske", "sks", "skv", "sdd")
 
 
 class FetchError(Exception):
@@ -45,10 +60,71 @@ class Transient(Exception):
         self.wait = wait
 
 
+class _TooSlow(socket.timeout):
+    """A connection gave less than _LOWEST bytes per second."""
+
+
+def printable(text, most=200):
+    """What a server says, fit for one line of a report."""
+    text = str(text)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
+    return shown + "..." if len(text) > most else shown
+
+
 def public_url(url):
     """The URL without what may be secret: user, password, query (signatures) and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    try:
+        parts = urlsplit(url)
+        _port = parts.port  # a password with a "/" in it leaves a port that is none
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    except ValueError:
+        scheme, _slashes, rest = re.split("[?#]", url)[0].rpartition("://")
+        return "%s://%s" % (scheme, rest.rpartition("@")[2])
+
+
+def content_url(url):
+    """What a URL's content is known by: without secrets, with a hash of those parts of the query that choose the content."""
+    try:
+        pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
+    except ValueError:
+        pairs = []
+    azure = _AZURE if any(name.lower() == "sig" for name, _value in pairs) else ()
+    chosen = [pair for pair in pairs if not _GRANTS.match(pair[0]) and pair[0].lower() not in azure]
+    if not chosen:
+        return public_url(url)
+    return "%s?sha256=%s" % (public_url(url), hashlib.sha256(repr(chosen).encode("utf-8", "replace")).hexdigest()[:16])
+
+
+def clean_url(url):
+    """The URL as it goes over the wire: ASCII, the rest quoted. Raises FetchError for one that no server can be asked for."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
+        path, query = (quote(text, safe=_UNQUOTED + more, errors="surrogateescape") for text, more in ((parts.path, ""), (parts.query, "?")))
+    except ValueError:
+        raise FetchError("%s: its host or port cannot be read: correct the address" % printable(public_url(url))) from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise FetchError("%s: an http or https URL is needed" % printable(public_url(url)))
+    if "@" in parts.netloc:
+        raise FetchError("%s: has a user or password in it, which are never sent: leave them out, a token belongs into token_file" % public_url(url))
+    netloc = "[%s]" % host if ":" in host else host
+    return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
+
+
+def following_url(current, location):
+    """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises FetchError."""
+    try:
+        # http.client takes header fields for Latin-1; what servers send is UTF-8.
+        url = urljoin(current, location.encode("latin-1").decode("utf-8", "surrogateescape"))
+        scheme = urlsplit(url).scheme
+    except ValueError:
+        raise FetchError("%s: redirects to an address that cannot be read: use another source" % public_url(current)) from None
+    shown = printable(public_url(url))
+    if scheme not in ("http", "https"):
+        raise FetchError("%s: redirects to %s, http or https is needed" % (public_url(current), shown))
+    if urlsplit(current).scheme == "https" and scheme == "http":
+        raise FetchError("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown))
+    return clean_url(url)
 
 
 def url_name(url):
@@ -61,6 +137,33 @@ def _origin(url):
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
+def same_origin(url, other):
+    """Whether two clean URLs have scheme, host and port in common."""
+    return _origin(url) == _origin(other)
+
+
+def _is_loopback(host):
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def authorization(url, token, home):
+    """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within this machine."""
+    if not token or not same_origin(url, home):
+        return {}
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+        raise FetchError("%s: a token is not sent over http, https is needed: correct the address or leave the token out" % public_url(url))
+    return {"Authorization": "Bearer " + token}
+
+
+def worthwhile(count, seconds):
+    """Whether an attempt that gained ``count`` bytes got on. One that did not counts as failed, else a server that gives a byte at a time is never given up."""
+    return count > 0 and count >= _LOWEST * seconds
+
+
 def _retry_after(headers):
     value = headers.get("Retry-After")
     if not value:
@@ -70,19 +173,61 @@ def _retry_after(headers):
     except ValueError:
         try:
             wait = parsedate_to_datetime(value).timestamp() - time.time()
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None
-    return min(max(wait, 0.0), _MAX_WAIT)
+    return None if math.isnan(wait) else min(max(wait, 0.0), _MAX_WAIT)
 
 
 def _validator(headers):
     """What If-Range accepts: a strong ETag, else the date of the last change, else None."""
     etag = headers.get("ETag")
-    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+    found = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+    return found if found and found.isprintable() and len(found) <= 200 else None
+
+
+class _Pace(io.RawIOBase):
+    """What one answer receives: raises _TooSlow when it drips. Only time spent waiting counts, not what the caller does in between."""
+
+    def __init__(self, raw):
+        super(_Pace, self).__init__()
+        self._raw = raw
+        self._received, self._waited = 0, 0.0
+        self.head = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
+
+    def readable(self):
+        return True
+
+    def readinto(self, view):
+        begun = time.monotonic()
+        count = self._raw.readinto(view)
+        self._waited += time.monotonic() - begun
+        self._received += count
+        if self.head is not None and self._received > self.head:
+            raise http.client.HTTPException("more than %s of header fields" % exact(self.head))
+        if self._waited >= _LOWEST_OVER:
+            if self._received < _LOWEST * self._waited:
+                raise _TooSlow("slower than %s per second for %d seconds" % (exact(_LOWEST), self._waited))
+            self._received, self._waited = 0, 0.0
+        return count
+
+    def close(self):
+        self._raw.close()
+        super(_Pace, self).close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, *args, **options):
+        super(_Response, self).__init__(*args, **options)
+        self._pace = _Pace(self.fp.detach())
+        self.fp = io.BufferedReader(self._pace)
+
+    def begin(self):
+        super(_Response, self).begin()
+        self._pace.head = None
 
 
 class Client(object):
-    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy and no_proxy."""
+    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and password) and no_proxy."""
 
     _tls = None  # loading the CA bundle takes 10 ms or more: once per process
     _tls_lock = threading.Lock()
@@ -90,27 +235,30 @@ class Client(object):
     def __init__(self, timeout=30.0):
         self.timeout = timeout
         self._open = {}
-        self._aborted = False
+        self._aborts = 0
 
     def get(self, url, headers):
-        """One GET, redirects not followed. -> http.client.HTTPResponse; raises Transient, FetchError."""
+        """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, FetchError."""
         parts = urlsplit(url)
         origin = _origin(url)
-        target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
+        target = urlunsplit(("", "", parts.path, parts.query, ""))
+        sent = dict(headers, **{"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+        aborts = self._aborts
         for attempt in (1, 2):
             connection = self._open.get(origin)
             kept_alive = connection is not None and connection.sock is not None
             try:
                 if connection is None:
                     connection = self._open[origin] = self._connect(origin)
-                if getattr(connection, "absolute", False):
-                    target = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path or "/", parts.query, ""))
-                connection.request("GET", target, headers=dict(headers, **{"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}))
+                if connection.absolute is not None:
+                    target = url
+                    sent.update(connection.absolute)
+                connection.request("GET", target, headers=sent)
                 return connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 self.drop(url)
                 # A server may close an idle connection at the moment it is used again; that says nothing about the server.
-                if kept_alive and attempt == 1 and not self._aborted and not isinstance(error, socket.timeout):
+                if kept_alive and attempt == 1 and aborts == self._aborts and not isinstance(error, socket.timeout):
                     continue
                 raise _network_failure(url, error) from None
         raise AssertionError("unreachable")
@@ -118,18 +266,19 @@ class Client(object):
     def _connect(self, origin):
         scheme, host, port = origin
         proxy = getproxies().get(scheme)
-        if proxy and not proxy_bypass(host):
-            via = urlsplit(proxy if "//" in proxy else "//" + proxy)
-            if scheme == "https":
-                connection = http.client.HTTPSConnection(via.hostname, via.port or 3128, timeout=self.timeout, context=self._context())
-                connection.set_tunnel(host, port)
-            else:
-                connection = http.client.HTTPConnection(via.hostname, via.port or 3128, timeout=self.timeout)
-                connection.absolute = True
-            return connection
+        # What is on this machine is not asked of another one.
+        via = None if not proxy or _is_loopback(host) or proxy_bypass(host) else _proxy(scheme, proxy)
+        at = via[:2] if via else (host, port)
         if scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=self.timeout, context=self._context())
-        return http.client.HTTPConnection(host, port, timeout=self.timeout)
+            connection = http.client.HTTPSConnection(at[0], at[1], timeout=self.timeout, context=self._context())
+            if via:
+                connection.set_tunnel(host, port, via[2])
+        else:
+            connection = http.client.HTTPConnection(at[0], at[1], timeout=self.timeout)
+        connection.response_class = _Response
+        # A proxy of plain http takes the whole URL, and these header fields.
+        connection.absolute = via[2] if via and scheme == "http" else None
+        return connection
 
     @classmethod
     def _context(cls):
@@ -146,7 +295,7 @@ class Client(object):
 
     def abort(self):
         """From another thread: wake this client out of a blocking read; it will fail with Transient."""
-        self._aborted = True
+        self._aborts += 1
         for connection in list(self._open.values()):
             sock = connection.sock
             if sock is not None:
@@ -159,12 +308,27 @@ class Client(object):
         self._open.clear()
 
 
+def _proxy(scheme, proxy):
+    """-> (host, port, header fields with user and password where the setting has them). Raises FetchError."""
+    try:
+        via = urlsplit(proxy if "//" in proxy else "//" + proxy)
+        port = via.port or 3128
+        if via.scheme not in ("", "http") or not via.hostname:
+            raise ValueError(via.scheme)
+    except ValueError:
+        raise FetchError("%s_proxy: %s given, http://HOST:PORT is needed: correct the environment" % (scheme, printable(public_url(proxy)))) from None
+    if via.username is None:
+        return via.hostname, port, {}
+    pair = "%s:%s" % (unquote(via.username), unquote(via.password or ""))
+    return via.hostname, port, {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")}
+
+
 def _network_failure(url, error):
     """A socket or protocol error as Transient, a certificate that does not verify as FetchError."""
     if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
         return FetchError("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return Transient("%s: %s" % (public_url(url), reason))
+    return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
 
 
 def get_following(client, url, headers, token=None):
@@ -172,22 +336,14 @@ def get_following(client, url, headers, token=None):
 
     -> (response, final URL). Raises Transient, FetchError; any final status is returned.
     """
-    start, current = _origin(url), url
+    start = current = clean_url(url)
     for _hop in range(_MAX_REDIRECTS):
-        sent = dict(headers)
-        if token and _origin(current) == start:
-            sent["Authorization"] = "Bearer " + token
-        response = client.get(current, sent)
+        response = client.get(current, dict(headers, **authorization(current, token, start)))
         location = response.headers.get("Location")
         if response.status not in _REDIRECTS or not location:
             return response, current
         _discard(client, current, response)
-        following = urljoin(current, location)
-        if urlsplit(following).scheme not in ("http", "https"):
-            raise FetchError("%s: redirects to %s, http or https is needed" % (public_url(url), public_url(following)))
-        if urlsplit(current).scheme == "https" and urlsplit(following).scheme == "http":
-            raise FetchError("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(url), public_url(following)))
-        current = following
+        current = following_url(current, location)
     raise FetchError("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
 
 
@@ -204,7 +360,7 @@ def _discard(client, url, response, most=65536):
 
 def status_failure(url, response, hint=""):
     """What a status other than the wanted one means: Transient or FetchError."""
-    text = "%s: answered %d %s" % (public_url(url), response.status, response.reason)
+    text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
     if response.status in (408, 425, 429) or response.status >= 500:
         return Transient(text, _retry_after(response.headers))
     return FetchError(text + (": " + hint if hint else ""))
@@ -213,6 +369,8 @@ def status_failure(url, response, hint=""):
 def _hint(response):
     if response.headers.get("X-Error-Code") == "GatedRepo":
         return "the repository is gated, accept its terms there and set token_file"
+    if response.status == 407:
+        return "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"
     return "check the address" if response.status in (404, 410) else "a token with access is needed, see token_file"
 
 
@@ -267,9 +425,10 @@ class HttpSource(object):
     """
 
     def __init__(self, url, token=None, size=None, pinned=False):
-        self.url, self.token, self.size, self.pinned = url, token, size, pinned
-        self.name = url_name(url)
-        self.public = public_url(url)
+        self.url, self.token, self.size, self.pinned = clean_url(url), token, size, pinned
+        self.name = url_name(self.url)
+        self.public = public_url(self.url)
+        self.identity = content_url(self.url)
         self.ranges, self.validator = True, None
         self._final = None
         self._generation = 0
@@ -282,11 +441,13 @@ class HttpSource(object):
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if not match:
                 _discard(client, final, response)
-                raise FetchError("%s: answers ranges with Content-Range %r: use another source" % (self.public, response.headers.get("Content-Range")))
+                raise FetchError(
+                    "%s: answers ranges with Content-Range %s: use another source" % (self.public, printable(response.headers.get("Content-Range")))
+                )
             size, ranges = int(match.group(3)), True
         elif response.status == 200:
             length = response.headers.get("Content-Length")
-            size, ranges = (int(length) if length and length.isdigit() else self.size), False
+            size, ranges = (int(length) if length and _LENGTH.match(length) else self.size), False
         elif response.status == 416:
             _discard(client, final, response)
             raise FetchError("%s: empty, a GGUF file is needed: check the address" % self.public)
@@ -324,8 +485,7 @@ class HttpSource(object):
                 headers["Range"] = "bytes=%d-%d" % (offset, offset + length - 1)
                 if self.validator:
                     headers["If-Range"] = self.validator
-            if self.token and _origin(final) == _origin(self.url):
-                headers["Authorization"] = "Bearer " + self.token
+            headers.update(authorization(final, self.token, self.url))
             response = client.get(final, headers)
             if response.status in (200, 206):
                 return self._body(client, final, response, offset, length)
@@ -350,7 +510,7 @@ class HttpSource(object):
         problem = None
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, encoding))
+            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
         elif self.validator and validator and validator != self.validator and not self.pinned:
             problem = self._changed(validator)
         elif response.status == 200:
@@ -360,7 +520,8 @@ class HttpSource(object):
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (None, None, None)
             if first != offset or last < first:
-                problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, response.headers.get("Content-Range"), offset, offset + length - 1))
+                answered = printable(response.headers.get("Content-Range"))
+                problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1))
             elif total != self.size:
                 problem = self._changed(exact(total))
             else:
@@ -402,7 +563,7 @@ class FileSource(object):
     def __init__(self, path, size=None):
         self.path, self.size, self.validator = path, size, None
         self.name = os.path.basename(path)
-        self.public = path
+        self.public = self.identity = path
 
     def resolve(self, client):
         try:
@@ -435,30 +596,31 @@ class FileSource(object):
 
 def make_source(url, token=None):
     """HttpSource or FileSource for a URL; an absolute path is a file too. Raises FetchError for anything else."""
-    parts = urlsplit(url)
-    if parts.scheme in ("http", "https") and parts.hostname:
-        return HttpSource(url, token)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return FileSource(unquote(parts.path))
     if url.startswith("/"):
         return FileSource(url)
-    raise FetchError("%s: an http, https or file URL is needed" % public_url(url))
+    with contextlib.suppress(ValueError):  # HttpSource says what cannot be read
+        parts = urlsplit(url)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            return FileSource(unquote(parts.path))
+        if parts.scheme not in ("http", "https"):
+            raise FetchError("%s: an http, https or file URL is needed" % printable(public_url(url)))
+    return HttpSource(url, token)
 
 
 def read_range(source, client, offset, length):
     """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small.
 
-    A connection that breaks is continued; FetchError after several attempts in a row that gained nothing.
+    A connection that breaks is continued; FetchError after several attempts in a row that gained next to nothing.
     """
     begin = offset if source.ranges else 0
     end = min(offset + length, source.size)
     data = bytearray()
 
     def some():
-        """Read until the connection breaks; True when it broke after at least one byte."""
+        """Read until the connection breaks; True when it had got on before."""
         if not source.ranges:
             data.clear()
-        before = len(data)
+        before, begun = len(data), time.monotonic()
         try:
             while begin + len(data) < end:
                 body = source.open(client, begin + len(data), end - begin - len(data))
@@ -470,7 +632,7 @@ def read_range(source, client, offset, length):
                 finally:
                     body.close()
         except Transient:
-            if not source.ranges or len(data) == before:
+            if not source.ranges or not worthwhile(len(data) - before, time.monotonic() - begun + FIRST_WAIT):
                 raise
             return True
         return False

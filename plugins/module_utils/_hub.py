@@ -4,20 +4,39 @@
 """What a Hugging Face hub (or a mirror of it) holds: files with size and sha256, pinned to a commit, and which of them make one model."""
 
 import difflib
+import errno
+import http.client
 import json
+import os
 import re
+import stat
 from collections import namedtuple
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
+from ._bytes import exact
 from ._gguf import shard_name, shard_names
-from ._http import FetchError, HttpSource, attempts, get_following, status_failure
+from ._http import (
+    FetchError,
+    HttpSource,
+    Transient,
+    attempts,
+    clean_url,
+    following_url,
+    get_following,
+    printable,
+    public_url,
+    same_origin,
+    status_failure,
+)
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 
 _COMMIT = re.compile(r"^[0-9a-f]{40}\Z")
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
-_MAX_ANSWER = 32 << 20
+_MAX_ANSWER = 8 << 20  # bytes; a page of a thousand files has half a megabyte
 _MAX_PAGES = 200
+_MAX_FILES = 100000
 # What publishers append to NAME.gguf when they cut it into raw pieces: .part1of2, .part-01-of-02, .part00, -split-a.
 _PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z")
 _QUANT = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])", re.IGNORECASE)
@@ -89,23 +108,41 @@ def model_name(names):
     return piece[0] if piece else base
 
 
+def _hub_file(entry):
+    """HubFile of an entry of a listing. Raises ValueError for one that is no hub's."""
+    path, large = entry["path"], entry.get("lfs") or {}
+    size, digest = large.get("size", entry.get("size")), large.get("oid")
+    parts = path.split("/")
+    if not path.isprintable() or "" in parts or "." in parts or ".." in parts:
+        raise ValueError(path)
+    if not isinstance(size, int) or size < 0 or digest is not None and not _SHA256.match(digest):
+        raise ValueError(size)
+    return HubFile(path, size, digest)
+
+
 class Hub(object):
-    """A repository's listing. endpoint: the hub's or a mirror's base URL; token: sent to the endpoint's host only."""
+    """A repository's listing. endpoint: the hub's or a mirror's base URL; token: sent to the endpoint's origin only."""
 
     def __init__(self, client, repo, endpoint=DEFAULT_ENDPOINT, token=None):
         self.client, self.repo, self.token = client, repo, token
-        self.endpoint = endpoint.rstrip("/")
+        self.endpoint = clean_url(endpoint).rstrip("/")
 
     def _get_json(self, url):
         """-> (status, headers, parsed body or None)"""
 
         def once():
-            response, _final = get_following(self.client, url, {"Accept": "application/json"}, self.token)
-            body = response.read(_MAX_ANSWER + 1)
+            # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's business.
+            token = self.token if same_origin(url, self.endpoint) else None
+            response, final = get_following(self.client, url, {"Accept": "application/json"}, token)
+            try:
+                body = response.read(_MAX_ANSWER + 1)
+            except (OSError, http.client.HTTPException) as error:
+                self.client.drop(final)
+                raise Transient("%s: %s" % (public_url(url), printable(error))) from None
             if not response.isclosed():
-                self.client.drop(_final)
+                self.client.drop(final)
             if len(body) > _MAX_ANSWER:
-                raise FetchError("%s: answers more than %d bytes: check the endpoint" % (url, _MAX_ANSWER))
+                raise FetchError("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
             if response.status == 429 or response.status >= 500:
                 raise status_failure(url, response)
             return response, body
@@ -113,9 +150,12 @@ class Hub(object):
         response, body = attempts(once)
         try:
             parsed = json.loads(body.decode("utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
         return response, parsed
+
+    def _no_hub(self, url):
+        return FetchError("%s: does not answer as a model hub does: check endpoint" % public_url(url))
 
     def _api(self, path):
         return "%s/api/models/%s" % (self.endpoint, path)
@@ -132,7 +172,7 @@ class Hub(object):
         if response.status != 200:
             raise self._refusal(response, revision)
         if not isinstance(answer, dict) or not _COMMIT.match(str(answer.get("sha"))):
-            raise FetchError("%s: does not answer as a model hub does: check endpoint" % url)
+            raise self._no_hub(url)
         return answer["sha"]
 
     def files(self, commit):
@@ -143,17 +183,17 @@ class Hub(object):
             response, answer = self._get_json(url)
             if response.status != 200:
                 raise self._refusal(response, commit)
-            if not isinstance(answer, list):
-                raise FetchError("%s: does not answer as a model hub does: check endpoint" % url)
-            for entry in answer:
-                if entry.get("type") == "file":
-                    large = entry.get("lfs") or {}
-                    found.append(HubFile(entry["path"], large.get("size", entry.get("size")), large.get("oid")))
+            try:
+                found += [_hub_file(entry) for entry in answer if entry.get("type") == "file"]
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise self._no_hub(url) from None
+            if len(found) > _MAX_FILES:
+                break
             following = _NEXT.search(response.headers.get("Link", ""))
             if not following:
                 return found
-            url = urljoin(url, following.group(1))
-        raise FetchError("%s: lists more than %d pages: check endpoint" % (self._repo_url(), _MAX_PAGES))
+            url = following_url(url, following.group(1))
+        raise FetchError("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
 
     def source(self, commit, hub_file):
         """HttpSource of a file at a commit."""
@@ -177,12 +217,16 @@ class Hub(object):
         response, answer = self._get_json(self._api(self.repo + "/refs"))
         if response.status != 200 or not isinstance(answer, dict):
             return ""
-        return ", ".join(ref["name"] for kind in ("branches", "tags") for ref in answer.get(kind) or [])
+        try:
+            return printable(", ".join(ref["name"] for kind in ("branches", "tags") for ref in answer.get(kind) or []))
+        except (LookupError, TypeError):
+            return ""
 
     def _neighbours(self):
         owner, _slash, _name = self.repo.partition("/")
         response, answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
-        names = [entry.get("id", "") for entry in answer] if response.status == 200 and isinstance(answer, list) else []
+        listed = answer if response.status == 200 and isinstance(answer, list) else []
+        names = [printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
         if not names:
             return "the hub lists no models of %s: check the name" % owner
         close = difflib.get_close_matches(self.repo, names, 5, 0.5) or sorted(names)[:10]
@@ -228,14 +272,21 @@ def _quants(paths):
 
 
 def read_token(path):
-    """The access token in a file of this node, or None without a path. Raises FetchError."""
+    """The access token in a file of this node, or None without a path. Raises FetchError for one that others may read."""
     if not path:
         return None
     try:
-        with open(path) as stream:
-            token = stream.read().strip()
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd) as stream:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+                text = "token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+                raise FetchError(text % (path, status.st_mode & 0o7777, status.st_uid))
+            token = stream.read(1 << 16).strip()
     except (OSError, ValueError) as error:
         raise FetchError("token_file: %s cannot be read (%s): put the token there, one line" % (path, getattr(error, "strerror", "not text"))) from None
-    if not token.isprintable() or not token or " " in token:
+    if not re.match(r"^[!-~]+\Z", token):
         raise FetchError("token_file: %s does not hold one token on one line: correct it" % path)
     return token

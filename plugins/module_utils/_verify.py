@@ -6,7 +6,7 @@
 import os
 
 from ._gguf import MAX_REMOTE_HEADER, GGUFError, check_shards, describe, read_header, read_path, shard_names, size_problem
-from ._http import Client, FetchError, attempts, make_source, read_range
+from ._http import Client, FetchError, attempts, make_source, public_url, read_range
 from ._manifest import hash_pieces
 
 
@@ -51,7 +51,7 @@ def verify_path(path, sha256=None, checksum=False):
 
 
 def verify_url(url, token=None):
-    """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL."""
+    """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL without its secrets."""
     client = Client()
     headers, sizes = [], []
     try:
@@ -64,4 +64,4 @@ def verify_url(url, token=None):
         problem = str(error)
     finally:
         client.close()
-    return _answer(url, headers, sizes, None, problem)
+    return _answer(public_url(url), headers, sizes, None, problem)

@@ -40,7 +40,8 @@ options:
     default: false
   token_file:
     description:
-      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect to.
+      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect to. It has to be root's or
+        the task's user's own with mode 0600, and goes over plain http only on the loopback.
     type: path
 attributes:
   check_mode:

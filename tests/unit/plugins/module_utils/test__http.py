@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -229,3 +230,214 @@ def test_a_local_file_that_changes_is_noticed(tmp_path, client):
     path.write_bytes(DATA + b"x")
     with pytest.raises(FetchError, match="changed while it was fetched: run again"):
         read_range(source, client, 10, 5)
+
+
+@contextlib.contextmanager
+def speaking(*answers):
+    """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte until the client goes."""
+
+    def speak(connection, answer):
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            for part in [answer] if isinstance(answer, bytes) else answer():
+                connection.sendall(part)
+
+    def serve(listener):
+        left = list(answers)
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                threading.Thread(target=speak, args=(connection, left.pop(0) if len(left) > 1 else left[0]), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield "http://127.0.0.1:%d/m.gguf" % listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def drip(head=b"", tail=b"x", most=2000):
+    """``head`` at once, then single bytes. The client has to end it: it goes on for 20 seconds."""
+
+    def parts():
+        yield head
+        for _number in range(most):
+            time.sleep(0.01)
+            yield tail
+
+    return parts
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Slow is what gives less than 4096 bytes per second for a tenth of one."""
+    monkeypatch.setattr(_http, "_LOWEST_OVER", 0.1)
+    monkeypatch.setattr(_http, "FIRST_WAIT", 0.001)
+
+
+def test_a_header_that_drips_is_given_up(client, impatient):
+    with speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url, pytest.raises(Transient, match="slower than 4,096 bytes per second for 0 sec"):
+        resolved(url, client)
+
+
+def test_header_fields_without_an_end_are_given_up(client):
+    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises((Transient, FetchError)):
+        resolved(url, client)
+    with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"):
+        resolved(url, client)
+
+
+HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nContent-Length: %d\r\n\r\n"
+
+
+def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
+    with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
+        source = resolved(url, client)
+        with pytest.raises(FetchError, match="slower than 4,096 bytes per second for 0 seconds, 4 times: check the network and run again"):
+            read_range(source, client, 0, 1000)
+
+
+def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
+    class OneByte(http.server.BaseHTTPRequestHandler):
+        asked = 0
+
+        def log_message(self, *arguments):
+            pass
+
+        def do_GET(self):
+            first, last = (int(number) for number in self.headers["Range"].partition("=")[2].split("-"))
+            OneByte.asked += 1
+            self.wfile.write(HEAD % (first, last, last - first + 1) + b"x")
+
+    with serving(OneByte) as port:
+        source = resolved("http://127.0.0.1:%d/m.gguf" % port, client)
+        with pytest.raises(FetchError, match="ended 999 bytes early|ended 99. bytes early, 4 times"):
+            read_range(source, client, 0, 1000)
+    assert OneByte.asked == 5
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://[::1", "its host or port cannot be read: correct the address"),
+        ("http://h:port/m.gguf", "http://h:port/m.gguf: its host or port cannot be read"),
+        ("http://h:99999/m.gguf", "its host or port cannot be read"),
+        ("http://a..b/m.gguf", "its host or port cannot be read"),
+        ("http://%s.example/m.gguf" % ("a" * 64), "its host or port cannot be read"),
+        ("http:///m.gguf", "an http or https URL is needed"),
+        ("http://user:hunter2@h/m.gguf?key=hunter2", "http://h/m.gguf: has a user or password in it, which are never sent: leave them out"),
+        ("http://user:hunter2/x@h/m.gguf", "its host or port cannot be read"),
+        ("http://user@h/m.gguf", "has a user or password in it"),
+    ],
+)
+def test_a_url_that_cannot_be_asked_is_one_sentence_without_secrets(url, words):
+    with pytest.raises(FetchError) as caught:
+        make_source(url)
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
+    assert _http.clean_url("http://B\u00fccher.example:80/\u00fc a?n=\u00fc&s=%2F+#f") == "http://xn--bcher-kva.example:80/%C3%BC%20a?n=%C3%BC&s=%2F+"
+    url = fake.add_plain("\u00fc b.gguf", DATA)
+    assert resolved(url.replace("%C3%BC%20", "\u00fc "), client).size == len(DATA)
+    location = ("/files/\u00fc b.gguf").encode("utf-8")
+    for end in (location, b"%s/files/\xff.gguf" % fake.url.encode()):
+        with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s%s\r\n\r\n" % (fake.url.encode() if end is location else b"", end)) as other:
+            if end is location:
+                assert resolved(other, client).size == len(DATA)
+            else:
+                with pytest.raises(FetchError, match="answered 404"):
+                    resolved(other, client)
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        (b"http://[::1", "redirects to an address that cannot be read"),
+        (b"http://h:bad/", "its host or port cannot be read"),
+        (b"http://", "more than 8 redirects"),
+        (b"http://user:pw@127.0.0.1/", "has a user or password in it"),
+        (b"javascript:\x1b[2J", "redirects to javascript:"),
+    ],
+)
+def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
+    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(FetchError) as caught:
+        resolved(url, client)
+    assert words in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 503 \x1b[2Jgone\r\nContent-Length: 0\r\nRetry-After: nan\r\n\r\n",
+        b"HTTP/1.1 503 Gone" + b"e" * 60000 + b"\r\nContent-Length: 0\r\nRetry-After: Mon, 01 Jan 0001 00:00:00 GMT\r\n\r\n",
+        b"HTTP/1.1 206 OK\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/" + b"9" * 5000 + b"\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/9 nonsense\r\n\r\n",
+    ],
+)
+def test_a_server_that_talks_nonsense_is_one_short_sentence(client, answer):
+    with speaking(answer) as url, pytest.raises((FetchError, Transient)) as caught:
+        resolved(url, client)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 400
+    assert getattr(caught.value, "wait", None) in (None, 0)
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "-nan"])
+def test_retry_after_that_is_no_number_is_passed_over(value):
+    assert _http._retry_after({"Retry-After": value}) is None
+
+
+def test_the_token_is_never_sent_over_plain_http():
+    home = "http://mirror.example/m.gguf"
+    with pytest.raises(FetchError, match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or leave"):
+        _http.authorization(home, "hf_secret", home)
+    sent = {"Authorization": "Bearer hf_secret"}
+    for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
+        assert _http.authorization(url, "hf_secret", url) == sent
+        assert _http.authorization(url, None, url) == {}
+    for other in ("http://mirror.example/a", "https://mirror.example:8443/a", "https://mirror.example.org/a", "https://sub.mirror.example/a"):
+        assert _http.authorization(other, "hf_secret", "https://mirror.example/b") == {}
+
+
+def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
+    seen = []
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+        def do_GET(self):
+            seen.append(self.headers["Proxy-Authorization"])
+            self.send_response(407 if seen[-1] is None else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_CONNECT = do_GET
+
+    with serving(Proxy) as port:
+        for scheme in ("http", "https"):
+            monkeypatch.setenv(scheme + "_proxy", "http://us%%40er:pass@127.0.0.1:%d" % port)
+            with pytest.raises((FetchError, Transient), match="404"):
+                resolved(scheme + "://models.invalid/m.gguf", client)
+            assert seen.pop() == "Basic dXNAZXI6cGFzcw=="
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % port)
+        with pytest.raises(FetchError, match="407 .*: the proxy needs user and password"):
+            resolved("http://other.invalid/m.gguf", client)
+    for wrong in ("socks5://user:hunter2@127.0.0.1:1", "http://user:hunter2@127.0.0.1:port", "http://"):
+        monkeypatch.setenv("http_proxy", wrong)
+        with pytest.raises(FetchError, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$") as caught:
+            resolved("http://third.invalid/m.gguf", client)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_a_url_is_known_by():
+    plain = "https://h/m.gguf"
+    signed = "?X-Amz-Signature=1&X-Amz-Expires=5&Expires=3&Key-Pair-Id=K&token=t&access_token=a&sig=s&se=2027&sp=r"
+    assert _http.content_url("https://user:secret@h/m.gguf" + signed) == _http.content_url(plain) == plain
+    first, second = (_http.content_url(plain + "?version=%d&X-Amz-Signature=%d" % (number, number)) for number in (1, 2))
+    assert first != second and first.startswith(plain + "?sha256=")
+    assert _http.content_url(plain + "?version=1&X-Amz-Signature=9") == first
+    assert _http.content_url(plain + "?sp=1") != plain

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import hashlib
+import json
+import os
+from collections import namedtuple
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _hub
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import Client, FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _http, _hub
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import Client, FetchError, following_url
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._hub import Hub, HubFile, model_name, order_files, piece_name, read_token, select
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, HubHandler
 
 FILES = {"README.md": b"text", "m.Q4_K_M.gguf": b"four", "m.Q8_0.gguf.part1of2": b"eight", "m.Q8_0.gguf.part2of2": b"more"}
 
@@ -176,13 +179,124 @@ def test_token_file(tmp_path):
     path = tmp_path / "token"
     assert read_token(None) is None
     path.write_text("hf_secret\n")
+    path.chmod(0o600)
     assert read_token(str(path)) == "hf_secret"
-    for content in ("", "two tokens\n", "two\nlines\n"):
+    path.chmod(0o400)
+    assert read_token(str(path)) == "hf_secret"
+    path.chmod(0o600)
+    for content in ("", "two tokens\n", "two\nlines\n", "h\u00fc\n", "\x1b[2J"):
         path.write_text(content)
         with pytest.raises(FetchError, match="one token on one line"):
             read_token(str(path))
     with pytest.raises(FetchError, match="cannot be read"):
         read_token(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o602, 0o601])
+def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
+    path = tmp_path / "token"
+    path.write_text("hf_secret\n")
+    path.chmod(mode)
+    with pytest.raises(FetchError) as caught:
+        read_token(str(path))
+    text = "token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+    assert str(caught.value) == text % (path, mode, os.geteuid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_token_of_another_user_is_refused(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("hf_secret\n")
+    path.chmod(0o600)
+    os.chown(str(path), 1234, 1234)
+    with pytest.raises(FetchError, match="has mode 0600 and user id 1234, mode 0600 and root's or your own are needed"):
+        read_token(str(path))
+
+
+def test_a_fifo_in_place_of_the_token_is_not_waited_for(tmp_path):
+    os.mkfifo(str(tmp_path / "token"), 0o600)
+    with pytest.raises(FetchError, match="cannot be read .not a regular file.: put the token there"):
+        read_token(str(tmp_path / "token"))
+
+
+def test_the_token_does_not_follow_the_next_page_to_another_origin(fake, monkeypatch):
+    fake.token, fake.page = "hf_secret", 2
+    with FakeHub() as original:
+        original.add_repo("owner/m-GGUF", FILES)
+        # A mirror that passes on the Link of the hub that it mirrors.
+        monkeypatch.setattr(fake.servers["hub"].__class__, "origin", property(lambda server: original.url))
+        found = hub(fake, token="hf_secret").files(COMMIT)
+        assert sorted({entry.path for entry in found}) == sorted(FILES)
+        assert [headers.get("Authorization") for _server, _path, headers in fake.log] == ["Bearer hf_secret"]
+        assert original.log and {headers.get("Authorization") for _server, _path, headers in original.log} == {None}
+
+
+def test_the_next_page_does_not_leave_https():
+    with pytest.raises(FetchError, match="redirects from https to http://hub.example/p, which is not encrypted"):
+        following_url("https://hub.example/api", "http://hub.example/p?cursor=secret")
+
+
+LISTED = {"type": "file", "path": "m.Q8_0.gguf", "size": 5, "oid": "0" * 40}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["text"],
+        [None],
+        [5],
+        {"type": "file"},
+        [{"type": "file"}],
+        [dict(LISTED, path=None)],
+        [dict(LISTED, path=["m.gguf"])],
+        [dict(LISTED, path="/etc/m.gguf")],
+        [dict(LISTED, path="../m.gguf")],
+        [dict(LISTED, path="a/../m.gguf")],
+        [dict(LISTED, path="m.gguf\nX")],
+        [dict(LISTED, path="\ud800.gguf")],
+        [dict(LISTED, size="5")],
+        [dict(LISTED, size=-1)],
+        [dict(LISTED, lfs="lfs")],
+        [dict(LISTED, lfs={"oid": 5, "size": 5})],
+        [dict(LISTED, lfs={"oid": "../../x", "size": 5})],
+        "[" * 100000,
+        "[1e999999, " + "9" * 5000 + "]",
+    ],
+)
+def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
+    text = answer if isinstance(answer, str) and answer.startswith("[") else json.dumps(answer)
+    monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(200, {}, text.encode()))
+    with pytest.raises(FetchError, match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub does: check"):
+        hub(fake).files(COMMIT)
+
+
+@pytest.mark.parametrize("answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []])
+def test_odd_revisions_and_neighbours_are_passed_over(fake, monkeypatch, answer):
+    monkeypatch.setattr(HubHandler, "json", lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()))
+    with pytest.raises(FetchError, match="has no revision v9, it has none that it lists"):
+        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9")
+    with pytest.raises(FetchError, match="the hub lists no models of owner: check the name"):
+        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {}), "main")
+
+
+def test_an_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
+    monkeypatch.setattr(_http, "FIRST_WAIT", 0)
+    broken = ["5\r\n[{", "zz\r\n"]
+    tree = HubHandler.tree
+
+    def break_off(self, repo, start):
+        if not broken:
+            return tree(self, repo, start)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(broken.pop().encode())
+        self.close_connection = True
+        return None
+
+    monkeypatch.setattr(HubHandler, "tree", break_off)
+    assert len(hub(fake).files(COMMIT)) == len(FILES)
+    assert broken == []
 
 
 def test_the_quant_pattern_does_not_take_a_part_of_a_word():

@@ -47,6 +47,7 @@ def test_the_token_is_in_no_output(capsys, fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo("owner/m", {"m.Q8_0.gguf": MODEL}, gated=True)
     (tmp_path / "token").write_text("hf_secret\n")
+    (tmp_path / "token").chmod(0o600)
     options = {"repo": "owner/m", "quant": "Q8_0", "endpoint": fake.url, "dest": str(tmp_path / "m.gguf")}
     for given in ({"token": "hf_secret"}, {"token_file": str(tmp_path / "token")}):
         code, _result, out = run(capsys, **options, **given)
