@@ -54,8 +54,8 @@ class ActionModule(ActionBase):
             if not answer.get("wanted"):
                 break
             if not answer["live"]:
-                for one in answer["send"]:
-                    self._send(os.path.join(arguments["bundle"], "models", one["name"]), one)
+                for one, source in sendable(arguments, answer["send"]):
+                    self._send(source, one)
                 self._start(arguments, answer["state"])
             answer = self._follow(answer["state"])
             if not answer.get("stopped"):
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
 
     def _append(self, path, start, data):
         """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
-        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
+        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
         deadline = time.monotonic() + LEASE
         while True:
             try:
@@ -194,6 +194,17 @@ class ActionModule(ActionBase):
         record = self._connection._shell.join_path(state.rpartition("/")[0], self._jid(state) or "none")
         command = """for n in 1 2 3 4 5 6 7 8 9 10; do grep -qs '"finished": *[0f]' {1} || break; sleep 0.3; done; rm -f {0} {0}.lease {0}.jid {1}"""
         self._shell(command.format(shlex.quote(state), shlex.quote(record)))
+
+
+def sendable(arguments, asked):
+    """[(what a node asks for, the file)], of the bundle's files only: a node says where it wants them, not what of the controller it is given."""
+    ours = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
+    found = []
+    for one in asked:
+        if one.get("name") not in ours or type(one.get("there")) is not int or one["there"] < 0:
+            raise AnsibleActionFail("gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node" % one.get("name"))
+        found.append((dict(one, size=ours[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
+    return found
 
 
 def bundled(arguments):

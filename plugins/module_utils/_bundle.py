@@ -18,8 +18,9 @@ import json
 import os
 
 from ._bytes import human
-from ._http import public_url
+from ._http import content_url, printable
 from ._journal import write_atomically
+from ._manifest import MOST, are_files, is_digest, is_file_name, is_size
 
 VERSION = 1
 RECORD = "bundle.json"
@@ -35,14 +36,40 @@ def read(folder):
     path = os.path.join(folder, RECORD)
     try:
         with open(path) as stream:
-            record = json.load(stream)
+            record = json.loads(stream.read(MOST))
     except OSError as error:
         raise BundleError("bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BundleError("bundle: %s is damaged: copy the bundle again" % path) from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise BundleError("bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release" % (path, VERSION))
+    problem = _problem(record)
+    if problem:
+        raise BundleError("bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one" % (path, problem))
     return record
+
+
+def _problem(record):
+    """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on every node."""
+    try:
+        for entry in record["models"]:
+            files, wanted = entry["files"], entry["wanted"]
+            if not are_files(files) or not all(is_digest(one["sha256"]) for one in files):
+                return "files %s are not all NAME.gguf with size and sha256" % _names(files)
+            texts = [wanted[key] for key in ("model", "quant", "repo", "revision")] + wanted["urls"] + wanted["files"] + wanted["sha256"]
+            if not all(isinstance(text, str) for text in texts + ([entry["commit"]] if entry["commit"] else [])) or not isinstance(entry["gguf"], dict):
+                return "the entry of %s is not one of a model" % _names(files)
+        for one in record["builds"] + record["source"]:
+            if not is_file_name(one["name"]) or not is_size(one["size"]) or not is_digest(one["sha256"]):
+                return "%s is not the name of an archive with size and sha256" % _names([one])
+    except (LookupError, TypeError, AttributeError):
+        return "a part is missing or of another kind"
+    return None
+
+
+def _names(files):
+    """The names as they stand there, so that an odd one is seen."""
+    return printable(", ".join(json.dumps(one["name"]) for one in files))
 
 
 def find(record, wanted, folder):
@@ -60,23 +87,28 @@ def find(record, wanted, folder):
     if not _is(entry, wanted):
         raise BundleError(
             "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this inventory"
-            % (folder, wanted["name"], _told(entry["wanted"]), _told(wanted))
+            % (folder, wanted["name"], _told(entry["wanted"]), _told(dict(wanted, urls=_origin(wanted))))
         )
     return entry
 
 
 def _is(entry, wanted):
     if not wanted.get("sha256"):
-        return _origin(wanted) == _origin(entry["wanted"])
+        return _origin(wanted) == _told_origin(entry["wanted"])
     pieces = [piece["sha256"] for one in entry["files"] for piece in one["pieces"]]
     return [digest.lower() for digest in wanted["sha256"]] in (pieces, [one["sha256"] for one in entry["files"]])
 
 
 def _origin(wanted):
     """What decides the content where no sha256 does."""
+    return _told_origin(dict(wanted, urls=[content_url(url) for url in wanted.get("urls") or []]))
+
+
+def _told_origin(wanted):
+    """The same for an entry of bundle.json, whose URLs have lost their secrets."""
     if wanted.get("repo"):
         return [wanted["repo"], wanted.get("revision") or "main", wanted.get("files") or []]
-    return [public_url(url) for url in wanted.get("urls") or []]
+    return wanted["urls"]
 
 
 def _told(wanted):
@@ -85,7 +117,7 @@ def _told(wanted):
         return "sha256 %s" % ", ".join(wanted["sha256"])
     if wanted.get("repo"):
         return "%s at %s" % (wanted["repo"], wanted.get("revision") or "main")
-    return ", ".join(_origin(wanted))
+    return ", ".join(wanted["urls"])
 
 
 def seal(folder, models, builds, source, check=False):
@@ -141,7 +173,7 @@ def _model(done, known, check):
         files.append({"name": name, "size": one["size"], "sha256": whole, "pieces": pieces})
     asked = done["item"]
     wanted = {"model": asked["model"], "quant": asked["quant"], "repo": asked.get("repo", ""), "revision": asked.get("revision", "main")}
-    wanted.update(urls=[public_url(url) for url in asked.get("urls") or []], files=asked.get("files") or [], sha256=asked.get("sha256") or [])
+    wanted.update(urls=[content_url(url) for url in asked.get("urls") or []], files=asked.get("files") or [], sha256=asked.get("sha256") or [])
     return {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
 
 

@@ -14,6 +14,17 @@ import contextlib
 import errno
 import json
 import os
+import stat
+
+
+def open_regular(path, flags):
+    """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a file of its own, remove it", path)
 
 
 def boot_id():
@@ -25,8 +36,10 @@ def boot_id():
 def write_atomically(path, text):
     """Have ``text`` in the file ``path``, on disk, or what was there before."""
     temporary = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
     try:
-        with open(temporary, "w") as stream:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
@@ -93,12 +106,13 @@ class Journal(object):
     def __init__(self, path):
         self.path = path
         self.count = 0
+        self.flushed = Ranges()  # what load() found to be on disk
         self._fd = None
 
     def load(self, identity):
         """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
         try:
-            with open(self.path, "rb") as stream:
+            with open(open_regular(self.path, os.O_RDONLY), "rb") as stream:
                 lines = stream.read().split(b"\n")[:-1]
         except OSError:
             return Ranges()
@@ -122,7 +136,8 @@ class Journal(object):
                     break
             except (LookupError, ValueError):
                 break
-        return Ranges(records if same_boot else records[:flushed])
+        self.flushed = Ranges(records[:flushed])
+        return Ranges(records) if same_boot else self.flushed
 
     def start(self, identity, ranges):
         """Begin a fresh record that says ``ranges`` are there and on disk (the caller has flushed them)."""
@@ -132,7 +147,7 @@ class Journal(object):
         lines += records + (["d %d" % len(records)] if records else [])
         write_atomically(self.path, "\n".join(lines) + "\n")
         self.count = len(records)
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
 
     def add(self, start, end):
         self._append(b"w %d %d\n" % (start, end - start))

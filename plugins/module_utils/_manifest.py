@@ -12,11 +12,14 @@ import glob
 import hashlib
 import json
 import os
+import re
 
-from ._journal import write_atomically
+from ._journal import open_regular, write_atomically
 
 VERSION = 1
 SUFFIX = ".manifest.json"
+MOST = 8 << 20  # bytes of a record; one of a thousand shards has half a megabyte
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
 
 def manifest_path(path):
@@ -24,14 +27,50 @@ def manifest_path(path):
     return path + SUFFIX
 
 
+def is_file_name(name):
+    """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden there."""
+    return isinstance(name, str) and name.isprintable() and "/" not in name and 0 < len(name.encode("utf-8")) <= 220 and name[0] != "."
+
+
+def is_model_name(name):
+    return is_file_name(name) and name.endswith(".gguf")
+
+
+def is_digest(value):
+    return isinstance(value, str) and _SHA256.match(value) is not None
+
+
+def is_size(value):
+    return type(value) is int and 0 <= value < 1 << 60
+
+
+def are_files(files, hashed=True):
+    """Whether [{name, size, pieces: [{size, sha256}]}] of a record can be used; without ``hashed`` a digest may be null."""
+    try:
+        return bool(files) and all(
+            is_model_name(one["name"])
+            and is_size(one["size"])
+            and all(is_size(piece["size"]) for piece in one["pieces"])
+            and sum(piece["size"] for piece in one["pieces"]) == one["size"]
+            and all(is_digest(piece["sha256"]) or piece["sha256"] is None and not hashed for piece in one["pieces"])
+            for one in files
+        )
+    except (LookupError, TypeError):
+        return False
+
+
 def read_manifest(path):
     """The record at ``path`` (of the manifest), or None when there is none that can be used."""
     try:
-        with open(path) as stream:
-            manifest = json.load(stream)
-    except (OSError, ValueError):
+        with open(open_regular(path, os.O_RDONLY)) as stream:
+            manifest = json.loads(stream.read(MOST))
+    except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(manifest, dict) or manifest.get("version") != VERSION or not manifest.get("files"):
+    if not isinstance(manifest, dict) or manifest.get("version") != VERSION or not are_files(manifest.get("files"), hashed=False):
+        return None
+    if not all(key in manifest for key in ("request", "commit", "verified", "gguf")):
+        return None
+    if not all(type(one.get(key)) is int for one in manifest["files"] for key in ("mtime_ns", "inode")):
         return None
     return manifest
 

@@ -17,7 +17,8 @@ import time
 from ._acquire import Watch, lock, result, sync_folder, unchanged
 from ._bytes import duration, exact, human
 from ._http import FetchError
-from ._manifest import covers, file_entry, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
+from ._journal import open_regular
+from ._manifest import are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import check_disk, disk_failure
 
 SUFFIX = ".sent"
@@ -26,6 +27,8 @@ SUFFIX = ".sent"
 def _places(request, bundled):
     """[(path, file of the bundle)]; the first is the one that is loaded."""
     files = bundled["files"]
+    if not are_files(files):
+        raise FetchError("bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml")
     if len(files) == 1 and not request.into_folder:
         return [(request.dest, files[0])]
     return [(os.path.join(request.folder(), one["name"]), one) for one in files]
@@ -130,7 +133,16 @@ def _differs(path, one, watch):
 def _arrived(path, one, watch):
     """The record of a file that was sent, once it is proved. It is removed where it is not what the bundle says."""
     sent = path + SUFFIX
-    size = os.path.getsize(sent)
+    fd = open_regular(sent, os.O_RDONLY)
+    try:
+        return _proved(path, one, fd, watch)
+    finally:
+        os.close(fd)
+
+
+def _proved(path, one, fd, watch):
+    sent = path + SUFFIX
+    size = os.fstat(fd).st_size
     if size != one["size"]:
         raise FetchError("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
     wrong = _differs(sent, one, watch)
@@ -139,12 +151,13 @@ def _arrived(path, one, watch):
             os.unlink(sent)
         text = "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
         raise FetchError(text % ((one["name"],) + wrong))
-    fd = os.open(sent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
-        return file_entry(os.path.basename(path), os.fstat(fd), one["pieces"])
-    finally:
-        os.close(fd)
+    except OSError:
+        # A second fsync would say that all is well. Nobody knows which bytes are lost.
+        os.unlink(sent)
+        raise
+    return file_entry(os.path.basename(path), os.fstat(fd), one["pieces"])
 
 
 def _manifest(request, bundled, entries):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _bundle
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
@@ -134,3 +135,32 @@ def test_a_place_that_cannot_be_written_is_one_sentence(site):
     (site.folder / "models").rmdir()
     output, outcome = site.run()
     assert "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it goes on" in outcome["msg"], output
+
+
+def test_a_sent_file_that_is_a_link_is_not_written_through(site):
+    victim = site.folder / "victim"
+    victim.write_bytes(b"")
+    (site.folder / "models/m.gguf.sent").symlink_to(victim)
+    output, outcome = site.run()
+    assert "models/m.gguf.sent on the node cannot be written (Too many levels of symbolic links)" in outcome["msg"], output
+    assert victim.read_bytes() == b""
+
+
+def test_a_bundle_that_leaves_its_directory_is_refused_before_a_node_is_asked(site):
+    path = site.folder / "bundle/bundle.json"
+    record = json.loads(path.read_text())
+    record["models"][0]["files"].append(dict(record["models"][0]["files"][0], name="../../../victim.gguf"))
+    path.write_text(json.dumps(record))
+    output, outcome = site.run()
+    assert "are not all NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml" in outcome["msg"], output
+    assert site.left() == []
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "n.gguf", None])
+def test_a_node_gets_no_other_file_of_the_controller(name):
+    arguments = {"bundle": "/b", "_bundled": {"files": [{"name": "m.gguf", "size": 5}]}}
+    asked = {"name": "m.gguf", "path": "/m/m.gguf.sent", "size": 99, "there": 0}
+    assert gguf_fetch.sendable(arguments, [asked]) == [(dict(asked, size=5), "/b/models/m.gguf")]
+    with pytest.raises(AnsibleActionFail, match="the node asks for .*, a file of this model is needed: look into that node"):
+        gguf_fetch.sendable(arguments, [dict(asked, name=name)])
+    assert gguf_fetch.sendable({}, []) == []

@@ -129,3 +129,57 @@ def test_no_bundle_is_one_sentence(tmp_path, content, sentence):
     with pytest.raises(_bundle.BundleError) as caught:
         _bundle.read(str(tmp_path))
     assert str(caught.value).startswith("bundle: %s/bundle.json " % tmp_path) and sentence in str(caught.value)
+
+
+def changed(record, *path, **values):
+    """The record with other values in the part that ``path`` leads to."""
+    record = json.loads(json.dumps(record))
+    part = record
+    for step in path:
+        part = part[step]
+    part.update(values)
+    return record
+
+
+FILE = ("models", 0, "files", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        (FILE, {"name": name})
+        for name in ("../../etc/cron.d/llama", "../x.gguf", "/etc/x.gguf", "a/b.gguf", "..", ".x.gguf", "", "x", "x.gguf\n", "\ud800.gguf", 5, None)
+    ]
+    + [(FILE, {"size": size}) for size in (-1, "5", 5.0, True, None, len(A), 10**30)]
+    + [(FILE, {"sha256": digest}) for digest in (None, "", "0" * 63, "0" * 64 + "\n", 5, "../" + "0" * 61)]
+    + [(FILE, {"pieces": pieces}) for pieces in (None, [], "x", [None], [{}], [{"size": len(A + B), "sha256": None}])]
+    + [(("models", 0), {key: value}) for key in ("files", "wanted", "gguf") for value in (None, 5, "text", [5])]
+    + [(("models", 0, "wanted"), {key: value}) for key in ("urls", "files", "sha256", "repo") for value in (None, 5, [5], {})]
+    + [((), {key: value}) for key in ("models", "builds", "source") for value in (None, 5, "text", [5], [{}])]
+    + [((kind, 0), {"name": name}) for kind in ("builds", "source") for name in ("../x", "/x", "..", None)],
+)
+def test_a_record_that_no_bundle_has_is_refused(folder, path, values):
+    record, _changed = seal(folder, model(folder, *JOINED))
+    assert _bundle.read(str(folder)) == record
+    (folder / "bundle.json").write_text(json.dumps(changed(record, *path, **values)))
+    with pytest.raises(_bundle.BundleError) as caught:
+        _bundle.read(str(folder))
+    text = str(caught.value)
+    assert text.startswith("bundle: %s/bundle.json: " % folder)
+    assert text.endswith(": make the bundle again with playbooks/bundle.yml, and ask who changed this one")
+    assert text.isprintable() and len(text) < 500
+
+
+def test_a_deep_record_is_damaged(folder):
+    (folder / "bundle.json").write_text("[" * 100000)
+    with pytest.raises(_bundle.BundleError, match="is damaged: copy the bundle again"):
+        _bundle.read(str(folder))
+
+
+def test_urls_that_differ_in_their_query_are_two_sources(folder):
+    seal(folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?version=1&token=secret"]))
+    assert "secret" not in (folder / "bundle.json").read_text()
+    record = _bundle.read(str(folder))
+    _bundle.find(record, {"name": "m.gguf", "urls": ["https://mirror.example/m.gguf?version=1&token=other"]}, "x")
+    with pytest.raises(_bundle.BundleError, match="the inventory wants https://mirror.example/m.gguf.sha256="):
+        _bundle.find(record, {"name": "m.gguf", "urls": ["https://mirror.example/m.gguf?version=2"]}, "x")

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Only what has the bundle's digests gets a model's name, and it gets it without a copy."""
 
+import errno
 import hashlib
+import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _transfer
@@ -106,3 +108,38 @@ def test_check_mode_changes_nothing_and_sees_the_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(_transfer, "free_disk", lambda folder: len(MODEL))
     with pytest.raises(FetchError, match="m.gguf needs"):
         receive(request, bundled(m=MODEL), check=True)
+
+
+@pytest.mark.parametrize("name", ["../../victim", "../victim.gguf", "/victim.gguf", ".hidden.gguf", "m"])
+def test_a_record_that_leaves_the_directory_is_refused(tmp_path, name):
+    entry = bundled(m=MODEL)
+    entry["files"].append(dict(entry["files"][0], name=name))
+    for ask in (awaited, receive):
+        with pytest.raises(FetchError, match="its record has files that are not NAME.gguf with size and sha256: make the bundle again"):
+            ask(Request(str(tmp_path / "m.gguf"), **NOWHERE), entry)
+    assert left(tmp_path) == []
+
+
+def test_a_file_whose_flush_failed_is_sent_again(tmp_path, monkeypatch):
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+    real = os.fsync
+
+    def fail(fd):
+        if os.readlink("/proc/self/fd/%d" % fd).endswith(".sent"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(FetchError, match="Input/output error"):
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_what_others_have_put_in_place_of_the_sent_file_is_not_published(tmp_path, link):
+    victim = tmp_path / "victim"
+    victim.write_bytes(MODEL)
+    link(str(victim), str(tmp_path / "m.gguf.sent"))
+    with pytest.raises(FetchError, match="m.gguf.sent: cannot be written: "):
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+    assert not (tmp_path / "m.gguf").exists()
