@@ -17,9 +17,10 @@ from urllib.parse import quote
 from ._adopt import adopt, extra_disk, match_pieces
 from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
-from ._http import Client, FetchError, attempts, make_source, public_url, read_range
+from ._http import Client, FetchError, FileSource, attempts, clean_url, content_url, make_source, read_range, same_origin
 from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, piece_name, select
-from ._manifest import covers, file_entry, find_manifests, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
+from ._journal import open_regular
+from ._manifest import covers, file_entry, find_manifests, hash_pieces, is_model_name, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
@@ -59,7 +60,7 @@ class Request(object):
         if self.repo:
             asked = {"repo": self.repo, "revision": self.revision, "files": self.files, "quant": self.quant}
         else:
-            asked = {"urls": [public_url(url) for url in self.urls]}
+            asked = {"urls": [content_url(url) for url in self.urls]}
         return dict(asked, sha256=self.sha256, pieces=self.pieces)
 
     def folder(self):
@@ -155,7 +156,10 @@ def _resolve_repo(request, client):
 
 
 def _resolve_urls(request, client):
-    sources = [make_source(url, request.token) for url in request.urls]
+    sources = [make_source(url) for url in request.urls]
+    for source in sources:
+        if request.token and not isinstance(source, FileSource) and same_origin(source.url, clean_url(request.endpoint)):
+            source.token = request.token
     names = [source.name for source in sources]
     if all(shard_name(name) or piece_name(name) for name in names) and order_files(names) != names:
         raise FetchError("urls: %s are not in order: give them by number" % ", ".join(names))
@@ -194,8 +198,12 @@ def _targets(request, sources, digests, names, known):
     else:
         path = os.path.join(request.dest, base) if request.into_folder else request.dest
         groups = [(path, sources, digests)]
-    if not all(path.endswith(".gguf") for path, _sources, _digests in groups):
-        raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % groups[0][0])
+    for path, _sources, _digests in groups:
+        if not path.endswith(".gguf"):
+            raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path)
+        # Hubs, URLs and other nodes have a say in it.
+        if not is_model_name(os.path.basename(path)):
+            raise FetchError("dest: %r is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest" % path)
     return [_target(request, known, *group) for group in groups]
 
 
@@ -218,7 +226,7 @@ def _target(request, known, path, sources, digests):
     if all(span.sha256 for span in spans):
         identity = [[span.end - span.start, span.sha256] for span in spans]
     else:
-        identity = [[source.size, source.public, source.validator or "unknown at %f" % time.time()] for source in sources]
+        identity = [[source.size, source.identity, source.validator or "unknown at %f" % time.time()] for source in sources]
     return Target(path, pieces, spans, identity)
 
 
@@ -313,7 +321,7 @@ def lock(path):
     """One run at a time per model. Raises FetchError when another one is at it."""
     name = path + ".lock"
     while True:
-        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fd = open_regular(name, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -442,6 +450,7 @@ def _verify(targets):
 def _publish(request, plan, entries, targets):
     """Give the files their names. The manifest comes first: a model without one would have to be hashed again."""
     for target in targets:
+        target.flush()
         os.fsync(target.fd)
         pieces = [{"size": span.end - span.start, "sha256": digest} for span, digest in zip(target.spans, target.digests)]
         entries[target.path] = file_entry(os.path.basename(target.path), os.fstat(target.fd), pieces)

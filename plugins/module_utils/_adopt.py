@@ -39,7 +39,9 @@ def match_pieces(paths, targets):
 
 def is_rename(path, target, piece):
     """Whether the piece can become the partial file itself, without a copy."""
-    return piece.offset == 0 and not target.ranges.total() and os.stat(path).st_dev == os.stat(os.path.dirname(target.path)).st_dev
+    if piece.offset or target.ranges.total() or os.path.islink(path) or os.stat(path).st_nlink > 1:
+        return False
+    return os.stat(path).st_dev == os.stat(os.path.dirname(target.path)).st_dev
 
 
 def extra_disk(matches):
@@ -100,9 +102,9 @@ def _copy(path, target, piece, advance):
             position += count
             advance(count)
     _accept(path, target, piece, digest.hexdigest())
-    os.fdatasync(target.fd)
     target.ranges.add(piece.offset, piece.offset + piece.size)
     target.journal.add(piece.offset, piece.offset + piece.size)
+    target.flush()
     target.journal.durable(target.journal.count)
 
 

@@ -20,8 +20,8 @@ import time
 from collections import namedtuple
 
 from ._bytes import human
-from ._http import Client, FetchError, Transient
-from ._journal import Journal, Ranges
+from ._http import Client, FetchError, Transient, worthwhile
+from ._journal import Journal, Ranges, open_regular
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
@@ -34,6 +34,8 @@ _FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
 _RATE_OVER = 10.0  # seconds
 _TICK = 1.0  # seconds between reports
+_HELD_UP = 5.0  # seconds that a chunk is given before an idle connection takes the rest of it, doubled each time
+_MAX_TAKEN = 5  # times
 
 Piece = namedtuple("Piece", "source offset size")
 """``size`` bytes of a resolved source (an object of _http) that belong at ``offset`` of the target."""
@@ -51,6 +53,8 @@ class Target(object):
         self.partial = path + ".partial"
         self.journal = Journal(self.partial + ".journal")
         self.ranges = Ranges()
+        self.flushed = Ranges()  # of these, what is on disk for certain
+        self.lost = False  # a flush has failed: this run records nothing more
         self.digests = [None] * len(spans)  # hex, once hashed
         self.fd = None
 
@@ -58,15 +62,38 @@ class Target(object):
         """Learn from an earlier run's journal which bytes are there."""
         there = os.path.getsize(self.partial) if os.path.exists(self.partial) else 0
         self.ranges = self.journal.load(self.identity)
-        self.ranges.remove(there, max(there, self.size))
+        self.flushed = Ranges(self.journal.flushed)
+        for ranges in (self.ranges, self.flushed):
+            ranges.remove(there, max(there, self.size))
 
     def open(self):
         """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""
         if not self.ranges.total():
             self.discard()
-        self.fd = os.open(self.partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        os.fdatasync(self.fd)
+        fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
+        self.fd = open_regular(self.partial, os.O_RDWR | fresh)
+        self.flush()
         self.journal.start(self.identity, self.ranges)
+
+    def flush(self, lock=None):
+        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises FetchError.
+
+        The kernel reports a loss once, a second call would say that all is well: after a failure what came since the last flush is forgotten.
+        """
+        lock = lock or threading.Lock()
+        with lock:
+            ranges, count = Ranges(self.ranges), self.journal.count
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            with lock:
+                self.lost, self.ranges = True, self.flushed
+                self.journal.delete()
+                with contextlib.suppress(OSError):
+                    self.journal.start(self.identity, self.ranges)
+            raise disk_failure(self.partial, error) from None
+        self.flushed = ranges
+        return count
 
     def allocate(self):
         """Reserve the disk for all of it, before the first byte comes."""
@@ -164,6 +191,32 @@ class _Segment(object):
         return start, cut
 
 
+class _Chunk(object):
+    """Bytes that one connection fetches: [start, end) of a segment's target, those before ``position`` are written or being written."""
+
+    def __init__(self, segment, start, end, taken=0):
+        self.segment, self.start, self.end, self.taken = segment, start, end, taken
+        self.position, self.begun, self.client = start, time.monotonic(), None
+
+
+def held_up(chunks, now, usual):
+    """The chunk that holds the transfer up longest, None when none does. usual: bytes per second that a connection has got so far.
+
+    That is one whose connection is four times slower than usual, had its time to begin, and needs longer than that for the rest.
+    """
+    found, longest = None, 0.0
+    for chunk in chunks:
+        went, left = now - chunk.begun, chunk.end - chunk.position
+        patience = _HELD_UP * 2**chunk.taken
+        if not chunk.segment.piece.source.ranges or chunk.taken == _MAX_TAKEN or not left or went < patience:
+            continue
+        rate = (chunk.position - chunk.start) / went
+        needs = left / rate if rate else float("inf")
+        if rate < usual / 4 and needs > max(patience, longest):
+            found, longest = chunk, needs
+    return found
+
+
 class _Lane(object):
     """One span of one target: its segments in order, and its digest in the making."""
 
@@ -228,7 +281,11 @@ class Transfer(object):
         self._not_before = 0.0  # a server has asked everybody to wait
         self._clients = []
         self._failure = None
-        self._state = threading.Condition()
+        self._running = []  # chunks
+        self._got = [0, 0.0]  # bytes of finished chunks, and the seconds that their connections took
+        lock = threading.RLock()
+        self._state = threading.Condition(lock)
+        self._idle = threading.Condition(lock)  # of workers without a chunk: nobody wakes them for every block
         self._samples = []
 
     def run(self):
@@ -273,9 +330,11 @@ class Transfer(object):
             if not target.ranges.total():
                 target.discard()
                 continue
+            if target.lost:
+                continue
             # On a full disk the journal written so far stays as it is.
-            with contextlib.suppress(OSError):
-                os.fdatasync(target.fd)
+            with contextlib.suppress(OSError, FetchError):
+                target.flush()
                 target.journal.start(target.identity, target.ranges)
 
     def _guard(self, body):
@@ -291,6 +350,7 @@ class Transfer(object):
             if self._failure is None:
                 self._failure = error
             self._state.notify_all()
+            self._idle.notify_all()
             clients = list(self._clients)
         for client in clients:
             client.abort()
@@ -318,57 +378,98 @@ class Transfer(object):
         buffer = memoryview(bytearray(BLOCK))
         try:
             while True:
-                task = self._take()
-                if task is None:
+                chunk = self._take(client)
+                if chunk is None:
                     return
-                self._fetch(client, buffer, *task)
+                self._fetch(client, buffer, chunk)
+                self._done(chunk)
         finally:
             client.close()
 
-    def _take(self):
-        """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish together."""
+    def _take(self, client):
+        """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish together; None when all is fetched."""
         with self._state:
-            self._check()
-            waiting = [lane for lane in self.lanes if any(segment.gaps for segment in lane.segments)]
-            if not waiting:
-                return None
-            left = sum(lane.waiting() for lane in waiting)
-            size = min(max(left // (2 * self.connections), _SMALLEST_CHUNK), _LARGEST_CHUNK)
-            self._turn += 1
-            return waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
+            while True:
+                self._check()
+                chunk = self._next() or self._take_over()
+                if chunk:
+                    chunk.client = client
+                    self._running.append(chunk)
+                    return chunk
+                if not any(other.segment.piece.source.ranges for other in self._running):
+                    return None
+                self._idle.wait(_TICK)
 
-    def _fetch(self, client, buffer, segment, chunk):
-        target, piece = segment.target, segment.piece
-        position, end = chunk
+    def _next(self):
+        waiting = [lane for lane in self.lanes if any(segment.gaps for segment in lane.segments)]
+        if not waiting:
+            return None
+        left = sum(lane.waiting() for lane in waiting)
+        size = min(max(left // (2 * self.connections), _SMALLEST_CHUNK), _LARGEST_CHUNK)
+        self._turn += 1
+        segment, (start, end) = waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
+        return _Chunk(segment, start, end)
+
+    def _take_over(self):
+        """The rest of a chunk that holds all others up; its connection is closed."""
+        slow = held_up(self._running, time.monotonic(), self._got[0] / self._got[1]) if self._got[1] else None
+        if slow is None:
+            return None
+        rest = _Chunk(slow.segment, slow.position, slow.end, slow.taken + 1)
+        slow.end = slow.position
+        self._running.remove(slow)
+        slow.client.abort()
+        return rest
+
+    def _done(self, chunk):
+        with self._state:
+            if chunk in self._running:
+                self._running.remove(chunk)
+                self._got[0] += chunk.end - chunk.start
+                self._got[1] += time.monotonic() - chunk.begun
+            if not self._running:
+                self._idle.notify_all()
+
+    def _claim(self, chunk, filled):
+        """-> (where the bytes just received belong, how many of them): another connection may have taken the chunk over meanwhile."""
+        with self._state:
+            position = chunk.position
+            chunk.position += min(filled, chunk.end - position)
+            return position, chunk.position - position
+
+    def _fetch(self, client, buffer, chunk):
+        target, piece = chunk.segment.target, chunk.segment.piece
         whole = not piece.source.ranges
         failures = 0
-        while position < end:
+        while chunk.position < chunk.end:
             self._pause()
-            before, failure = position, None
+            before, failure, begun = chunk.position, None, time.monotonic()
             try:
-                body = piece.source.open(client, position - piece.offset, end - position)
+                body = piece.source.open(client, chunk.position - piece.offset, chunk.end - chunk.position)
             except Transient as error:
                 failure = error
             else:
                 try:
-                    while body.length and failure is None:
+                    while body.length and failure is None and chunk.position < chunk.end:
                         self._check()
                         filled, failure = _fill(body, buffer)
-                        self._write(target, buffer[:filled], position, whole)
-                        position += filled
+                        position, filled = self._claim(chunk, filled)
+                        if filled:
+                            self._write(target, buffer[:filled], position, whole)
                 finally:
                     body.close()
-            if failure is not None:
-                failures = 1 if position > before and not whole else failures + 1
+            if failure is not None and chunk.position < chunk.end:
+                gained = not whole and worthwhile(chunk.position - before, time.monotonic() - begun + _FIRST_BACKOFF)
+                failures = 1 if gained else failures + 1
                 if failures >= _MAX_FAILURES:
                     raise FetchError("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures))
                 if whole:
-                    self._forget(position - chunk[0])
-                    position = chunk[0]
+                    self._forget(chunk.position - chunk.start)
+                    chunk.position = chunk.start
                 self._back_off(failures, failure.wait)
         if whole:
-            self._forget(end - chunk[0])
-            self._mark(target, chunk[0], end)
+            self._forget(chunk.end - chunk.start)
+            self._mark(target, chunk.start, chunk.end)
 
     def _write(self, target, view, position, whole):
         end = position + len(view)
@@ -387,6 +488,8 @@ class Transfer(object):
 
     def _mark(self, target, start, end):
         with self._state:
+            if target.lost:
+                raise Stopped()
             target.ranges.add(start, end)
             try:
                 target.journal.add(start, end)
@@ -463,10 +566,9 @@ class Transfer(object):
                     self._state.wait(deadline - time.monotonic())
                 if self._failure is not None or self._hash_queue is None:
                     return
-                marks = [(target, target.journal.count) for target in self.targets]
-            for target, count in marks:
+            for target in self.targets:
+                count = target.flush(self._state)
                 try:
-                    os.fdatasync(target.fd)
                     with self._state:
                         target.journal.durable(count)
                 except OSError as error:

@@ -58,12 +58,13 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node that holds the hub's access token. The token is sent to the host of O(endpoint) or of O(urls), and to no host they
-        redirect to.
+      - A file on the node that holds the hub's access token, of root or of the task's user, which nobody else can read (mode 0600).
+      - The token is sent to the origin (scheme, host and port) of O(endpoint) alone. It goes to none of O(urls) elsewhere, to no host that
+        redirects lead to, and over plain http only on the loopback.
     type: path
   token:
     description:
-      - The token itself. Prefer O(token_file), which keeps it out of Ansible.
+      - The token itself, sent as O(token_file) says. Prefer O(token_file), which keeps it out of Ansible.
     type: str
   sha256:
     description:

@@ -48,7 +48,8 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node whose content is sent as a bearer token, and to no host that the server redirects to.
+      - A file on the node whose content is sent as a bearer token to the origin of O(endpoint) alone. It has to be root's or the task's user's own
+        with mode 0600.
     type: path
   devices:
     description:

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Acquisition against real servers that misbehave: whatever happens, either the right file is there or none, and the next run goes on."""
 
+import argparse
+import errno
 import hashlib
 import json
 import os
@@ -19,13 +21,14 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf im
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._transfer import Stopped
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
 
 MODEL = gguf_files.model(12)
 OTHER = gguf_files.model(12, seed=2)
 REPO = "owner/m-GGUF"
 CUT = 7 << 20
 PIECES = {"m.Q8_0.gguf.part1of2": MODEL[:CUT], "m.Q8_0.gguf.part2of2": MODEL[CUT:]}
+FIRST_BACKOFF = _transfer._FIRST_BACKOFF
 HERE = os.path.dirname(os.path.abspath(_acquire.__file__))
 
 
@@ -378,6 +381,129 @@ def test_too_many_requests_are_waited_for_as_asked(fake, tmp_path, monkeypatch):
     assert any(6 < wait <= 7 for wait in waits)
 
 
+@pytest.fixture
+def backoffs(monkeypatch):
+    """The seconds that Transfer waits before its attempts; nobody waits."""
+    monkeypatch.setattr(_transfer, "_FIRST_BACKOFF", FIRST_BACKOFF)
+    waits = []
+
+    def pass_by(self, deadline):
+        if deadline:
+            waits.append(deadline - time.monotonic())
+
+    monkeypatch.setattr(_transfer.Transfer, "_sleep_until", pass_by)
+    return waits
+
+
+def test_the_back_off_goes_from_half_a_second_to_one_minute_and_ends_after_ten_times(fake, tmp_path, backoffs):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def fail(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.answers = [(503, {}, b"")] * 1000
+
+    fake.on_bytes = fail
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert text.endswith("answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept")
+    assert backoffs == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60], abs=0.4)
+
+
+def test_a_piece_of_a_byte_per_connection_is_given_up(fake, tmp_path, backoffs):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def tear(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.cuts = [1]
+
+    fake.on_bytes = tear
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert text.endswith("early, 10 times in a row: check the source and run again, what was fetched is kept")
+
+
+class Dripping:
+    """From four MiB on, some connections of a fake hub give a byte now and then until the client goes."""
+
+    def __init__(self, monkeypatch, fake, connections=1):
+        self.left, self.told = connections, []
+        send_body = Handler.send_body
+
+        def drip(handler, view, cut):
+            with fake.lock:
+                slow = len(view) > 1 and fake.sent > 4 << 20 and self.left > 0
+                self.left -= slow
+            if not slow:
+                return send_body(handler, view, cut)
+            self.told.append(len(view))
+            handler.close_connection = True
+            for position in range(len(view)):
+                handler.wfile.write(view[position : position + 1])
+                time.sleep(0.02)
+            return None
+
+        monkeypatch.setattr(Handler, "send_body", drip)
+
+
+def test_a_connection_that_drips_is_given_up_and_the_piece_goes_on(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(_http, "_LOWEST_OVER", 0.2)
+    slow = Dripping(monkeypatch, fake, connections=2)
+    done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
+    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 2)
+
+
+def test_a_server_that_only_drips_is_given_up_after_ten_times(fake, tmp_path, monkeypatch, backoffs):
+    monkeypatch.setattr(_http, "_LOWEST_OVER", 0.05)
+    Dripping(monkeypatch, fake, connections=1000)
+    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
+    assert "slower than 4,096 bytes per second" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
+
+
+def test_idle_connections_take_over_what_a_slow_one_holds_up(fake, tmp_path, monkeypatch):
+    # The limit for a slow connection is far away: the others have to help.
+    monkeypatch.setattr(_transfer, "_HELD_UP", 0.2)
+    slow = Dripping(monkeypatch, fake)
+    done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=4)
+    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 1)
+
+
+class Source:
+    ranges = True
+
+
+def running(start, position, end, begun, taken=0, ranges=True):
+    """A chunk as Transfer keeps it."""
+    source = Source()
+    source.ranges = ranges
+    segment = argparse.Namespace(piece=_transfer.Piece(source, 0, 100))
+    chunk = _transfer._Chunk(segment, start, end, taken)
+    chunk.position, chunk.begun = position, begun
+    return chunk
+
+
+@pytest.mark.parametrize(
+    ("chunk", "helped"),
+    [
+        ({"position": 10}, True),  # 1 byte per second of 100, 90 left
+        ({"position": 0}, True),  # none at all
+        ({"position": 0, "begun": 96.0}, False),  # it has only begun
+        ({"position": 250, "end": 1000}, False),  # as fast as a quarter of the others
+        ({"position": 96}, False),  # it ends by itself in time
+        ({"position": 10, "taken": 1}, True),
+        ({"position": 10, "begun": 91.0, "taken": 1}, False),  # its connection is the second: it gets twice the time
+        ({"position": 0, "begun": -1e6, "taken": 5}, False),  # others were no faster
+        ({"position": 0, "ranges": False}, False),  # a source that has to be read from its start
+    ],
+)
+def test_what_holds_a_transfer_up(chunk, helped):
+    chunk = running(**dict({"start": 0, "end": 100, "begun": 90.0}, **chunk))
+    assert _transfer.held_up([chunk], 100.0, 100.0) is (chunk if helped else None)
+
+
+def test_the_slowest_is_helped_first():
+    chunks = [running(0, position, 1000, 90.0) for position in (30, 10, 20)]
+    assert _transfer.held_up(chunks, 100.0, 100.0) is chunks[1]
+    assert _transfer.held_up([], 100.0, 100.0) is None
+
+
 def test_retry_after_is_understood_as_seconds_and_as_a_date():
     assert _http._retry_after({"Retry-After": "3"}) == 3
     assert _http._retry_after({"Retry-After": "99999"}) == 600
@@ -435,8 +561,22 @@ def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_pat
 
 def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
+    assert _transfer._MAX_FAILURES == 10
+
     fake.lie_range = True
-    assert "times" in refused(tmp_path / "m.gguf", urls=[url])
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith(", 4 times: check the network and run again")
+    (tmp_path / "m.gguf.partial").write_bytes(b"")
+    fake.lie_range = False
+    asked = []
+
+    def lie_later(name, start, end):
+        if fake.sent > 4 << 20:
+            asked.append(start)
+            fake.lie_range = True
+
+    fake.on_bytes = lie_later
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert " to bytes=" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
 
 
 def test_a_file_replaced_during_the_transfer_is_not_spliced(fake, tmp_path):
@@ -504,6 +644,127 @@ def test_after_a_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeyp
     done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     assert (done["resumed"], done["transferred"]) == (0, len(MODEL))
     assert whole(tmp_path / "m.gguf")
+
+
+def fail_once(monkeypatch, function, path, after):
+    """From when ``after()`` holds, the next call of os.``function`` for ``path`` fails as a disk does: later ones say that all is well. -> calls that failed"""
+    real, failed = getattr(os, function), []
+
+    def call(fd):
+        if not failed and os.readlink("/proc/self/fd/%d" % fd) == str(path) and after():
+            failed.append(fd)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd)
+
+    monkeypatch.setattr(os, function, call)
+    return failed
+
+
+def test_after_a_failed_flush_only_what_was_flushed_before_is_trusted(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(_transfer, "_FLUSH_EVERY", 0.05)
+    fake.rate = 4 << 20
+    url = fake.add_plain("m.gguf", MODEL)
+    failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent > 6 << 20)
+    assert refused(tmp_path / "m.gguf", urls=[url], connections=2).endswith("m.gguf.partial: cannot be written: Input/output error")
+    assert failed
+    lines = (tmp_path / "m.gguf.partial.journal").read_bytes().splitlines()[1:]
+    kept = sum(int(line.split()[2]) for line in lines if line.startswith(b"w"))
+    assert 0 < kept < fake.sent - (1 << 18)
+    assert lines[-1] == b"d %d" % (len(lines) - 1)
+    fake.rate = 0
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == kept
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_second_time(fake, tmp_path, monkeypatch):
+    url = fake.add_plain("m.gguf", MODEL)
+    failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent >= len(MODEL))
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("cannot be written: Input/output error")
+    assert failed
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("name", ["m.gguf.partial", "m.gguf.partial.journal.new", "m.gguf.manifest.json.new", "m.gguf.lock"])
+@pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
+def test_what_others_have_put_under_our_names_is_not_written_through(fake, tmp_path, name, kind):
+    folder, victim = tmp_path / "models", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_bytes(b"precious")
+    url = fake.add_plain("m.gguf", MODEL)
+    if kind == "mkfifo":
+        os.mkfifo(str(folder / name))
+    else:
+        getattr(os, kind)(str(victim), str(folder / name))
+    if name.endswith(".lock"):
+        text = refused(folder / "m.gguf", urls=[url])
+        assert text.startswith("%s.lock: cannot be written: " % (folder / "m.gguf"))
+    else:
+        fetch(folder / "m.gguf", urls=[url])
+        assert (folder / "m.gguf").read_bytes() == MODEL
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_link_in_place_of_a_partial_file_with_a_journal_is_refused(fake, tmp_path):
+    url, victim = fake.add_plain("m.gguf", MODEL), tmp_path / "victim"
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    victim.write_bytes(bytes(len(MODEL)))
+    (tmp_path / "m.gguf.partial").unlink()
+    (tmp_path / "m.gguf.partial").symlink_to(victim)
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("m.gguf.partial: cannot be written: Too many levels of symbolic links")
+    assert victim.read_bytes() == bytes(len(MODEL))
+
+
+def test_a_piece_with_a_second_name_is_copied_and_not_written_to(fake, tmp_path):
+    (tmp_path / "to").mkdir()
+    paths = loose(tmp_path)
+    os.link(paths[0], str(tmp_path / "second name"))
+    fetch(tmp_path / "to/m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "to/m.gguf")
+    assert (tmp_path / "second name").read_bytes() == PIECES[sorted(PIECES)[0]]
+
+
+@pytest.mark.parametrize("change", [{"name": "../../victim"}, {"name": "/etc/passwd"}, {"name": None}, {"size": "1"}, {"pieces": [{}]}, {"inode": None}])
+def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
+    dest = tmp_path / "models" / "m.gguf"
+    dest.parent.mkdir()
+    (tmp_path / "victim").write_bytes(MODEL)
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    path = tmp_path / "models/m.gguf.manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"][0].update(change)
+    path.write_text(json.dumps(manifest))
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert (done["msg"].endswith("is there and proved"), done["files"][0]["path"]) == (True, str(dest))
+
+
+@pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
+def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, name):
+    with pytest.raises(FetchError, match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest"):
+        fetch(str(tmp_path) + "/", urls=[fake.add_plain(name, MODEL)])
+    assert left(tmp_path) == []
+
+
+def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=secret"])
+    fake.log.clear()
+    assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith("untouched since it was published")
+    assert fake.log == []
+    fake.add_plain("m.gguf", OTHER)
+    with pytest.raises(FetchError, match="is there"):
+        fetch(tmp_path / "m.gguf", urls=[url + "?version=2"], sha256=[sha(OTHER)])
+    assert fake.log
+    assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
+
+
+def test_the_token_goes_to_no_other_origin_than_the_endpoint(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fetch(tmp_path / "m.gguf", urls=[url], token="hf_secret")
+    assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {None}
+    fake.log.clear()
+    fetch(tmp_path / "n.gguf", urls=[url], token="hf_secret", endpoint=fake.url + "/hub")
+    assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {"Bearer hf_secret"}
 
 
 def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_path):
