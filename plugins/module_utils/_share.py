@@ -5,7 +5,8 @@
 
 It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when nobody has asked for a while. There is one
 per port and node, found through a socket in Linux's abstract namespace: that name is gone with the process, whatever ends it, and
-the kernel says who is at its other end. No file has to be written, and none can be stale.
+the kernel says who is at its other end. No file has to be written, and none can be stale. Any user of the node may take the name first:
+then nothing is lent, and the error names the user.
 """
 
 import contextlib
@@ -78,16 +79,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self):
-        with self.server.request_running(self.client_address[0]) as welcome:
-            self._answer(welcome)
+        with self.server.request_running():
+            self._answer()
 
     do_HEAD = do_GET
 
-    def _answer(self, welcome):
-        if not welcome:
-            self.close_connection = True
-            self._refuse(403)
-            return
+    def _answer(self):
         path = self.server.files.get(unquote(self.path)[1:])
         try:
             stream = open(path, "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
@@ -163,19 +160,21 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             raise ShareError("port: %d is shared by another server on this node, a free port is needed" % self.port) from None
         self._control.listen(1)
 
+    def verify_request(self, request, client_address):
+        """A stranger's connection is closed before it gets a thread or is read from."""
+        return client_address[0] in self.peers
+
     @contextlib.contextmanager
-    def request_running(self, client):
-        """Whether the client may ask; while its request runs the server is not idle."""
-        welcome = client in self.peers
+    def request_running(self):
+        """While a request runs the server is not idle."""
         with self._lock:
-            self._running += welcome
+            self._running += 1
         try:
-            yield welcome
+            yield
         finally:
             with self._lock:
-                self._running -= welcome
-                if welcome:
-                    self._asked = time.monotonic()
+                self._running -= 1
+                self._asked = time.monotonic()
 
     def handle_error(self, request, client_address):
         """A client that went away asks again or does not."""
@@ -239,6 +238,11 @@ def stop(port):
     connection = _find(port)
     if connection is None:
         return False
+    user = _user(connection)
+    if user not in (0, os.geteuid()):
+        connection.close()
+        text = "port: the name of %d is held by a process of user id %d, one of the same user is needed: end it (ss -xlp names it) or set another port"
+        raise ShareError(text % (port, user))
     try:
         connection.recv(1)
     except OSError:
