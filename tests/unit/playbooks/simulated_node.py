@@ -15,7 +15,7 @@ import os
 import pathlib
 import shutil
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils import _snapshot, _units
@@ -91,13 +91,13 @@ class ActionModule(ActionBase):
         return dict(result, **answer)
 
     def event(self, text):
-        """Notes what happens to the node, before it happens. Here a moment is kept and a node is lost, as the test wants it."""
+        """Notes what happens to the node, before it happens. Here a moment is kept, a node is lost or an event fails, as the test wants it."""
         if self.check:
             return
         text = "%s %s" % (self.node.name, text)
         with open(EVENTS, "a") as stream:
             stream.write(text + "\n")
-        moments, loses = EVENTS.with_name("moments"), EVENTS.with_name("loses")
+        moments, loses, fails = (EVENTS.with_name(name) for name in ("moments", "loses", "fails"))
         kept = json.loads(moments.read_text()) if moments.exists() else []
         if kept and fnmatch.fnmatch(text, kept[0][1]):
             shutil.copytree(NODES, EVENTS.with_name("at-" + kept.pop(0)[0]), symlinks=True)
@@ -106,6 +106,10 @@ class ActionModule(ActionBase):
             loses.unlink()
             (self.node.root / "lost").touch()
             raise AnsibleConnectionFailure("%s cannot be reached" % self.node.name)
+
+        if fails.exists() and fnmatch.fnmatch(text, fails.read_text()):
+            fails.unlink()
+            raise AnsibleActionFail("no space left")
 
     # The roles that simulation.py replaces.
 

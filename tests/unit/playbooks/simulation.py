@@ -171,6 +171,10 @@ class Simulation:
         """The node of this event cannot be reached from it on."""
         (self.folder / "loses").write_text(pattern)
 
+    def fail(self, pattern):
+        """This event fails once."""
+        (self.folder / "fails").write_text(pattern)
+
     def builds(self):
         """What runs: {unit: build}"""
         paths = sorted(self.folder.glob("nodes/*/run/*"))

@@ -237,6 +237,17 @@ def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
+def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluster):
+    cluster.fail("node2 snapshot restored")
+    status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
+    assert status != 0
+    assert "it has been loading for ever: the old one is not back either (llama_health: http://node1:8000 is degraded: " in output
+    assert "; no space left), correct this and run rollback.yml" in output
+    head = "nodes/node1/etc/systemd/system/" + HEAD
+    assert cluster.builds()["head-chat"] == "b1" and cluster.configuration()[head] == deployed.configuration()[head]
+    assert cluster.snapshots() == [["open.json"], ["open.json"]]
+
+
 def test_a_run_that_died_while_it_staged_leaves_the_old_one(deployed, upgraded, tmp_path):
     cluster = upgraded.copy(tmp_path, "at-staged")
     assert cluster.builds() == ALL_B1 and cluster.current() == ["b1", "b1"]
@@ -258,6 +269,7 @@ def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serve
     cluster = upgraded.copy(tmp_path, "at-" + moment)
     assert cluster.builds() == serves and cluster.current() == ["b1", "b1"]
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
+    (cluster.node("node1") / "health.json").write_text('{"tokens_per_second": 9.0}')
     status, output = cluster.run(finishes, *(TO_B2 if finishes != "rollback" else ()))
     assert status == 0, output
     assert cluster.builds() == then and set(cluster.current()) == set(then.values())
@@ -266,7 +278,8 @@ def test_a_run_that_died_is_finished(deployed, upgraded, tmp_path, moment, serve
     assert cluster.snapshots() == [["last.json"], ["last.json"]]
     if finishes == "upgrade":
         assert "chat: b2 serves, which finishes what an earlier run began" in output
-        assert "before: 10.0 and 50.0 with b1" in output
+        # Against what was measured before the switch.
+        assert "chat: 9.0 tokens/s, prompts 50.0 tokens/s (median of 1); before: 10.0 and 50.0 with b1" in output
 
 
 def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp_path):
