@@ -183,10 +183,14 @@ class Simulation:
     def current(self):
         return [os.readlink(self.node(name) / "opt/llama.cpp/current").partition("/")[2] for name in NODES]
 
-    def configuration(self):
-        """{path: content or target} of what snapshots keep."""
-        paths = sorted(path for name in NODES for path in (self.node(name) / "etc").rglob("*") if path.is_symlink() or path.is_file())
+    def files(self, below=""):
+        """{path: content or target}"""
+        paths = [path for name in NODES for path in sorted((self.node(name) / below).rglob("*")) if path.is_symlink() or path.is_file()]
         return {str(path.relative_to(self.folder)): os.readlink(path) if path.is_symlink() else path.read_text() for path in paths}
+
+    def configuration(self):
+        """What snapshots keep."""
+        return self.files("etc")
 
     def snapshots(self):
         return [sorted(os.listdir(self.node(name) / "var/lib/llama-cluster/rollback")) for name in NODES]

@@ -4,6 +4,7 @@
 """What playbooks promise of their order, of their refusals and of runs that died, over simulated nodes (simulation.py)."""
 
 import json
+import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import Simulation, build_collection, once
@@ -99,6 +100,28 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
     status, output = cluster.run("_verify")
     assert status == 0, output
     assert "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer unknown" in output
+
+
+# Check mode
+
+
+@pytest.mark.parametrize(
+    "state,playbook,settings",
+    [
+        ("deployed", "maintenance", "node=node2"),
+        ("held", "maintenance", "node=node2 state=return"),
+        ("upgraded", "rollback", "llama_cpp_version=b2"),
+        ("deployed", "upgrade", "llama_cpp_version=b2"),
+    ],
+)
+def test_check_mode_changes_nothing(request, tmp_path, state, playbook, settings):
+    cluster = request.getfixturevalue(state).copy(tmp_path)
+    before = cluster.files()
+    status, output = cluster.run(playbook, "--check", "--diff", "-e", settings)
+    assert status == 0, output
+    assert cluster.files() == before and disturbed(cluster) == []
+    # It is not silent about what it would do.
+    assert re.search(r"changed=[1-9]", output)
 
 
 # Before a start
