@@ -276,7 +276,9 @@ def unit_record(unit, unit_dir=UNIT_DIR):
             path = os.path.join(folder, entry)
             # Its file, what enables it (links of its name in .wants and .requires), its drop-ins and its aliases.
             is_alias = os.path.islink(path) and os.path.basename(os.readlink(path)) == name
-            if entry == name or path == unit["path"] or folder == os.path.join(unit_dir, name + ".d") or is_alias:
+            belongs = entry == name or path == unit["path"] or folder == os.path.join(unit_dir, name + ".d") or is_alias
+            # A FIFO would hold up who reads it.
+            if belongs and (os.path.islink(path) or os.path.isfile(path)):
                 own.append(path)
     return {
         "name": name,

@@ -121,7 +121,8 @@ class Snapshots:
     def _below(self, path):
         """path itself, and everything below where it is a directory."""
         full = os.path.join(self.root, path)
-        found = [path] if os.path.lexists(full) else []
+        # A FIFO or a socket is nobody's configuration, and would hold up who reads it.
+        found = [path] if os.path.islink(full) or os.path.isfile(full) or os.path.isdir(full) else []
         if os.path.isdir(full) and not os.path.islink(full):
             for name in _names(full):
                 found.extend(self._below(os.path.join(path, name)))

@@ -302,6 +302,15 @@ def test_an_undo_that_died_between_a_link_and_its_name_is_finished(node, tmp_pat
     assert snapshot(node.units) == before
 
 
+def test_a_fifo_among_the_drop_ins_is_left_alone(node, tmp_path):
+    handmade_units(node)
+    fifo = node.units / "llama-rpc.service.d/fifo"
+    os.mkfifo(str(fifo))
+    for step in ("save", "put_aside", "put_back", "forget"):
+        getattr(node.adoption(), step)()
+    assert fifo.is_fifo() and (node.units / "llama-rpc.service.d/limits.conf").exists()
+
+
 def test_check_mode_of_an_undo_changes_nothing(node, tmp_path):
     handmade_units(node)
     (tmp_path / "build").mkdir()

@@ -175,6 +175,13 @@ def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path
     tmp_path.chmod(0o700)
 
 
+def test_a_fifo_beside_the_configuration_is_left_alone(snapshots, node):
+    os.mkfifo(str(node / "etc/llama-cluster/fifo"))
+    snapshots.open("one")
+    assert snapshots.look()["differs"] == [] == snapshots.restore("one")
+    assert (node / "etc/llama-cluster/fifo").is_fifo()
+
+
 @pytest.mark.parametrize("text", ["[]", "{}", '{"id": "one", "build": null, "files": []}'])
 def test_another_json_file_is_no_snapshot(snapshots, tmp_path, text):
     snapshots.open("one")
