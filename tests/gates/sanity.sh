@@ -16,6 +16,7 @@ done
 # What unit tests look for and a fresh machine lacks; the scenarios need the models too.
 lacking=()
 command -v ss >/dev/null || lacking+=(iproute2)
+command -v systemd-analyze >/dev/null || lacking+=(systemd)
 command -v gcc >/dev/null || lacking+=(gcc libc6-dev)
 if [ ${#lacking[@]} -gt 0 ] && command -v apt-get >/dev/null; then run "installing ${lacking[*]}" apt_install "${lacking[@]}"; fi
 "$repository/tests/lab/venv.sh" requirements-dev.txt

@@ -6,9 +6,10 @@ python tests/gates/skips.py REPORT...      reports in JUnit's format, as ansible
 import sys
 import xml.etree.ElementTree
 
-# Reasons that neither a package of Debian nor one of PyPI can take away; the table of the gates names each test that has one.
+# How reasons begin that neither a package of Debian nor one of PyPI can take away; the table of the gates names each test that has one.
 ALLOWED = {
     "no CPython 3.6 on this machine": "no longer packaged: pyenv builds it",
+    "only root ": "make test as another user",
     "no user namespaces": "a container, or a setting of the kernel",
     "no sock_diag here": "a kernel without the module tcp_diag",
     "the text is from a little-endian kernel": "the machine's",
@@ -28,7 +29,7 @@ def main():
     found = skipped(sys.argv[1:])
     for test, reason in found:
         print("%s\t%s" % (test.rpartition("test_plugins.")[2].rpartition("tests.unit.")[2], reason))
-    unknown = sorted({reason for _test, reason in found} - set(ALLOWED))
+    unknown = sorted({reason for _test, reason in found if not reason.startswith(tuple(ALLOWED))})
     if unknown:
         sys.exit("skips: %s: not an allowed reason: install what is missing, or add it to tests/gates/skips.py" % "; ".join(unknown))
 
