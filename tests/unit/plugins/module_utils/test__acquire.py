@@ -531,8 +531,8 @@ def test_a_server_that_keeps_failing_is_given_up_and_what_came_is_kept(fake, tmp
 @pytest.mark.parametrize("length", [True, False])
 def test_a_server_without_ranges_is_read_in_one_go_per_piece(fake, tmp_path, length):
     fake.ranges = False
-    fake.cuts = [1 << 20] * 2 if length else []
-    fake.length = True
+    fake.cuts = [1 << 20] * 2
+    fake.length = length
     fake.add_repo("owner/plain", PIECES)
     done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
     assert (whole(tmp_path / "m.gguf"), done["verified"]) == (True, "sha256")

@@ -107,7 +107,7 @@ def test_a_head_without_a_card_holds_no_layers_beside_workers():
     planned = plan(chat(), nodes(48000, node1=main_memory("node1")))
     (one,) = planned["services"]["chat"]
     assert [device["node"] for device in one["devices"]] == ["node2", "node3"]
-    assert one["layers"] == {"node2": 40, "node3": 40} or sum(one["layers"].values()) == 80
+    assert (one["layers"], one["tensor_split"]) == ({"node2": 80, "node3": 0}, [81])
 
 
 def test_nodes_without_cards_use_their_main_memory():

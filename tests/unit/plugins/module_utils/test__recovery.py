@@ -36,10 +36,13 @@ def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
     return result, armed
 
 
-def test_a_process_is_known_by_its_start():
-    assert _recovery.process_identity(os.getpid()) is not None
-    assert _recovery.process_identity(os.getpid()) == _recovery.process_identity(os.getpid())
+def test_a_process_is_known_by_its_start(tmp_path):
+    assert _recovery.process_identity(os.getpid()).isdigit()
     assert _recovery.process_identity(2**30) is None
+    (tmp_path / "7").mkdir()
+    # As proc(5) has it: the start is field 22, and a name may hold anything.
+    (tmp_path / "7/stat").write_text("7 (a) b 1 2) S %s 4711 23 24\n" % " ".join(str(number) for number in range(4, 22)))
+    assert _recovery.process_identity(7, str(tmp_path)) == "4711"
 
 
 def test_the_present_head_is_not_asked(server):
