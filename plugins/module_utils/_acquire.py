@@ -313,7 +313,8 @@ def existing_entry(target, header, watch):
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif header and read_path(target.path) != header:
         raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
-    return file_entry(name, os.stat(target.path), wanted), False
+    # Whoever put it there did not ask us: it is used, and not ours to remove.
+    return dict(file_entry(name, os.stat(target.path), wanted), found=True), False
 
 
 @contextlib.contextmanager

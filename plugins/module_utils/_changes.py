@@ -60,14 +60,14 @@ def unit_changes(nodes, host, wanted, degraded):
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere; and what waits
     after runs that failed, to be tried at once with what is there now.
     unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
-    Nothing disabled is started: it belongs to a node that is held for maintenance.
+    Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left alone, whatever their name.
     """
     workers = {node: _workers(units, wanted.get(node, [])) for node, units in nodes.items()}
     disturbed = set(degraded)
     for changes in workers.values():
         for names in changes.values():
             disturbed.update(name[len("llama-rpc-") : -len(".service")] for name in names)
-    heads = [unit for unit in nodes[host] if unit["kind"] == "head" and unit["installed"]]
+    heads = [unit for unit in nodes[host] if unit["kind"] == "head" and unit["installed"] and unit["ours"]]
     kept = [unit for unit in heads if unit["name"] in wanted.get(host, [])]
     unwanted = [unit["name"] for unit in heads if unit not in kept]
     return {
@@ -80,7 +80,7 @@ def unit_changes(nodes, host, wanted, degraded):
 
 
 def _workers(units, wanted):
-    units = [unit for unit in units if unit["kind"] == "rpc" and unit["installed"]]
+    units = [unit for unit in units if unit["kind"] == "rpc" and unit["installed"] and unit["ours"]]
     kept = [unit for unit in units if unit["name"] in wanted]
     return {
         "unwanted": [unit["name"] for unit in units if unit not in kept],

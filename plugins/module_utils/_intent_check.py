@@ -85,6 +85,11 @@ MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
 FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
 IPV4 = re.compile(r"^[0-9]{1,3}(\.[0-9]{1,3}){3}\Z")
+# Files are made, and removed, as root: not in these and not below the first ones.
+SYSTEM = re.compile(
+    r"^/((bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys|tmp|var/tmp|usr/(bin|lib|lib32|lib64|libexec|sbin))(/|\Z)"
+    r"|(home|media|mnt|opt|root|srv|usr|usr/local|usr/share|usr/src|var|var/cache|var/lib|var/log|var/opt|var/spool)\Z)"
+)
 ADDRESS = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}\Z")
 # key -> (what its text has to be, how that is said): these become lines of units and words of command lines.
 FORMS = {
@@ -445,8 +450,10 @@ def _node_errors(node, facts):
         value = facts.get(name)
         if name == "llama_address":
             value = value or facts.get("ansible_host")
-        if value is not None and value != "" and not form.match(str(value)):
+        if value is not None and (value != "" or form is PATH) and not form.match(str(value)):
             found.append("%s: %r seen for %s, %s is needed" % (name, value, node, words))
+        elif value is not None and form is PATH and SYSTEM.match(str(value)):
+            found.append("%s: %s seen on %s, which is the system's, a directory of its own is needed: choose one such as /srv/llama" % (name, value, node))
     for variable in ENVIRONMENTS:
         given = facts.get(variable) or {}
         if not isinstance(given, dict):

@@ -5,7 +5,7 @@
 
 NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
 [{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime and
-inode of its files are those of the record: one stat() instead of reading 77 GB.
+inode of its files are those of the record: one stat() instead of reading 77 GB. A file with found: true was there before it was asked for.
 """
 
 import glob

@@ -14,8 +14,11 @@ import stat
 import sys
 
 from . import _safe_files
+from ._units import text_of
 
 PACKAGE = "llama_cluster"
+# The first line of each of our sources.
+OURS = "# Copyright: The Fermi Sea\n"
 # Where distributions have theirs; the second is that of Enterprise Linux 8.
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
 # From /, because "-m" searches the working directory first; without site, which runs what it finds beside the libraries; without bytecode, so that
@@ -84,7 +87,8 @@ def install(prefix, sources, python, check=False):
                 _safe_files.write(path, text.encode("utf-8"), mode)
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         path = os.path.join(folder, name)
-        if path not in wanted and os.path.isfile(path):
+        # A module that we no longer have; what has no such text is somebody else's.
+        if path not in wanted and (text_of(path) or "").startswith(OURS):
             changes.append(_change(path, _read(path), None))
             if not check:
                 os.unlink(path)

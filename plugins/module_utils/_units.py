@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import subprocess
 
 from . import _safe_files
@@ -39,6 +40,8 @@ PROPERTIES = (
     "FragmentPath",
     "ExecStart",
 )
+# A record or a configuration is smaller.
+MOST_TEXT = 16 << 20
 
 
 class UnitError(Exception):
@@ -75,6 +78,19 @@ def parse_since(value):
     """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
     found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")
     return "%sT%sZ" % found.groups() if found else None
+
+
+def text_of(path):
+    """The text of a regular file, None where there is anything else: no link is followed, and no FIFO waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as stream:
+        return stream.read(MOST_TEXT).decode("utf-8", "replace")
 
 
 def file_digest(text):
@@ -117,6 +133,7 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
                 text = stream.read()
             break
     wanted = file_digest(text) if text is not None else None
+    own_file = os.path.join(unit_dir, name)
     pid = int(properties.get("MainPID") or 0)
     alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
@@ -126,6 +143,8 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
         "kind": kind,
         "service": service,
         "installed": text is not None,
+        # A name like ours is no proof. A process whose unit file is gone is told by its environment.
+        "ours": wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
         "enabled": properties.get("UnitFileState") == "enabled",
         "active_state": properties.get("ActiveState"),
         "sub_state": properties.get("SubState"),

@@ -12,6 +12,7 @@ that is complete is taken out of the worker's sight, read back, compared with it
 record of what is proved. A worker that is asked for a tensor in the second before that aborts, and starts again: never a wrong answer.
 """
 
+import errno
 import os
 import re
 import stat
@@ -43,7 +44,7 @@ class Cache:
         self.program = os.path.join(release, "bin", "fnv1a64")
 
     def files(self):
-        """-> list of (last use, path, size, proved), the longest unused first.
+        """-> list of (last use, path, size, proved), the longest unused first. What is no regular file was not stored by a worker.
 
         The last use is the later of both times. With relatime, reading changes the time of access only where that of writing is not earlier:
         the latter is moved along.
@@ -53,7 +54,9 @@ class Cache:
             for name in filter(HASH.match, os.listdir(folder)):
                 path = os.path.join(folder, name)
                 try:
-                    info = os.stat(path)
+                    info = os.lstat(path)
+                    if not stat.S_ISREG(info.st_mode):
+                        continue
                     proved = stat.S_IMODE(info.st_mode) == PROVED
                     if proved and info.st_atime_ns > info.st_mtime_ns:
                         os.utime(path, ns=(info.st_atime_ns, info.st_atime_ns))
@@ -73,8 +76,8 @@ class Cache:
 
     def prove(self):
         """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty for none"""
-        for name in sorted(filter(HASH.match, os.listdir(self.unproved))):
-            path = os.path.join(self.unproved, name)
+        for path in sorted(path for _used, path, _size, _proved in self.files() if os.path.dirname(path) == self.unproved):
+            name = os.path.basename(path)
             os.chmod(path, PROVED)
             damage = self.damage(path)
             if damage:
@@ -86,7 +89,7 @@ class Cache:
 
     def damage(self, path):
         """-> one sentence, empty when the content is what the name says."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             # What is only in memory may still be lost, and the permission that says it is proved be kept.
             os.fsync(descriptor)
@@ -171,14 +174,30 @@ def run(directory, quota, release, command):
     return os.execvpe(command[0], command, environment)
 
 
+def become_owner(directory):
+    """As root, goes on as the user whose cache it is: a name in there then leads nowhere that this user could not go."""
+    if os.geteuid() == 0:
+        owner = os.lstat(directory)
+        if not stat.S_ISDIR(owner.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        os.setgroups([])
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
+
+
 def check(directory, release):
+    become_owner(directory)
     cache = Cache(directory, release)
     files = [(path, size) for _used, path, size, proved in cache.files() if proved and os.path.dirname(path) == cache.stored]
     damaged = 0
     for path, _size in files:
-        damage = cache.damage(path)
+        try:
+            damage = cache.damage(path)
+            if damage:
+                os.unlink(path)
+        except OSError as error:
+            damage = "%s: not checked (%s)" % (path, error.strerror)
         if damage:
-            os.unlink(path)
             say(damage)
             damaged += 1
     say("%d tensors, %s: %d damaged" % (len(files), human(sum(size for _path, size in files)), damaged))

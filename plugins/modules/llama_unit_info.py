@@ -100,6 +100,11 @@ units:
       type: bool
       returned: always
       sample: true
+    ours:
+      description: Whether the unit is this collection's, by the digest that it carries; others may have a name like ours.
+      type: bool
+      returned: always
+      sample: true
     enabled:
       description: Whether the unit starts at boot.
       type: bool

@@ -271,6 +271,7 @@ REFUSALS = [
     # The inventory's intent.
     ("group llama_nodes:", "no host", "at least one is needed", intent(groups=dict(INVENTORY["groups"], llama_nodes=[]))),
     ("llama_services:", "{} seen", "a map of at least one service is needed", intent(services={})),
+    ("llama_models_dir:", "/opt seen on node1", "a directory of its own is needed", variables(llama_models_dir="/opt")),
     (
         "llama_services:",
         "chat and code",

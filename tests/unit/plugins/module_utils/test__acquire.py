@@ -19,6 +19,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, Watch, acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf import GGUFError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._ours import Removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._transfer import Stopped
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
@@ -882,6 +883,11 @@ def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
     assert (done["changed"], done["transferred"], done["verified"]) == (True, 0, "sha256")
     assert whole(tmp_path / "m.gguf")
     assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["changed"] is False
+    # The record tells it from one that was fetched, also after it was hashed again.
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", full=True)
+    removal = Removal()
+    removal.models(str(tmp_path))
+    assert left(tmp_path) == ["m.gguf"]
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -4,10 +4,10 @@ GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"kind": "distributed", "head": "node1", "workers": "workers"}, "alone": {"kind": "distributed", "head": "node1"}}
 
 
-def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0):
+def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, ours=True):
     name = "llama-%s-%s.service" % (kind, service)
     found = {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
-    return dict(found, failed_in_a_row=failed)
+    return dict(found, failed_in_a_row=failed, ours=ours)
 
 
 def changes(host, node2=None, node1=None, services=None, degraded=()):
@@ -114,3 +114,9 @@ def test_deployed_is_what_the_units_start():
         {"service": "alone", "unit": "llama-head-alone.service", "url": "http://10.0.0.1:8001", "rpc_endpoints": []},
     ]
     assert deployed_workers([*units, worker]) == [{"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}]
+
+
+def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():
+    assert changes("node2", [unit("rpc"), unit("rpc", "test", ours=False)]) == {}
+    both = [unit("head"), unit("head", "alone"), unit("head", "test", ours=False)]
+    assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}

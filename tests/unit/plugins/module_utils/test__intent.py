@@ -131,6 +131,21 @@ def test_a_router_serves_several_models_from_one_host():
     assert [item["dest"] for item in _intent.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
 
 
+@pytest.mark.parametrize("variable", ["llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir"])
+def test_directories_that_are_the_systems_are_refused(variable):
+    def found(path):
+        return mistakes(SERVICES, hostvars=dict(HOSTVARS, node1=dict(HOSTVARS["node1"], **{variable: path})))
+
+    for path in ("/", "models", "./models", "/opt/../etc", "/srv//m", "/srv/m/", "/srv/a b", "/srv/%h", "/srv/$HOME", "/srv/m\n", "", ["/srv"], 7):
+        (sentence,) = found(path)
+        assert sentence.startswith("%s: %r seen for node1, an absolute path of letters" % (variable, path))
+    for path in ("/etc", "/etc/llama", "/usr", "/usr/bin/llama", "/opt", "/var", "/var/lib", "/home", "/root", "/tmp/x", "/var/tmp/x", "/dev/shm", "/run/x", "/proc"):
+        (sentence,) = found(path)
+        assert sentence.startswith("%s: %s seen on node1, which is the system's" % (variable, path))
+    for path in ("/opt/models", "/srv/llama", "/var/lib/llama-cluster/rpc-cache", "/home/models", "/scratch", "/usr/local/llama.cpp", "/mnt/d-1/m2_x.y", None):
+        assert found(path) == []
+
+
 def test_slurm_keys_mean_nothing_to_systemd():
     assert mistakes(changed(partition="gpu")) == [
         "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"

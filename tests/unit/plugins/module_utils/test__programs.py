@@ -32,7 +32,8 @@ def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
     assert install(tmp_path, SOURCES) == ([], digest)
     folder = tmp_path / "lib/llama_cluster"
     (folder / "hello.py").write_text("print('damaged')\n")
-    (folder / "old.py").write_text("")
+    (folder / "old.py").write_text("# Copyright: The Fermi Sea\n")
+    (folder / "notes.py").write_text("# an operator's\n")
     assert install(tmp_path, SOURCES, check=True)[0] == ["hello.py", "old.py"]
     assert (folder / "hello.py").read_text() == "print('damaged')\n"
     assert install(tmp_path, SOURCES) == (["hello.py", "old.py"], digest)

@@ -105,6 +105,7 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
         "kind": "rpc",
         "service": "a",
         "installed": True,
+        "ours": True,
         "enabled": True,
         "active_state": "active",
         "sub_state": "running",
@@ -146,6 +147,17 @@ def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
 def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, process):
     unit = unit_info(tmp_path, process.pid)["llama-head-gone.service"]
     assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (False, "active", None, True)
+
+
+def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
+    units = unit_info(tmp_path, process.pid)
+    # One without a digest, and a process without a file that carries one.
+    assert (units["llama-head-b.service"]["ours"], units["llama-head-gone.service"]["ours"]) == (False, True)
+    assert not unit_info(tmp_path, os.getpid())["llama-head-gone.service"]["ours"]
+    (tmp_path / "elsewhere").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=old\n")
+    (tmp_path / "llama-head-b.service").unlink()
+    (tmp_path / "llama-head-b.service").symlink_to(tmp_path / "elsewhere")
+    assert not _units.describe({"Id": "llama-head-b.service"}, str(tmp_path))["ours"]
 
 
 def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):

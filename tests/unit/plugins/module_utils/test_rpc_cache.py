@@ -199,3 +199,51 @@ def test_run_becomes_the_command_with_its_cache_and_a_mask(cache):
 def test_a_wrong_call_is_told_how_to_do_it(capsys):
     assert rpc_cache.main(["run", "somewhere"]) == 2
     assert "rpc_cache run DIRECTORY QUOTA RELEASE COMMAND" in capsys.readouterr().err
+
+
+def plant(cache, folder):
+    """What the worker's user may put under the name of a tensor: a link to a file of its own, and a FIFO that nobody writes to."""
+    outside = Path(cache.stored).parent / "precious"
+    outside.write_bytes(b"foobar")
+    outside.chmod(0o400)
+    os.symlink(str(outside), os.path.join(folder, "%016x" % 1))
+    os.mkfifo(os.path.join(folder, "%016x" % 2), 0o400)
+    return outside
+
+
+def test_links_and_fifos_are_no_tensors(cache):
+    for folder in (cache.stored, cache.unproved):
+        outside = plant(cache, folder)
+        assert settle(cache) == []
+        cache.prune(0, time.time())
+        assert sorted(os.listdir(folder)) == ["%016x" % 1, "%016x" % 2]
+        assert cache.files() == []
+        outside.unlink()
+    with pytest.raises(OSError, match="symbolic link"):
+        cache.damage(os.path.join(cache.stored, "%016x" % 1))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_check_by_root_goes_on_as_the_caches_owner(cache, tmp_path):
+    """A directory of the worker's that it has exchanged for one of root's: what root alone may write stays."""
+    store(cache, NAMES[b"foobar"], b"foo", mode=0o400)
+    precious = tmp_path / "root/rpc"
+    precious.mkdir(parents=True)
+    shutil.move(cache.stored, str(tmp_path / "mine"))
+    os.rename(str(tmp_path / "mine" / NAMES[b"foobar"]), str(precious / NAMES[b"foobar"]))
+    os.symlink(str(precious), cache.stored)
+    os.chown(os.path.dirname(cache.stored), 65534, 65534)
+    for folder in [tmp_path, *list(tmp_path.parents)[:2]]:
+        os.chmod(str(folder), 0o755)
+    program = "import sys\nfrom ansible_collections.thefermisea.llama_cluster.plugins.module_utils import rpc_cache\nsys.exit(rpc_cache.main(sys.argv[1:]))\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program, "check", os.path.dirname(cache.stored), str(tmp_path / "release")],
+        cwd=str(Path(rpc_cache.__file__).resolve().parents[2]),
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"not checked (Permission denied)" in done.stdout
+    assert (precious / NAMES[b"foobar"]).exists(), done.stdout

@@ -1,0 +1,118 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: remove_ours
+short_description: Remove from a node what this collection put there, and nothing else
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's other files by what they say.
+  - What has such a name without being ours stays, and so do the directories that it is in.
+options:
+  units:
+    description:
+      - Names of unit files, and of the links C(llama-rpc.service) and C(llama-head.service).
+    type: list
+    elements: str
+    default: []
+  builds:
+    description:
+      - Where llama.cpp builds are installed. Files that a release's C(build.json) lists are removed.
+    type: path
+  builds_kept:
+    description:
+      - Directories of releases that stay; with any of them the links to the builds stay too.
+    type: list
+    elements: path
+    default: []
+  model:
+    description:
+      - A model, by the path of its (first) file, with what was being fetched of it.
+    type: path
+  models:
+    description:
+      - A directory of models. Those that have a record are removed, but for files that were there before they were asked for.
+    type: path
+  firewall:
+    description:
+      - Whether to remove the files of the firewall.
+    type: bool
+    default: false
+  node_files:
+    description:
+      - Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster), C(/var/lib/llama-cluster) and
+        C(/run/llama-cluster).
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+notes:
+  - Stops nothing; stop and disable units first.
+"""
+
+EXAMPLES = r"""
+---
+- name: Remove the models that were fetched
+  thefermisea.llama_cluster.remove_ours:
+    models: /opt/models
+  become: true
+"""
+
+RETURN = r"""
+removed:
+  description: What was removed, or would be.
+  type: list
+  elements: str
+  returned: success
+  sample: [/opt/models/m.gguf, /opt/models/m.gguf.manifest.json]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._ours import Removal
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "units": {"type": "list", "elements": "str", "default": []},
+            "builds": {"type": "path"},
+            "builds_kept": {"type": "list", "elements": "path", "default": []},
+            "model": {"type": "path"},
+            "models": {"type": "path"},
+            "firewall": {"type": "bool", "default": False},
+            "node_files": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    removal = Removal(module.check_mode)
+    try:
+        removal.units(wanted["units"])
+        if wanted["builds"]:
+            removal.builds(wanted["builds"], wanted["builds_kept"])
+        if wanted["model"]:
+            removal.model(wanted["model"])
+        if wanted["models"]:
+            removal.models(wanted["models"])
+        if wanted["firewall"]:
+            removal.firewall()
+        if wanted["node_files"]:
+            removal.node_files()
+    except OSError as error:
+        module.fail_json(msg="remove_ours: %s: cannot be removed (%s): run with become" % (error.filename, error.strerror))
+    module.exit_json(changed=bool(removal.removed), removed=removal.removed)
+
+
+if __name__ == "__main__":
+    main()
