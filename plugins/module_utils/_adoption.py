@@ -183,7 +183,8 @@ class Adoption:
             return
         for path in record["moved"]:
             if os.path.isdir(path + ASIDE) and self._act("move %s to %s" % (path + ASIDE, path)):
-                if os.path.islink(path):
+                # Ours, that role llama_cpp puts there; another one is somebody's.
+                if os.path.islink(path) and os.readlink(path) == "current":
                     os.unlink(path)
                 try:
                     os.rename(path + ASIDE, path)
@@ -229,13 +230,16 @@ class Adoption:
 
     def forget(self):
         """The record goes: everything is as it was before there was one."""
-        try:
-            with _safe_files.directory(self.directory):
-                pass
-        except FileNotFoundError:
+        record = self.read()
+        if record is None or not self._act("remove %s" % self.directory):
             return
-        if self._act("remove %s" % self.directory):
-            shutil.rmtree(self.directory)
+        for path in record["around"] + [path for unit in record["units"] for path in unit["paths"]]:
+            if "sha256" in path and os.path.isfile(self._copy_of(path["path"])):
+                os.unlink(self._copy_of(path["path"]))
+        os.unlink(os.path.join(self.directory, "record.json"))
+        for folder in (os.path.join(self.directory, "files"), self.directory):
+            if not os.listdir(folder):
+                os.rmdir(folder)
 
 
 def utc():

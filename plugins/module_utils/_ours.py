@@ -8,6 +8,7 @@ files say what they are. Links, FIFOs and directories under the name of such a f
 """
 
 import contextlib
+import fnmatch
 import glob
 import json
 import os
@@ -75,15 +76,23 @@ def is_our_unit(path):
     return file_digest(text_of(path) or "") is not None
 
 
-def is_our_alias(path):
+def is_our_alias(path, root="/"):
     """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is gone."""
     if not os.path.islink(path):
         return False
     folder, name = os.path.split(path)
-    target = os.path.normpath(os.path.join(folder, os.readlink(path)))
+    target = os.readlink(path)
+    target = os.path.normpath(os.path.join(root, target[1:]) if target.startswith("/") else os.path.join(folder, target))
     kind = unit_kind(os.path.basename(target))[0]
     same = os.path.dirname(target) == os.path.normpath(folder) and name == "llama-%s.service" % kind
     return same and (not os.path.lexists(target) or is_our_unit(target))
+
+
+def is_our_file(path, root="/"):
+    """Whether a path (without the root) is one that the roles write, and its text says so."""
+    marks = [mark for pattern, mark in FIREWALL_FILES + NODE_FILES if fnmatch.fnmatchcase(path, pattern)]
+    text = text_of(os.path.join(root, path)) if marks else None
+    return text is not None and any(re.search(mark, text, re.MULTILINE) for mark in marks)
 
 
 class Removal(object):
@@ -177,10 +186,9 @@ class Removal(object):
         self._marked(NODE_FILES, NODE_FOLDERS)
 
     def _marked(self, files, folders):
-        for pattern, mark in files:
+        for pattern, _mark in files:
             for path in sorted(glob.glob(os.path.join(glob.escape(self.root), pattern))):
-                text = text_of(path)
-                if text is not None and re.search(mark, text, re.MULTILINE):
+                if is_our_file(os.path.relpath(path, self.root), self.root):
                     self._file(path)
         for folder in folders:
             self._folder(os.path.join(self.root, folder))

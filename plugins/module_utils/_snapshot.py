@@ -15,6 +15,7 @@ import os
 import stat
 
 from . import _safe_files
+from ._ours import is_our_alias, is_our_file, is_our_unit
 from ._units import UNIT_NAME
 
 FOLDER = "/var/lib/llama-cluster/rollback"
@@ -23,6 +24,7 @@ UNITS = "etc/systemd/system"
 CONFIGURATION = "etc/llama-cluster"
 # Whether a node is held for maintenance does not depend on what is configured.
 HELD = CONFIGURATION + "/held.json"
+KEYS = CONFIGURATION + "/keys"
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -59,14 +61,14 @@ class Snapshots:
     def restore(self, name, check=False):
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
-        Units that the snapshot lacks stay, with their links: whoever stops them removes them.
+        Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have put there since.
         -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: SnapshotError.
         """
         found = [(key, one) for key, one in (("open", self._load("open")), ("last", self._load("last"))) if one and one["id"] == name]
         if not found:
             raise SnapshotError("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
         key, snapshot = found[0]
-        changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or not _stays(change[0])]
+        changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])]
         if not check:
             if key == "last":
                 os.rename(self._path("last"), self._path("open"))
@@ -87,6 +89,13 @@ class Snapshots:
             return False
         os.unlink(self._path("open"))
         return True
+
+    def _goes(self, path):
+        """Whether what the snapshot lacks is removed."""
+        folder, name = os.path.split(path)
+        if folder == KEYS:
+            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
+        return not _stays(path) and (is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root))
 
     def _path(self, key):
         return os.path.join(self.folder, key + ".json")

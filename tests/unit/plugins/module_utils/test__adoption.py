@@ -125,6 +125,20 @@ def test_what_is_put_back_is_what_was_there(node, tmp_path):
     assert not (tmp_path / "adopted").exists()
 
 
+def test_nothing_of_others_gives_way(node, tmp_path):
+    handmade_units(node)
+    (tmp_path / "build/bin").mkdir(parents=True)
+    node.adoption().save()
+    node.adoption().put_aside()
+    (tmp_path / "build").symlink_to("by-hand-2")
+    with pytest.raises(HandmadeError, match="has its place"):
+        node.adoption().put_back()
+    assert os.readlink(str(tmp_path / "build")) == "by-hand-2"
+    (tmp_path / "adopted/notes.txt").write_text("theirs")
+    node.adoption().forget()
+    assert os.listdir(str(tmp_path / "adopted")) == ["notes.txt"]
+
+
 def test_steps_that_were_done_do_nothing(node):
     handmade_units(node)
     for step in ("save", "put_aside", "finish", "put_back"):

@@ -59,7 +59,7 @@ def spoil(node):
     (node / ALIAS).unlink()
     (node / ALIAS).symlink_to("/etc/systemd/system/llama-head-other.service")
     (node / WANTED_BY).unlink()
-    (node / "etc/llama-cluster/plan-other.json").write_text("{}\n")
+    (node / "etc/llama-cluster/plan-other.json").write_text('[{"devices": []}]\n')
 
 
 def test_everything_comes_back(snapshots, node):
@@ -195,3 +195,24 @@ def test_a_broken_file_is_named(snapshots, tmp_path):
     (tmp_path / "rollback/open.json").write_text("{")
     with pytest.raises(SnapshotError, match="is no snapshot"):
         snapshots.look()
+
+
+def test_what_others_have_put_there_since_stays(snapshots, node):
+    snapshots.open("one")
+    (node / HEAD).write_text("new\n")
+    added = (
+        "etc/llama-cluster/plan-notes.json",
+        "etc/llama-cluster/keys/by-hand",
+        "etc/llama-cluster/notes.txt",
+        DROP_IN + ".d/mine.conf",
+        "etc/llama-cluster/a/b",
+    )
+    for path in added:
+        (node / path).parent.mkdir(parents=True, exist_ok=True)
+        (node / path).write_text("theirs\n")
+    (node / "etc/llama-cluster/plan-link.json").symlink_to("notes.txt")
+    (node / "etc/systemd/system/llama-rpc-by-hand.service").write_text("[Service]\n")
+    (node / "etc/systemd/system/llama-rpc.service").symlink_to("llama-rpc-by-hand.service")
+    before = content(node)
+    snapshots.restore("one")
+    assert content(node) == dict(before, **{HEAD: ("old\n", before[HEAD][1])})
