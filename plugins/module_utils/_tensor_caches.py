@@ -6,12 +6,13 @@
 The directory above holds a record of the caches that were made there. Nobody but root can write it, and nothing that it does not name is ever touched.
 """
 
+import contextlib
 import json
 import os
 import shutil
 import stat
 
-from ._journal import write_atomically
+from . import _safe_files
 from ._units import text_of
 
 RECORD = ".llama-cluster.json"
@@ -37,7 +38,9 @@ class Caches(object):
         made = self._made()
         if not wanted and made is None:
             return
-        self._guard()
+        # Root works by name in there: nobody else may exchange what a name stands for.
+        with contextlib.suppress(FileNotFoundError), _safe_files.directory(self.directory, None if self.check else 0o755):
+            pass
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
         if made is None and names:
             raise CacheError(
@@ -70,28 +73,6 @@ class Caches(object):
             raise CacheError("%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)) from None
         return names
 
-    def _guard(self):
-        """Root works by name in there: nobody else may exchange what a name stands for."""
-        if os.path.realpath(self.directory) != self.directory:
-            raise CacheError(
-                "%s: a link on the way to %s seen, a path without links is needed: give that one as rpc_worker_cache_dir"
-                % (self.directory, os.path.realpath(self.directory))
-            )
-        path = self.directory
-        while True:
-            if os.path.lexists(path):
-                seen = os.stat(path)
-                # In a directory like /tmp only the owner of a name can change it, which does not make it a place for one's own files.
-                others = seen.st_mode & 0o022 and (path == self.directory or not seen.st_mode & stat.S_ISVTX)
-                if seen.st_uid not in (0, os.geteuid()) or others:
-                    raise CacheError(
-                        "%s: user id %d with mode %04o seen at %s, a directory that only root can write is needed: choose another rpc_worker_cache_dir"
-                        % (self.directory, seen.st_uid, stat.S_IMODE(seen.st_mode), path)
-                    )
-            if path == os.path.dirname(path):
-                return
-            path = os.path.dirname(path)
-
     def _remove(self, name):
         path = self._path(name)
         # rmtree follows no link below it, even if the worker puts one there meanwhile.
@@ -103,8 +84,7 @@ class Caches(object):
     def _record(self, names):
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""
         if not self.check:
-            os.makedirs(self.directory, mode=0o755, exist_ok=True)
-            write_atomically(self._path(RECORD), json.dumps({"caches": names}) + "\n")
+            _safe_files.write(self._path(RECORD), (json.dumps({"caches": names}) + "\n").encode("ascii"), 0o644)
 
     def _make(self, name, owner):
         path = self._path(name)

@@ -17,7 +17,7 @@ description:
 options:
   directory:
     description:
-      - Where the caches are, without a link on the way.
+      - Where the caches are, below directories that nobody but root can write.
     type: path
     required: true
   services:
@@ -64,6 +64,7 @@ import pwd
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._safe_files import UnsafeFile
 from ..module_utils._tensor_caches import CacheError, Caches
 
 
@@ -89,7 +90,7 @@ def main():
     caches = Caches(module.params["directory"], module.check_mode)
     try:
         caches.have(services, identity)
-    except (CacheError, OSError) as error:
+    except (CacheError, UnsafeFile, OSError) as error:
         module.fail_json(msg="tensor_caches: %s" % error)
     module.exit_json(changed=bool(caches.actions), actions=caches.actions)
 

@@ -54,6 +54,7 @@ class Node:
             "kind": kind,
             "service": service,
             "installed": unit is not None,
+            "ours": unit is not None,
             "enabled": (self.units / "multi-user.target.wants" / name).exists(),
             "active_state": "active" if process else "inactive",
             "sub_state": "running" if process else "dead",
@@ -193,6 +194,21 @@ class ActionModule(ActionBase):
         if not self.check:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return {"changed": True}
+
+    def do_remove_ours(self, arguments):
+        """Units; and of the roles' remove.yml, which simulation.py replaces, what they would remove."""
+        if "role" in arguments:
+            self.event("remove all of %s" % arguments["role"])
+        found = [self.node.units / name for name in arguments.get("units", []) if self.node.unit(name)]
+        for path in found:
+            self.event("remove %s" % path.name)
+            if not self.check:
+                path.unlink()
+        return {"changed": bool(found)}
+
+    def do_adoption_info(self, arguments):
+        record = self.node.root / "var/lib/llama-cluster/adopted/record.json"
+        return {"changed": False, "recorded": json.loads(record.read_text()) if record.exists() else None}
 
     def do_slurp(self, arguments):
         path = self.node.path(arguments["src"])

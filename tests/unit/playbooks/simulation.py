@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("command", "copy", "file", "slurp", "systemd_service")
-OURS = ("llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts")
+OURS = ("adoption_info", "llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts", "remove_ours")
 ROLES = ("activate", "configure", "stage")
 NODES = ("node1", "node2")
 
@@ -44,6 +44,10 @@ CONFIGURE = """
 """
 WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_hostname, groups, hostvars)"
 HEADS = "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models')"
+REMOVE = """
+- name: Remove
+  thefermisea.llama_cluster.remove_ours: {role: %s}
+"""
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
@@ -51,6 +55,7 @@ REPLACED = {
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
 }
+REPLACED.update({"%s/tasks/remove.yml" % role: REMOVE % role for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")})
 SERVICE = {"kind": "distributed", "model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
 INVENTORY = {
     "llama_nodes": {

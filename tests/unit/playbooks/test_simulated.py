@@ -311,3 +311,36 @@ def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp
     status, output = cluster.run("rollback")
     assert status == 0, output
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
+
+
+# Teardown
+
+
+def removed(cluster):
+    """{node: the roles whose things went, in order}"""
+    return {node: [event.split()[-1] for event in cluster.events if event.startswith(node + " remove all of ")] for node in ("node1", "node2")}
+
+
+def test_teardown_keeps_the_models(cluster):
+    status, output = cluster.run("teardown")
+    assert status == 0, output
+    assert removed(cluster) == dict.fromkeys(("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "node_setup"])
+    assert "Models in /opt/models were kept; run with -e teardown_models=true" in output
+
+
+def test_teardown_removes_models_when_it_is_told_to(cluster):
+    status, output = cluster.run("teardown", "-e", "teardown_models=true")
+    assert status == 0, output
+    assert removed(cluster) == dict.fromkeys(("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "model", "node_setup"])
+    assert "were kept" not in output
+
+
+def test_teardown_refuses_while_an_adoption_can_be_undone(cluster):
+    """One node's record is enough: on the others nothing goes either."""
+    record = cluster.node("node2") / "var/lib/llama-cluster/adopted/record.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"created": "2026-10-01T08:00:00Z", "finished": True, "heads": []}))
+    status, output = cluster.run("teardown", "-e", "teardown_models=true")
+    assert status != 0
+    assert "the deployment of before 2026-10-01T08:00:00Z is saved there on node2, none may be: bring it back with adopt.yml -e undo=true" in output
+    assert cluster.events == []
