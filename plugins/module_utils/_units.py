@@ -143,7 +143,7 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
         "kind": kind,
         "service": service,
         "installed": text is not None,
-        # A name like ours is no proof. A process whose unit file is gone is told by its environment.
+        # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
         "ours": wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
         "enabled": properties.get("UnitFileState") == "enabled",
         "active_state": properties.get("ActiveState"),

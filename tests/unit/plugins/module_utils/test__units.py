@@ -151,9 +151,10 @@ def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, 
 
 def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
     units = unit_info(tmp_path, process.pid)
-    # One without a digest, and a process without a file that carries one.
-    assert (units["llama-head-b.service"]["ours"], units["llama-head-gone.service"]["ours"]) == (False, True)
-    assert not unit_info(tmp_path, os.getpid())["llama-head-gone.service"]["ours"]
+    assert [units[name]["ours"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")] == [True, False, False]
+    # Its file is gone, and root noted a digest when it was started.
+    (tmp_path / "digests/llama-head-gone.service").write_text("old\n")
+    assert unit_info(tmp_path, process.pid)["llama-head-gone.service"]["ours"]
     (tmp_path / "elsewhere").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=old\n")
     (tmp_path / "llama-head-b.service").unlink()
     (tmp_path / "llama-head-b.service").symlink_to(tmp_path / "elsewhere")
