@@ -11,6 +11,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._handmade import HandmadeError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
 HEAD_ARGV = ["/opt/llama.cpp/build/bin/llama-server", "-m", "/opt/models/m.gguf", "--host", "0.0.0.0", "--port=8000", "--rpc", "10.1.0.2:50052,10.1.0.3:50052"]
@@ -198,13 +199,13 @@ def plant_record(tmp_path, how):
     record = tmp_path / "adopted/record.json"
     (tmp_path / "theirs").write_text(record.read_text())
     if how == "owner of the directory":
-        os.chown(str(tmp_path / "adopted"), 4711, 4711)
+        give_away(tmp_path / "adopted")
     elif how == "owner of the file":
-        os.chown(str(record), 4711, 4711)
+        give_away(record)
     elif how == "directory":
         (tmp_path / "adopted").rename(tmp_path / "away")
         (tmp_path / "adopted").mkdir()
-        os.chown(str(tmp_path / "adopted"), 4711, 4711)
+        give_away(tmp_path / "adopted")
         (tmp_path / "adopted/record.json").symlink_to(tmp_path / "theirs")
     else:
         record.unlink()
@@ -381,7 +382,7 @@ def running(node, tmp_path, monkeypatch):
     """What runs on the node is the list that this gives."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "theirs").mkdir()
-    os.chown(str(tmp_path / "theirs"), 4711, 4711)
+    give_away(tmp_path / "theirs")
     found = []
     monkeypatch.setattr(_handmade, "read_processes", lambda _proc: found)
     monkeypatch.setattr(_handmade, "build_of", lambda _kind, _settings: None)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _programs, backoff
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 SOURCES = {"__init__.py": "", "hello.py": "import os, sys\nprint('hello', sys.argv[1:], os.getcwd())\n"}
 
@@ -61,7 +62,7 @@ def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
     system.parent.mkdir(parents=True)
     system.write_text("")
     candidates = (str(venv / "bin/python"), str(tmp_path / "absent"), str(system))
-    os.chown(str(venv / whose), 4711, 4711)
+    give_away(venv / whose)
     assert _programs.choose_python(candidates) == str(system)
     system.chmod(0o666)
     with pytest.raises(_programs.ProgramError, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
@@ -74,14 +75,14 @@ def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path
     (tmp_path / "usr").mkdir()
     (tmp_path / "usr/python3").symlink_to("../alternative")
     assert _programs.choose_python([str(tmp_path / "usr/python3")]) == str(tmp_path / "usr/python3")
-    os.chown(str(tmp_path / "real"), 4711, 4711)
+    give_away(tmp_path / "real")
     with pytest.raises(_programs.ProgramError, match="real: it belongs to user id 4711"):
         _programs.choose_python([str(tmp_path / "usr/python3")])
 
 
 def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
     (tmp_path / "lib").mkdir()
-    os.chown(str(tmp_path / "lib"), 4711, 4711)
+    give_away(tmp_path / "lib")
     with pytest.raises(UnsafeFile, match="lib: it belongs to user id 4711"):
         install(tmp_path, SOURCES)
     assert os.listdir(str(tmp_path / "lib")) == []

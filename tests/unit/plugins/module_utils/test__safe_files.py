@@ -9,6 +9,7 @@ import stat
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _safe_files
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 
 @pytest.fixture(name="folder")
@@ -63,7 +64,7 @@ def test_a_directory_above_that_others_may_write_is_refused(folder):
 
 @pytest.mark.parametrize("name", ["state", "state/inner", "state/inner/record"])
 def test_what_belongs_to_somebody_else_is_refused(folder, tmp_path, name):
-    os.chown(str(tmp_path / name), 4711, 4711)
+    give_away(tmp_path / name)
     with pytest.raises(UnsafeFile, match=r"%s: it belongs to user id 4711, 0 is needed because root uses it" % name):
         _safe_files.read(str(folder / "record"))
 

@@ -8,6 +8,7 @@ import stat
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._safe_files import UnsafeFile
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._snapshot import SnapshotError, Snapshots, text_of
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 HEAD = "etc/systemd/system/llama-head-chat.service"
 WANTED_BY = "etc/systemd/system/multi-user.target.wants/llama-head-chat.service"
@@ -155,14 +156,14 @@ def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path
     folder, path = tmp_path / "rollback", tmp_path / "rollback/open.json"
     (tmp_path / "theirs").write_text(path.read_text().replace("old", "evil"))
     if how == "owner":
-        os.chown(str(path), 4711, 4711)
+        give_away(path)
     elif how == "above":
         tmp_path.chmod(0o777)
     else:
         if how == "directory":
             folder.rename(tmp_path / "away")
             folder.mkdir()
-            os.chown(str(folder), 4711, 4711)
+            give_away(folder)
         else:
             path.unlink()
         if how == "fifo":

@@ -10,6 +10,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import adoption, adoption_info
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 UNIT = "[Service]\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0\n"
 ADOPT = (("save", None, 2), ("stop", "head", 0), ("stop", "worker", 2), ("put_aside", None, 0), ("finish", None, 0))
@@ -82,7 +83,7 @@ def test_undo_in_check_mode_changes_nothing(run, node, monkeypatch):
 
 def test_a_record_of_somebody_else_is_one_sentence(run, node, monkeypatch):
     (node.path / "adopted").mkdir()
-    os.chown(str(node.path / "adopted"), 4711, 4711)
+    give_away(node.path / "adopted")
     for module, options in ((adoption, {"step": "put_back"}), (adoption_info, {})):
         code, result = run(module, **options)
         assert code == 1 and "exception" not in result
