@@ -142,6 +142,9 @@ def test_nobody_sees_its_keys(lab, another):
         "directory": "" if lab.node1.run("setpriv --reuid=nobody --clear-groups ls /etc/llama-cluster/keys").rc else "k3y",
     }
     assert [place for place, text in places.items() if "k3y" in text] == []
+    # What the digest in the unit is salted with: else keys could be tried against it.
+    salt = lab.node1.file("/etc/llama-cluster/salt")
+    assert (salt.user, salt.group, salt.mode, salt.size) == ("root", "root", 0o600, 32)
 
 
 def test_the_sandbox_of_cuda_answers_on_the_cpu(lab, another):
