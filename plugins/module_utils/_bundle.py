@@ -82,12 +82,13 @@ def find(record, wanted, folder):
     if entry is None:
         known = ", ".join("%s %s (%s)" % (one["wanted"]["model"], one["wanted"]["quant"], name) for name, one in sorted(here.items()))
         raise BundleError(
-            "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory" % (folder, wanted["name"], known or "no model")
+            "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory"
+            % (folder, wanted["name"], printable(known) or "no model")
         )
     if not _is(entry, wanted):
         raise BundleError(
             "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this inventory"
-            % (folder, wanted["name"], _told(entry["wanted"]), _told(dict(wanted, urls=_origin(wanted))))
+            % (folder, wanted["name"], printable(_told(entry["wanted"])), _told(dict(wanted, urls=_origin(wanted))))
         )
     return entry
 

@@ -72,8 +72,17 @@ def rows(value):
 def error_text(body):
     """The message in an API error, parsed or not."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
-        return str(body["error"].get("message", body["error"]))
-    return " ".join(str(body).split())[:200] or "an empty answer"
+        return plain(body["error"].get("message", body["error"]))
+    return plain(body) or "an empty answer"
+
+
+def plain(value):
+    """What somebody else wrote, as a part of a sentence: printable, on one line, and short."""
+    try:
+        text = str(value)[:2000]
+    except RecursionError:
+        return "nested too deep"
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:200]
 
 
 class _Until(io.RawIOBase):
@@ -141,7 +150,7 @@ class LlamaApi:
         except socket.timeout:
             raise NoAnswer("timeout", "no answer in %g s" % timeout) from None
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer("cut", str(error) or type(error).__name__) from None
+            raise NoAnswer("cut", plain(error) or type(error).__name__) from None
         finally:
             connection.close()
         if len(data) > LARGEST:
@@ -186,7 +195,7 @@ class LlamaApi:
         except socket.timeout:
             raise NoAnswer("timeout", "no piece of a stream in %g s" % SILENCE) from None
         except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer("cut", str(error) or type(error).__name__) from None
+            raise NoAnswer("cut", plain(error) or type(error).__name__) from None
         finally:
             connection.close()
 

@@ -103,11 +103,16 @@ class Snapshots:
     def _load(self, key):
         try:
             snapshot = json.loads(_safe_files.read(self._path(key)).decode("utf-8"))
-            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict) or not {"id", "build"} <= set(snapshot):
+            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict):
                 raise ValueError("id, build and files are needed")
+            if not isinstance(snapshot.get("id"), str) or not isinstance(snapshot.get("build", 0), (str, type(None))):
+                raise ValueError("id and build are needed as text")
+            for path, entry in snapshot["files"].items():
+                if not _is_path(path) or not _is_entry(entry):
+                    raise ValueError("%s is no file of a node's configuration" % ascii(path)[:80])
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise SnapshotError("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
         return snapshot
 
@@ -169,6 +174,29 @@ class Snapshots:
         else:
             os.makedirs(os.path.dirname(full), exist_ok=True)
             _safe_files.write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+
+
+def _is_path(path):
+    """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
+    return path.isprintable() and os.path.normpath(path) == path and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
+
+
+def _is_entry(entry):
+    """Whether an entry is one that _entry() makes."""
+    if not isinstance(entry, dict):
+        return False
+    if "link" in entry:
+        return isinstance(entry["link"], str) and entry["link"].isprintable()
+    numbers = [entry.get(key) for key in ("mode", "uid", "gid")]
+    if not all(isinstance(number, int) and 0 <= number < 1 << 32 for number in numbers) or numbers[0] > 0o7777:
+        return False
+    if entry.get("directory"):
+        return True
+    try:
+        base64.b64decode(entry.get("content"), validate=True)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def text_of(entry):
