@@ -53,10 +53,11 @@ bench-recovery: lab  ## the drill table of docs/drills.md, with the lab's load a
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/soak.py --cycles $(or $(CYCLES),100) $(if $(SEED),--seed $(SEED))
 
-fuzz:  ## a million damaged model headers (about half an hour)
+# make fuzz ROUNDS=10000 SEED=7: a short round, and other damage.
+fuzz:  ## a million mutations of all that is read from others: models, records, answers of servers (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/lab/artifacts.sh
-	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz_gguf.py --rounds 1000000 \
+	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz/program.py --rounds $(or $(ROUNDS),1000000) --seed $(or $(SEED),1) \
 		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)

@@ -4,15 +4,13 @@
 
 import os
 import struct
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf import GGUFError
-from ansible_collections.thefermisea.llama_cluster.tests.unit import fuzz_gguf
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import models as fuzz_models
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -277,13 +275,8 @@ def test_everything_written_is_read_back(metadata, shapes, alignment):
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=300), whole=st.booleans())
 def test_any_bytes_end_in_a_header_or_a_sentence(data, whole):
-    fuzz_gguf.answer(data if whole else b"GGUF" + struct.pack("<I", 3) + data)
-
-
-def test_damaged_headers_end_in_a_header_or_a_sentence_without_much_memory():
-    command = [sys.executable, fuzz_gguf.__file__, "--seed", "1", "--rounds", "300", *map(str, REAL)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
+    sentence = fuzz_models.header(data if whole else b"GGUF" + struct.pack("<I", 3) + data)
+    assert sentence is None or sentence.isprintable()
 
 
 @pytest.mark.skipif(not REAL, reason="no real files here: run tests/lab/artifacts.sh, or name a folder in LLAMA_CLUSTER_GGUF")

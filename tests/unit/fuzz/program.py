@@ -1,0 +1,121 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Damages everything that the collection reads from others: each mutation ends in an answer or in one sentence, soon and in little memory.
+
+python tests/unit/fuzz/program.py --seed 1 --rounds 1000000 FILE...
+
+FILE: real models, whose headers are damaged besides the made ones. Ends with a table; exit status 1 after the first mutation that did anything else.
+"""
+
+import argparse
+import functools
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from collections import namedtuple
+from pathlib import Path
+
+# A script of its own: pytest's process has threads and must not be forked, nor its memory be limited.
+if __package__ in (None, ""):
+    sys.path.insert(0, os.path.abspath(__file__).split("/ansible_collections/")[0])
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import answers, models, records
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.damage import bytes_of
+
+MEMORY = 64 << 20  # bytes that a mutation may take over what the process has at the start
+SECONDS = 1.0  # of CPU time for one mutation
+HANG = 20  # seconds after which it is not waited for
+LONGEST_SENTENCE = 1000
+
+Target = namedtuple("Target", "name share seeds damaged read")
+"""share: of the rounds, in parts, or None for one round of each seed; seeds(files): what is damaged; damaged(seed, random): a damaged copy;
+read(copy): None for an answer, the sentence of a refusal otherwise."""
+
+TARGETS = [
+    Target("header", 12, models.header_seeds, bytes_of, models.header),
+    Target("shape", 8, models.shape_seeds, models.damaged_parts, models.shape),
+    Target("largest headers", None, models.largest_seeds, lambda path, _source: path, models.largest),
+    Target("plan", 2, models.shape_seeds, models.damaged_parts, models.plan),
+    Target("bundle.json", 3, records.bundle_seeds, records.damaged, records.bundle),
+    Target("manifest", 3, records.manifest_seeds, records.damaged, records.manifest),
+    Target("snapshot", 2, records.snapshot_seeds, records.damaged, records.snapshot),
+    Target("hub", 3, answers.hub_seeds, answers.damaged, answers.hub),
+]
+TARGETS += [
+    Target(path, 2, answers.seeds_of(path), answers.damaged, answers.served(path))
+    for path in ("/health", "/slots", "/metrics", "/props", "/v1/chat/completions", "/completion")
+]
+
+
+def check(target, data):
+    """Reads -> whether it was refused; AssertionError when the refusal is not one sentence."""
+    sentence = target.read(data)
+    if sentence is not None:
+        assert sentence and sentence.isprintable() and len(sentence) <= LONGEST_SENTENCE, "no sentence: %r" % sentence[:300]
+    return sentence is not None
+
+
+def _hurry(sleep, seconds):
+    sleep(0 if seconds > 0 else seconds)
+
+
+def status(name):
+    """Bytes of a line of /proc/self/status."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name + ":"))
+    return int(line.split()[1]) << 10
+
+
+def fuzz(target, seeds, source, rounds):
+    """-> the row of a target"""
+    refused, longest = 0, 0.0
+    # Forget the peak of what came before.
+    Path("/proc/self/clear_refs").write_text("5")
+    start = status("VmRSS")
+    for number in range(rounds):
+        data = target.damaged(seeds[number % len(seeds)], source)
+        signal.alarm(HANG)
+        begun = time.process_time()
+        try:
+            refused += check(target, data)
+            longest = max(longest, time.process_time() - begun)
+            assert longest <= SECONDS, "%.2f s" % longest
+        except BaseException:
+            print("%s, mutation %d: %r" % (target.name, number, data[:2000]), flush=True)
+            raise
+    signal.alarm(0)
+    return (target.name, rounds, refused, rounds - refused, longest, max(0, status("VmHWM") - start) / float(1 << 20))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=10000, help="mutations in all")
+    parser.add_argument("--only", action="append", help="a target's name")
+    parser.add_argument("files", nargs="*", metavar="FILE")
+    options = parser.parse_args()
+    # A hub that is asked to wait is not waited for; what time.sleep() refuses is still refused.
+    time.sleep = functools.partial(_hurry, time.sleep)
+    targets = [target for target in TARGETS if not options.only or target.name in options.only]
+    seeds = {target.name: target.seeds(options.files) for target in targets}
+    size = status("VmSize")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY,) * 2)
+    parts = sum(target.share or 0 for target in targets)
+    begun = time.monotonic()
+    rows = []
+    for target in targets:
+        rounds = -(-options.rounds * target.share // parts) if target.share else len(seeds[target.name])
+        row = fuzz(target, seeds[target.name], random.Random("%d %s" % (options.seed, target.name)), rounds)
+        rows.append(row)
+        print("%s: %d of %d refused, after %.0f s" % (row[0], row[2], row[1], time.monotonic() - begun), flush=True)
+    rows.append(("all",) + tuple(sum(row[column] for row in rows) for column in (1, 2, 3)) + tuple(max(row[column] for row in rows) for column in (4, 5)))
+    print("\n%-22s %9s %9s %9s %8s %8s" % ("target", "rounds", "refused", "answered", "longest", "most"))
+    for row in rows:
+        print("%-22s %9d %9d %9d %6.2f s %4.1f MiB" % row)
+    print("seed %d, %.0f s; each held to %.0f s of CPU time and %d MiB over the start" % (options.seed, time.monotonic() - begun, SECONDS, MEMORY >> 20))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Records that come back from a disk: bundle.json, the manifest beside a model, and the snapshot of a node's configuration."""
+
+import json
+import os
+
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _bundle, _manifest, _snapshot
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
+
+DIGEST = "0" * 64
+PIECE = {"size": 5, "sha256": DIGEST}
+WANTED = {"model": "m", "quant": "Q8_0", "repo": "some/m-GGUF", "revision": "main", "urls": [], "files": ["m.gguf"], "sha256": []}
+BUNDLE = {
+    "version": 1,
+    "models": [{"wanted": WANTED, "commit": "0" * 40, "gguf": {"tensors": 1}, "files": [{"name": "m.gguf", "size": 5, "sha256": DIGEST, "pieces": [PIECE]}]}],
+    "builds": [{"name": "b1.tar.gz", "size": 5, "sha256": DIGEST}],
+    "source": [{"name": "llama.cpp-b1.tar.gz", "size": 5, "sha256": DIGEST}],
+}
+SNAPSHOT = {
+    "id": "b1-b2",
+    "build": "b1-cpu",
+    "files": {
+        "etc/llama-cluster": {"directory": True, "mode": 493, "uid": 0, "gid": 0},
+        "etc/llama-cluster/plan-chat.json": {"mode": 420, "uid": 0, "gid": 0, "content": "e30K"},
+        "etc/systemd/system/llama-head-chat.service": {"mode": 420, "uid": 0, "gid": 0, "content": "W1VuaXRdCg=="},
+        "etc/systemd/system/llama-head.service": {"link": "/etc/systemd/system/llama-head-chat.service"},
+    },
+}
+
+
+def bundle_seeds(_files):
+    return [json.dumps(BUNDLE)]
+
+
+def bundle(data):
+    folder = os.path.dirname(FOLDER.write(data, "bundle", "bundle.json"))
+    try:
+        record = _bundle.read(folder)
+        found = _bundle.find(record, dict(WANTED, name="m.gguf"), folder)
+        for path, one in _bundle.contents(record):
+            assert path.count("/") == 1 and ".." not in path and isinstance(one["size"], int), (path, one)
+        _bundle.sums(record, "{}")
+        for line in _bundle.lines(folder, record):
+            assert line.isprintable(), line
+        assert [one["name"] for one in found["files"]][0] == "m.gguf"
+    except _bundle.BundleError as error:
+        return str(error)
+    return None
+
+
+def manifest_seeds(_files):
+    path = FOLDER.write(b"GGUF.", "model", "m.gguf")
+    request = _acquire.Request(path, urls=["file://" + path]).identity()
+    files = [_manifest.file_entry("m.gguf", os.stat(path), [PIECE])]
+    return [json.dumps({"version": 1, "request": request, "commit": None, "verified": "sha256", "gguf": {"tensors": 1}, "files": files})]
+
+
+def manifest(data):
+    """A record that is not one is no record: the model is fetched, or hashed, anew."""
+    path = FOLDER.path("model", "m.gguf")
+    record = FOLDER.write(data, "model", "m.gguf" + _manifest.SUFFIX)
+    try:
+        if _manifest.read_manifest(record) is None:
+            return "no record"
+        done = _acquire.unchanged(_acquire.Request(path, urls=["file://" + path]), _acquire.Watch(), True)
+    except FetchError as error:
+        return str(error)
+    return None if done else "no record of this"
+
+
+def snapshot_seeds(_files):
+    FOLDER.write(b"old\n", "node", "etc/llama-cluster/plan-chat.json")
+    FOLDER.write(b"old\n", "node", "etc/systemd/system/llama-rpc-chat.service")
+    return [json.dumps(SNAPSHOT)]
+
+
+def snapshot(data):
+    """Looked at, and put back as far as check mode goes: no file of this machine is written."""
+    FOLDER.write(data, "rollback", "open.json")
+    snapshots = _snapshot.Snapshots(FOLDER.path("rollback"), FOLDER.path("prefix"), FOLDER.path("node"))
+    try:
+        snapshots.look()
+        for _path, now, then in snapshots.restore("b1-b2", True):
+            _snapshot.text_of(now)
+            _snapshot.text_of(then)
+    except _snapshot.SnapshotError as error:
+        return str(error)
+    return None
+
+
+damaged = damage.json_of
