@@ -31,6 +31,7 @@ FIREWALL_FILES = (
 NODE_FILES = (
     ("etc/llama-cluster/held.json", r'"since": '),
     ("etc/llama-cluster/plan-*.json", r'"devices": '),
+    ("etc/llama-cluster/salt", r"\Allama-cluster [A-Za-z0-9]{32}\Z"),
     ("etc/llama-cluster/watchdog/*.json", r'"unit": "llama-(rpc|head)-'),
     ("etc/systemd/system/llama-watchdog.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
     ("opt/llama-cluster/bin/llama-program", r" -m llama_cluster\."),

@@ -222,6 +222,7 @@ def test_all_shards_of_an_unfinished_model_go(models):
 # What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.
 WRITTEN = {
     "etc/llama-cluster/firewall.nft": "# Ansible managed\ntable inet llama_cluster\ndelete table inet llama_cluster\ntable inet llama_cluster {\n}\n",
+    "etc/llama-cluster/salt": "llama-cluster 0123456789abcdefABCDEF0123456789",
     "etc/llama-cluster/held.json": '{"since": "2026-10-01T08:00:00Z"}\n',
     "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
     "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
