@@ -82,6 +82,7 @@ def rendered(role, kind, args, environment):
         "memory_max": "64G",
         "cache": "80G",
         "rpc_endpoints": ["10.1.0.2:50052"],
+        "head_address": "10.1.0.1",
         "api_key_file": "/etc/llama-cluster/keys/chat",
     }
     given = {"ansible_managed": "managed", "item": item, "release": "/opt/llama.cpp/releases/b1", "numactl": "", "digest": "0", "sandbox": unit_sandbox("cpu")}
