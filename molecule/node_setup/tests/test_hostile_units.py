@@ -16,7 +16,7 @@ DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nBindReadOnlyPaths=\nUser=dae
 VARIABLES = {
     "item": {
         "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "", "cache": "", "rpc_endpoints": [],
-        "api_key_file": "", "head_address": "127.0.0.1", "head_address": "127.0.0.1",
+        "api_key_file": "", "head_address": "127.0.0.1",
     },
     "release": "/srv/hostile", "numactl": "", "digest": "0", "sandbox": [],
     "head_server_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)}, "head_server_user": "daemon", "head_server_accelerator": "cpu",
