@@ -303,16 +303,23 @@ def existing_entry(target, header, watch):
     wanted = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
-    for entry in manifest["files"] if manifest else []:
-        if entry["name"] == name and untouched(entry, target.path) and covers(entry["pieces"], wanted):
-            return entry, True
+    recorded = [
+        entry
+        for entry in (manifest["files"] if manifest else [])
+        if entry["name"] == name and untouched(entry, target.path) and covers(entry["pieces"], wanted)
+    ]
     if any(piece["sha256"] for piece in wanted):
+        if recorded:
+            return recorded[0], True
         try:
             _compare(target.path, wanted, watch.meter(target.path, size))
         except FetchError:
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif header and read_path(target.path) != header:
         raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
+    # Without a digest the record, which may be of another source, does not replace the look at the header.
+    if recorded:
+        return recorded[0], True
     # Whoever put it there did not ask us: it is used, and not ours to remove.
     return dict(file_entry(name, os.stat(target.path), wanted), found=True), False
 

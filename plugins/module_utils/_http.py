@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import http.client
 import io
-import ipaddress
 import math
 import os
 import re
@@ -40,6 +39,7 @@ _LOWEST_OVER = 30.0
 _MAX_HEAD = 1 << 20  # bytes of status line and header fields
 _CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
 _LENGTH = re.compile(r"^[0-9]{1,18}\Z")
+_LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
 _UNQUOTED = "/%:@!$&'()*+,;=~"  # what stays as it is in a path; "?" too in a query
 # Parameters that grant access and do not choose the content. Those of Azure have common names: they count beside "sig" only.
 _GRANTS = re.compile(
@@ -143,10 +143,7 @@ def same_origin(url, other):
 
 
 def _is_loopback(host):
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return host in ("localhost", "::1") or _LOOPBACK.match(host) is not None
 
 
 def authorization(url, token, home):

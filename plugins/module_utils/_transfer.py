@@ -330,8 +330,6 @@ class Transfer(object):
             if not target.ranges.total():
                 target.discard()
                 continue
-            if target.lost:
-                continue
             # On a full disk the journal written so far stays as it is.
             with contextlib.suppress(OSError, FetchError):
                 target.flush()

@@ -398,6 +398,9 @@ def test_the_token_is_never_sent_over_plain_http():
     for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
         assert _http.authorization(url, "hf_secret", url) == sent
         assert _http.authorization(url, None, url) == {}
+    for near in ("http://127.0.0.1.example/a", "http://localhost.example/a", "http://128.0.0.1/a", "http://[::ffff:10.0.0.1]/a"):
+        with pytest.raises(FetchError, match="a token is not sent over http"):
+            _http.authorization(near, "hf_secret", near)
     for other in ("http://mirror.example/a", "https://mirror.example:8443/a", "https://mirror.example.org/a", "https://sub.mirror.example/a"):
         assert _http.authorization(other, "hf_secret", "https://mirror.example/b") == {}
 
