@@ -40,6 +40,7 @@ _MAX_HEAD = 1 << 20  # bytes of status line and header fields
 _CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
 _LENGTH = re.compile(r"^[0-9]{1,18}\Z")
 _LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
+_HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
 _UNQUOTED = "/%:@!$&'()*+,;=~"  # what stays as it is in a path; "?" too in a query
 # Parameters that grant access and do not choose the content. Those of Azure have common names: they count beside "sig" only.
 _GRANTS = re.compile(
@@ -101,6 +102,8 @@ def clean_url(url):
         parts = urlsplit(url.strip())
         host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
         path, query = (quote(text, safe=_UNQUOTED + more, errors="surrogateescape") for text, more in ((parts.path, ""), (parts.query, "?")))
+        if not _HOST.match(host):
+            raise ValueError(host)
     except ValueError:
         raise FetchError("%s: its host or port cannot be read: correct the address" % printable(public_url(url))) from None
     if parts.scheme not in ("http", "https") or not host:

@@ -16,6 +16,8 @@ import json
 import os
 import stat
 
+_MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
+
 
 def open_regular(path, flags):
     """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
@@ -113,7 +115,7 @@ class Journal(object):
         """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
         try:
             with open(open_regular(self.path, os.O_RDONLY), "rb") as stream:
-                lines = stream.read().split(b"\n")[:-1]
+                lines = stream.read(_MOST).split(b"\n")[:-1]
         except OSError:
             return Ranges()
         try:
@@ -121,7 +123,7 @@ class Journal(object):
             if header["identity"] != json.loads(json.dumps(identity)):
                 return Ranges()
             same_boot = header["boot_id"] == boot_id()
-        except (LookupError, TypeError, ValueError):
+        except (LookupError, TypeError, ValueError, RecursionError):
             return Ranges()
         records, flushed = [], 0
         for line in lines[1:]:
@@ -129,6 +131,8 @@ class Journal(object):
             try:
                 if fields[0] == b"w" and len(fields) == 3:
                     start, length = int(fields[1]), int(fields[2])
+                    if min(start, length) < 0:
+                        break
                     records.append((start, start + length))
                 elif fields[0] == b"d" and len(fields) == 2:
                     flushed = int(fields[1])

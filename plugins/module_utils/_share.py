@@ -9,6 +9,7 @@ the kernel says who is at its other end. No file has to be written, and none can
 then nothing is lent, and the error names the user.
 """
 
+import collections
 import contextlib
 import errno
 import http.server
@@ -26,6 +27,7 @@ from urllib.parse import unquote
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
+_MOST = 32  # connections of one peer; gguf_fetch has at most 17
 _TICK = 0.5  # seconds between looks at the clock
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)\Z")
 
@@ -145,6 +147,7 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.files, self.peers, self.idle = files, frozenset(peers), idle
         self._lock = threading.Lock()
         self._running, self._asked = 0, time.monotonic()
+        self._connected = collections.Counter()
         try:
             super(Server, self).__init__((address, port), _Handler)
         except OSError as error:
@@ -161,8 +164,21 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self._control.listen(1)
 
     def verify_request(self, request, client_address):
-        """A stranger's connection is closed before it gets a thread or is read from."""
-        return client_address[0] in self.peers
+        """A stranger's connection is closed before it gets a thread or is read from, a peer's beyond _MOST too: any user of its node is that peer."""
+        with self._lock:
+            return client_address[0] in self.peers and self._connected[client_address[0]] < _MOST
+
+    def process_request(self, request, client_address):
+        with self._lock:
+            self._connected[client_address[0]] += 1
+        super(Server, self).process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super(Server, self).process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._connected[client_address[0]] -= 1
 
     @contextlib.contextmanager
     def request_running(self):

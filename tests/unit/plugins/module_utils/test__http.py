@@ -321,6 +321,7 @@ def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
         ("http://[::1", "its host or port cannot be read: correct the address"),
         ("http://h:port/m.gguf", "http://h:port/m.gguf: its host or port cannot be read"),
         ("http://h:99999/m.gguf", "its host or port cannot be read"),
+        ("http://h%20h/m.gguf", "its host or port cannot be read"),
         ("http://a..b/m.gguf", "its host or port cannot be read"),
         ("http://%s.example/m.gguf" % ("a" * 64), "its host or port cannot be read"),
         ("http:///m.gguf", "an http or https URL is needed"),

@@ -117,3 +117,13 @@ def test_delete_removes_the_file_and_may_be_repeated(journal, tmp_path):
     journal.delete()
     journal.delete()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["w -5 10", "w 5 -10", "w %s 1" % ("9" * 5000), "w 1", "d x"])
+def test_a_line_that_no_run_writes_ends_the_record(tmp_path, line):
+    journal = Journal(str(tmp_path / "j"))
+    journal.start("id", Ranges([(0, 3)]))
+    journal.close()
+    with open(str(tmp_path / "j"), "a") as stream:
+        stream.write(line + "\nw 10 5\n")
+    assert list(journal.load("id")) == [(0, 3)]

@@ -9,6 +9,7 @@ import http.client
 import os
 import socket
 import threading
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _share
@@ -150,6 +151,19 @@ def test_strangers_get_no_thread_and_are_not_read_from(model, monkeypatch):
     assert handled == []
     for stranger in strangers:
         stranger.close()
+
+
+def test_a_peer_has_so_many_connections_and_no_more(server):
+    peers = [socket.create_connection(("127.0.0.1", server.port), 10) for _number in range(_share._MOST + 1)]
+    assert peers[-1].recv(1) == b""
+    peers.pop(0).close()
+    while server._connected["127.0.0.1"] == _share._MOST:
+        time.sleep(0.01)
+    peers[-1] = socket.create_connection(("127.0.0.1", server.port), 10)
+    peers[-1].sendall(b"GET /m.gguf HTTP/1.1\r\nRange: bytes=0-0\r\n\r\n")
+    assert peers[-1].recv(12) == b"HTTP/1.1 206"
+    for peer in peers:
+        peer.close()
 
 
 def test_a_peer_is_answered(model):
