@@ -201,7 +201,7 @@ def build_info(prefix, release=None):
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
-    (relative paths that are missing or differ); None where there is nothing to say. Errors: UnitError.
+    (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: UnitError.
     """
     current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
     info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
@@ -215,7 +215,9 @@ def build_info(prefix, release=None):
         with open(manifest, encoding="utf-8") as stream:
             files = json.load(stream)["files"]
         info["build_sha256"] = sha256_file(manifest)
-        info["build_broken"] = sorted(name for name in files if not is_intact(os.path.join(current, name), files[name]))
+        found = contents(current) - {"build.json"}
+        broken = [name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])]
+        info["build_broken"] = sorted(broken + [name for name in found if name not in files])
     except (ValueError, KeyError, TypeError) as error:
         raise UnitError("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
     except PermissionError as error:
@@ -225,5 +227,16 @@ def build_info(prefix, release=None):
 
 
 def is_intact(path, sha256):
-    """True when the file exists and hashes to sha256 (hex)."""
-    return os.path.isfile(path) and sha256_file(path) == sha256
+    """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to its other name may lie beside it."""
+    if not os.path.isfile(path) or os.path.islink(path) and "/" in os.readlink(path):
+        return False
+    return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
+
+
+def contents(release):
+    """All that lies below a release but its directories, relative to it; what a link leads to is not looked into."""
+    found = set()
+    for folder, folders, names in os.walk(release):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found.update(os.path.relpath(os.path.join(folder, name), release) for name in names + links)
+    return found

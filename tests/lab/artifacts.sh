@@ -36,6 +36,8 @@ fetch_model() (
 
 exec 9>"$lab_cache/artifacts.lock"
 flock 9
-mkdir -p "$lab_cache/files" "$lab_cache/builds"
+mkdir -p "$lab_cache/files" "$lab_cache/builds" "$lab_cache/ccache"
+# The user that compiles in a container is none that this machine knows.
+as_root chmod -R a+rwX "$lab_cache/ccache"
 [ -f "$source_archive" ] || run "fetching the llama.cpp b11434 source" fetch_source
 [ -f "$model" ] || run "fetching SmolLM2-135M-Instruct" fetch_model

@@ -95,7 +95,7 @@ def test_model_and_build_come_from_the_bundle(lab, bundle):
     assert lab.node1.check_output("ls -A /opt/models").split() == [NAME, NAME + ".manifest.json"]
     assert lab.node1.check_output("stat -c %i /opt/models/" + NAME) == inode
     assert json.loads(lab.node1.check_output("cat /opt/llama.cpp/current/build.json"))["version"] == "b11434"
-    assert lab.node1.run("ls /var/tmp/llama-cluster-build").rc != 0  # nothing was compiled
+    assert lab.node1.run("ls /opt/llama.cpp/.build").rc != 0  # nothing was compiled
 
 
 def test_a_second_run_changes_nothing_with_or_without_the_bundle(lab, bundle):

@@ -48,7 +48,13 @@ def test_the_path_operators_know_leads_to_the_build(lab):
 
 def test_only_one_node_compiled_and_left_nothing_behind(lab):
     for name in NODES:
-        assert getattr(lab, name).check_output("ls -A /var/tmp/llama-cluster-build 2>/dev/null || true") == ""
+        node = getattr(lab, name)
+        assert node.run("ls -d /opt/llama.cpp/.build /var/cache/llama-cluster-build /var/cache/private/llama-cluster-build").stdout == ""
+
+
+def test_what_a_user_left_for_the_compiler_did_nothing(lab):
+    assert lab.node1.run("ls /etc/trapped /etc/not-a-log").stdout == ""
+    assert lab.node1.check_output("find /var/tmp/llama-cluster-build -type f -exec basename {} ';'") == "CMakeLists.txt"
 
 
 def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
@@ -86,7 +92,24 @@ def swap(archive, copy):
             new.addfile(member, io.BytesIO(content))
 
 
-@pytest.mark.parametrize(("damage", "told"), [(flip, "is damaged (gzip:"), (swap, "bin/ggml-rpc-server in it differ from its build.json")])
+def plant(archive, copy):
+    """A program of root's beside the others."""
+    with tarfile.open(archive) as old, tarfile.open(copy, "w:gz") as new:
+        for member in old:
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+        program = tarfile.TarInfo("./bin/root")
+        program.mode = 0o4755
+        new.addfile(program)
+
+
+DAMAGES = (
+    (flip, "is damaged (gzip:"),
+    (swap, "bin/ggml-rpc-server in it differ from its build.json"),
+    (plant, "./bin/root seen in it, only build.json and programs in bin without special rights are allowed"),
+)
+
+
+@pytest.mark.parametrize(("damage", "told"), DAMAGES)
 def test_a_damaged_archive_in_the_cache_is_named_and_not_installed(lab, tmp_path, damage, told):
     (archive,) = (CACHE / "scenario-builds" / lab.name).glob("*.tar.gz")
     damage(archive, tmp_path / archive.name)
@@ -97,8 +120,34 @@ def test_a_damaged_archive_in_the_cache_is_named_and_not_installed(lab, tmp_path
     assert status != 0
     assert str(tmp_path / archive.name) in output
     assert told in output
-    assert "an intact archive is needed" in output
+    assert "delete the file, and the next run compiles it again" in output
     assert [name for name in published if not name.endswith(".partial")] == []
+
+
+HOSTILE = """\
+execute_process(COMMAND sh -c "id -u; grep -c : /proc/net/dev; touch /etc/trapped; cp /bin/sh root; chmod 4755 root; ls -l root; ps -o user= -p 1; exit 0")
+message(FATAL_ERROR "that was all")
+"""
+
+
+def test_a_hostile_source_is_confined(lab, tmp_path):
+    with tarfile.open(tmp_path / "source.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("llama.cpp-b11434/CMakeLists.txt")
+        info.size = len(HOSTILE)
+        archive.addfile(info, io.BytesIO(HOSTILE.encode()))
+    status, output = build(
+        lab, llama_cpp_source=str(tmp_path / "source.tar.gz"), llama_cpp_source_sha256="", llama_cpp_cache=str(tmp_path), llama_cpp_commit="x"
+    )
+    log = lab.node1.check_output("cat /opt/llama.cpp/.build/build.log")
+    lab.node1.check_output("rm -r /opt/llama.cpp/.build /var/cache/private/llama-cluster-build /var/cache/llama-cluster-build")
+    assert status != 0
+    assert "compiling llama.cpp b11434: failed with status 1, the whole log is /opt/llama.cpp/.build/build.log on node1; it ends with:" in output
+    assert "that was all" in output
+    uid, interfaces = log.split()[:2]
+    assert int(uid) > 60000
+    assert interfaces == "1"
+    assert "-rws" not in log
+    assert lab.node1.run("ls /etc/trapped").stdout == ""
 
 
 def test_a_source_with_another_sha256_is_refused(lab):

@@ -260,6 +260,22 @@ def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
     assert (info["build_intact"], info["build_broken"]) == (False, ["bin/llama-server", "lib/libggml.so"])
 
 
+def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
+    release = make_build(
+        tmp_path, {"bin/rpc-server": "server", "bin/ggml-rpc-server": "server", "bin/llama-bench": "bench", "bin/root": "root", "../key": "key"}
+    )
+    (release / "bin" / "ggml-rpc-server").unlink()
+    (release / "bin" / "ggml-rpc-server").symlink_to("rpc-server")
+    (release / "bin" / "root").chmod(0o4755)
+    (tmp_path / "elsewhere").write_text("bench")
+    (release / "bin" / "llama-bench").unlink()
+    (release / "bin" / "llama-bench").symlink_to("../../../elsewhere")
+    (release / "bin" / "more").write_text("more")
+    (release / "lib").symlink_to("/usr")
+    info = _units.build_info(str(tmp_path))
+    assert info["build_broken"] == ["../key", "bin/llama-bench", "bin/more", "bin/root", "lib"]
+
+
 def test_a_build_that_is_not_current(tmp_path):
     make_build(tmp_path, {"bin/llama-server": "server"})
     other = tmp_path / "releases" / "b7772"

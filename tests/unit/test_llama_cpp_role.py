@@ -1,0 +1,123 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Parts of role llama_cpp that need no node: whose its directory is, what its archives may hold, and a source that changes after its first fetch."""
+
+import functools
+import http.server
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+ROLE = "thefermisea.llama_cluster.llama_cpp"
+
+
+def run(tmp_path, tasks_from, **variables):
+    """Runs one task file of the role on this machine -> (exit status, output without line folding)."""
+    tasks = [{"ansible.builtin.include_role": {"name": ROLE, "tasks_from": tasks_from}}]
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
+    play["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000", ANSIBLE_LOCALHOST_WARNING="0")
+    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "localhost,", str(tmp_path / "play.yml")]
+    done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.returncode, " ".join(done.stdout.split())
+
+
+@pytest.fixture(name="served")
+def fixture_served(tmp_path):
+    """A source archive and its address on the loopback."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder / "x.tar.gz", "http://127.0.0.1:%d/x.tar.gz" % server.server_address[1]
+        server.shutdown()
+
+
+def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served):
+    archive, url = served
+    cache = tmp_path / "cache"
+
+    def fetch(name, **more):
+        return run(tmp_path, "source_from_url.yml", llama_cpp_source=url, llama_cpp_cache=str(cache), dest=str(tmp_path / name), **more)
+
+    archive.write_text("one")
+    status, output = fetch("first")
+    assert status == 0, output
+    first = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed"
+    assert "unpinned: %s has sha256 %s" % (url, first) in output
+    assert [path.read_text() for path in cache.iterdir()] == ["%s  %s\n" % (first, url)]
+    archive.write_text("two")
+    status, output = fetch("second")
+    assert status != 0
+    assert re.search("%s has sha256 [0-9a-f]{64}, %s, that of its first fetch, is needed: correct the address, or give" % (url, first), output)
+    assert not (tmp_path / "second").exists()
+    # What an operator says counts more.
+    pin = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
+    status, output = fetch("third", llama_cpp_source_sha256=pin)
+    assert status == 0, output
+    assert "unpinned" not in output
+
+
+def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path)
+    for prefix, culprit in ((tmp_path / "llama.cpp", tmp_path.name), (link / "llama.cpp", "link")):
+        tmp_path.chmod(0o777)
+        status, output = run(tmp_path, "owned.yml", llama_cpp_prefix=str(prefix))
+        tmp_path.chmod(0o700)
+        assert status != 0
+        assert "llama_cpp_prefix: %s of localhost seen, and on the way to it " % prefix in output
+        assert "a directory that only root can write to is needed" in output
+        assert culprit in output
+    status, output = run(tmp_path, "owned.yml", llama_cpp_prefix="/opt/llama.cpp")
+    assert status == 0, output
+
+
+def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.linkname = kind, mode, target
+    return info
+
+
+@pytest.mark.parametrize(
+    ("planted", "allowed"),
+    [
+        (member("./bin/llama-server"), True),
+        (member("./bin/ggml-rpc-server", tarfile.SYMTYPE, 0o777, "rpc-server"), True),
+        (member("./bin/root", mode=0o4755), False),
+        (member("./bin/group", mode=0o2755), False),
+        (member("./etc/cron.d/x"), False),
+        (member("./bin/../x"), False),
+        (member("../x"), False),
+        (member("/etc/x"), False),
+        (member("./bin", tarfile.SYMTYPE, 0o777, "/etc"), False),
+        (member("./bin/x", tarfile.SYMTYPE, 0o777, "/etc/shadow"), False),
+        (member("./bin/x", tarfile.LNKTYPE, 0o755, "./build.json"), False),
+        (member("./bin/x -> rpc-server"), False),
+        (member("./bin/x\n./bin/y"), False),
+        (member("./bin/fifo", tarfile.FIFOTYPE), False),
+        (member("./bin/device", tarfile.CHRTYPE), False),
+        (member("./bin/", tarfile.DIRTYPE), True),
+        (member("./bin/more/", tarfile.DIRTYPE), False),
+    ],
+    ids=lambda value: value.name if isinstance(value, tarfile.TarInfo) else str(value),
+)
+def test_what_an_archive_may_hold(tmp_path, planted, allowed):
+    with tarfile.open(tmp_path / "tree.tar.gz", "w:gz") as archive:
+        archive.addfile(planted, io.BytesIO())
+    listed = subprocess.check_output(["tar", "--numeric-owner", "-tvzf", str(tmp_path / "tree.tar.gz")], text=True, stderr=subprocess.DEVNULL)
+    pattern = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_member"]
+    assert all(re.match(pattern.strip(), line) for line in listed.splitlines()) == allowed, json.dumps(listed)
