@@ -143,9 +143,9 @@ def test_a_hostile_source_is_confined(lab, tmp_path):
     assert status != 0
     assert "compiling llama.cpp b11434: failed with status 1, the whole log is /opt/llama.cpp/.build/build.log on node1; it ends with:" in output
     assert "that was all" in output
-    uid, interfaces = log.split()[:2]
+    uid, interfaces = re.search(r"^(\d+)\n(\d+)$", log, re.MULTILINE).groups()
     assert int(uid) > 60000
-    assert interfaces == "1"
+    assert interfaces == "1"  # the loopback
     assert "-rws" not in log
     assert lab.node1.run("ls /etc/trapped").stdout == ""
 
