@@ -7,7 +7,8 @@ INVENTORY = (pathlib.Path(__file__).resolve().parents[1] / "inventory_of_node.py
 FOLDERS = (
     "/etc/llama-cluster /etc/llama-cluster/keys /etc/llama-cluster/watchdog /etc/systemd/system /etc/systemd/system/nftables.service.d /opt/llama-cluster"
     " /opt/llama-cluster/bin /opt/llama-cluster/lib /opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases /opt/llama.cpp/releases/*/bin"
-    " /opt/models /run/llama-cluster /run/llama-cluster/served /var/lib/llama-cluster /var/lib/llama-cluster/rpc-cache"
+    " /opt/models /run/llama-cluster /run/llama-cluster/backoff /run/llama-cluster/digests /run/llama-cluster/served"
+    " /var/lib/llama-cluster /var/lib/llama-cluster/rpc-cache"
 )
 # A file, a directory with a file, a link and a FIFO in each directory; then what has a name of ours without being ours.
 PLANT = (

@@ -3,6 +3,8 @@
 import json
 import re
 
+import foreign
+import pytest
 import requests
 
 
@@ -105,7 +107,13 @@ def test_a_node_that_goes_down_hard_comes_back(lab):
 CACHE = "/var/lib/llama-cluster/rpc-cache/chat"
 
 
-def test_a_tensor_cache_never_serves_what_is_damaged(lab):
+@pytest.fixture(scope="module")
+def planted():
+    """{node: what was on it when things of others were planted there}; node3 has none."""
+    return {}
+
+
+def test_a_tensor_cache_never_serves_what_is_damaged(lab, planted):
     """The output layer, on the last worker, is the one tensor above 10 MiB."""
     with_cache = (
         "--tags",
@@ -134,21 +142,36 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab):
     assert ask(lab)["choices"][0]["message"]["content"] == expected
     status, output = lab.playbook("site", *with_cache)
     assert status == 0 and lab.changed(output) == 0, output
+    planted.update({name: foreign.plant(getattr(lab, name)) for name in ("node1", "node2")})
     status, output = lab.playbook("site", "--tags", "rpc,head")
     assert status == 0, output
-    assert not lab.node3.file(CACHE).exists
+    for name in ("node2", "node3"):
+        assert not getattr(lab, name).file(CACHE).exists
+    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
 
 
-def test_teardown_leaves_nothing(lab):
+def test_teardown_keeps_models_and_what_is_not_ours(lab, planted):
+    status, output = lab.playbook("teardown")
+    assert status == 0, output
+    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
+    model = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+    assert foreign.left(lab.node1, planted["node1"]) == [model, model + ".manifest.json"]
+    assert foreign.left(lab.node2, planted["node2"]) == []
+
+
+def test_teardown_leaves_nothing(lab, planted):
     status, output = lab.playbook("teardown", "-e", "teardown_models=true")
     assert status == 0, output
+    # What the run before had left: the models of node1, and node3's empty directory.
+    assert lab.changed(output) == 2
+    for name, then in planted.items():
+        node = getattr(lab, name)
+        assert (foreign.differences(node, then), foreign.left(node, then)) == ([], []), name
+        assert "llama_cluster" not in node.check_output("nft list ruleset")
+    assert lab.node3.run("ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
+    assert lab.node3.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
+    assert "llama" not in lab.node3.check_output("nft list ruleset")
     for name in ("node1", "node2", "node3"):
         node = getattr(lab, name)
-        assert node.run("ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
-        assert node.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
         assert node.run("pgrep -x 'llama-server|ggml-rpc-server'").stdout == ""
-        assert "llama" not in node.check_output("nft list ruleset")
         assert not node.user("llama").exists and not node.user("llama-rpc").exists
-    status, output = lab.playbook("teardown", "-e", "teardown_models=true")
-    assert status == 0, output
-    assert lab.changed(output) == 0
