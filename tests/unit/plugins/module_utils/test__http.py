@@ -275,7 +275,9 @@ def impatient(monkeypatch):
 
 
 def test_a_header_that_drips_is_given_up(client, impatient):
-    with speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url, pytest.raises(Transient, match="slower than 4,096 bytes per second for 0 sec"):
+    with speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url, pytest.raises(
+        Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"
+    ):
         resolved(url, client)
 
 
@@ -292,7 +294,7 @@ HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nCo
 def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
     with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
         source = resolved(url, client)
-        with pytest.raises(FetchError, match="slower than 4,096 bytes per second for 0 seconds, 4 times: check the network and run again"):
+        with pytest.raises(FetchError, match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again"):
             read_range(source, client, 0, 1000)
 
 
@@ -310,7 +312,7 @@ def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
 
     with serving(OneByte) as port:
         source = resolved("http://127.0.0.1:%d/m.gguf" % port, client)
-        with pytest.raises(FetchError, match="ended 999 bytes early|ended 99. bytes early, 4 times"):
+        with pytest.raises(FetchError, match="ended 99[0-9] bytes early, 4 times"):
             read_range(source, client, 0, 1000)
     assert OneByte.asked == 5
 
