@@ -31,7 +31,6 @@ mkdir -p /var/lib/llama-cluster/rpc-cache/alice/datasets
 echo theirs > /etc/llama-cluster/keys/by-hand
 echo theirs > /etc/llama-cluster/plan-notes.json
 echo '{"unit": "by-hand.service"}' > /etc/llama-cluster/watchdog/rpc-by-hand.json
-mkfifo /etc/llama-cluster/watchdog/head-pipe.json
 ln -s notes.txt /etc/llama-cluster/watchdog/rpc-link.json
 mkdir -p /opt/llama.cpp/releases/by-hand/bin
 echo theirs > /opt/llama.cpp/releases/by-hand/bin/llama-server
