@@ -10,12 +10,15 @@ FILE: real models, whose headers are damaged besides the made ones. Ends with a 
 
 import argparse
 import functools
+import gc
+import json
 import os
 import random
 import resource
 import signal
 import sys
 import time
+import traceback
 from collections import namedtuple
 from pathlib import Path
 
@@ -24,6 +27,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, os.path.abspath(__file__).split("/ansible_collections/")[0])
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import answers, models, records
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.damage import bytes_of
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
 
 MEMORY = 64 << 20  # bytes that a mutation may take over what the process has at the start
 SECONDS = 1.0  # of CPU time for one mutation
@@ -71,6 +75,7 @@ def status(name):
 def fuzz(target, seeds, source, rounds):
     """-> the row of a target"""
     refused, longest = 0, 0.0
+    gc.collect()
     # Forget the peak of what came before.
     Path("/proc/self/clear_refs").write_text("5")
     start = status("VmRSS")
@@ -89,6 +94,28 @@ def fuzz(target, seeds, source, rounds):
     return (target.name, rounds, refused, rounds - refused, longest, max(0, status("VmHWM") - start) / float(1 << 20))
 
 
+def apart(target, options, rounds):
+    """The row of a target, from a process of its own: what one needs is not hidden by what another one has left."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            seeds = target.seeds(options.files)
+            resource.setrlimit(resource.RLIMIT_AS, (status("VmSize") + MEMORY,) * 2)
+            row = fuzz(target, seeds, random.Random("%d %s" % (options.seed, target.name)), rounds or len(seeds))
+            os.write(writing, json.dumps(row).encode())
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as stream:
+        said = stream.read()
+    if os.waitpid(child, 0)[1] or not said:
+        sys.exit("%s: not every mutation ended in an answer or a sentence" % target.name)
+    return json.loads(said)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1)
@@ -98,22 +125,20 @@ def main():
     options = parser.parse_args()
     # A hub that is asked to wait is not waited for; what time.sleep() refuses is still refused.
     time.sleep = functools.partial(_hurry, time.sleep)
+    # Made here, so that it is gone when this process ends, not with the first of the others.
+    FOLDER.path()
     targets = [target for target in TARGETS if not options.only or target.name in options.only]
-    seeds = {target.name: target.seeds(options.files) for target in targets}
-    size = status("VmSize")
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY,) * 2)
     parts = sum(target.share or 0 for target in targets)
     begun = time.monotonic()
     rows = []
     for target in targets:
-        rounds = -(-options.rounds * target.share // parts) if target.share else len(seeds[target.name])
-        row = fuzz(target, seeds[target.name], random.Random("%d %s" % (options.seed, target.name)), rounds)
+        row = apart(target, options, -(-options.rounds * target.share // parts) if target.share else None)
         rows.append(row)
         print("%s: %d of %d refused, after %.0f s" % (row[0], row[2], row[1], time.monotonic() - begun), flush=True)
-    rows.append(("all",) + tuple(sum(row[column] for row in rows) for column in (1, 2, 3)) + tuple(max(row[column] for row in rows) for column in (4, 5)))
+    rows.append(["all"] + [sum(row[column] for row in rows) for column in (1, 2, 3)] + [max(row[column] for row in rows) for column in (4, 5)])
     print("\n%-22s %9s %9s %9s %8s %8s" % ("target", "rounds", "refused", "answered", "longest", "most"))
     for row in rows:
-        print("%-22s %9d %9d %9d %6.2f s %4.1f MiB" % row)
+        print("%-22s %9d %9d %9d %6.2f s %4.1f MiB" % tuple(row))
     print("seed %d, %.0f s; each held to %.0f s of CPU time and %d MiB over the start" % (options.seed, time.monotonic() - begun, SECONDS, MEMORY >> 20))
 
 
