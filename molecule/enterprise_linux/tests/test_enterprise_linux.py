@@ -15,7 +15,7 @@ def test_packages_come_by_dnf_once(lab):
 
 
 def test_the_compiler_is_the_toolsets(lab):
-    assert lab.node1.check_output("cat /var/tmp/stub_toolset") == "sourced"
+    assert lab.node1.check_output("journalctl --quiet --output cat --identifier stub_toolset") == "sourced"
 
 
 def test_the_build_is_marked_as_one_for_this_distribution(lab):
