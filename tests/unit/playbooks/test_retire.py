@@ -1,0 +1,37 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model that leaves a node takes its own files with it; run for real, in a directory of the test's."""
+
+import json
+import sys
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+
+
+def retire(tmp_path, *names):
+    models = tmp_path / "models"
+    models.mkdir()
+    for name in ("old.gguf", "other.gguf"):
+        (models / name).write_text("weights")
+    (tmp_path / "precious.gguf").write_text("theirs")
+    record = {"version": 1, "files": [{"name": name, "size": 7, "pieces": [{"size": 7, "sha256": None}]} for name in names]}
+    (models / "old.gguf.manifest.json").write_text(json.dumps(record))
+    variables = {"old_model": str(models / "old.gguf"), "ansible_python_interpreter": sys.executable}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables}
+    play["tasks"] = [{"ansible.builtin.include_tasks": str(ROOT / "roles/model/tasks/retire.yml")}]
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    return run_playbook(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+
+
+def test_a_model_leaves_with_its_record(tmp_path):
+    status, output = retire(tmp_path, "old.gguf")
+    assert status == 0, output
+    assert [path.name for path in (tmp_path / "models").iterdir()] == ["other.gguf"]
+
+
+def test_a_record_that_names_other_places_removes_nothing(tmp_path):
+    status, output = retire(tmp_path, "old.gguf", "../precious.gguf")
+    assert status != 0
+    assert 'old.gguf.manifest.json: "../precious.gguf" seen, names of .gguf files in its directory are needed' in output
+    assert (tmp_path / "precious.gguf").exists() and len(list((tmp_path / "models").iterdir())) == 3
