@@ -1,0 +1,31 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What roles refuse where something that has to be there is missing (refusals.yml), as an operator reads it."""
+
+import json
+import sys
+from pathlib import Path
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+
+REFUSALS = [
+    "role acceptance: no entry point named, tasks_from: verify is needed",
+    "role upgrade: no entry point named, tasks_from: baseline, judge or keep is needed",
+    "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
+    "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
+    "/nonexistent/m.gguf: missing on node1, the model of service chat is needed: run with --tags model first",
+    "llama_services.chat.tensor_split: auto seen without a plan, that of role preflight is needed: run site.yml without --skip-tags, or give layers per node",
+]
+
+
+def test_what_is_missing_is_said_with_the_next_step(tmp_path):
+    (tmp_path / "current").mkdir()
+    settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "folder": str(tmp_path)}
+    (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
+    playbook = Path(__file__).with_name("refusals.yml")
+    arguments = ("-i", str(tmp_path / "hosts.json"))
+    status, output = run_playbook(playbook, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    assert status == 0, output
+    missing = [text for text in REFUSALS if output.count(json.dumps(text).strip('"')) == 0]
+    assert not missing, output
