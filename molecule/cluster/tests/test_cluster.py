@@ -150,6 +150,30 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab, planted):
     assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
 
 
+EVERYTHING = "/etc /opt /usr/local /var/lib/llama-cluster"
+
+
+def test_check_mode_of_teardown_changes_nothing(lab):
+    def state():
+        return {
+            name: [
+                getattr(lab, name).check_output("find %s -xdev -printf '%%p %%s %%m %%U %%T@ %%l\\n' | sort" % EVERYTHING),
+                getattr(lab, name).check_output(
+                    "systemctl show -p MainPID,ActiveState,UnitFileState llama-head-chat llama-rpc-chat llama-watchdog llama-firewall"
+                ),
+                getattr(lab, name).check_output("nft -s list table inet llama_cluster && getent passwd"),
+            ]
+            for name in ("node1", "node2", "node3")
+        }
+
+    lab.eventually(lambda: answers(lab), 120, "nothing is about to change by itself")
+    before = state()
+    status, output = lab.playbook("teardown", "--check", "-e", "teardown_models=true")
+    assert status == 0, output
+    assert lab.changed(output) > 0
+    assert state() == before
+
+
 def test_teardown_keeps_models_and_what_is_not_ours(lab, planted):
     status, output = lab.playbook("teardown")
     assert status == 0, output

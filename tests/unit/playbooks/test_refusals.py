@@ -4,6 +4,7 @@
 """What roles refuse where something that has to be there is missing (refusals.yml), as an operator reads it."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -23,9 +24,14 @@ def test_what_is_missing_is_said_with_the_next_step(tmp_path):
     (tmp_path / "current").mkdir()
     settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "folder": str(tmp_path)}
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
+    # There is no systemd where unit tests run: one without any unit.
+    (tmp_path / "stub_systemctl").write_text("#!/bin/sh\n")
+    (tmp_path / "stub_systemctl").chmod(0o755)
+    (tmp_path / "systemctl").symlink_to("stub_systemctl")
+    path = "%s:%s" % (tmp_path, os.environ["PATH"])
     playbook = Path(__file__).with_name("refusals.yml")
     arguments = ("-i", str(tmp_path / "hosts.json"))
-    status, output = run_playbook(playbook, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    status, output = run_playbook(playbook, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path)
     assert status == 0, output
     missing = [text for text in REFUSALS if output.count(json.dumps(text).strip('"')) == 0]
     assert not missing, output
