@@ -227,7 +227,7 @@ def test_a_worker_that_ends_at_once_is_not_started_five_times_a_second(lab):
     lab.node1.check_output("ln -sf %s/%s /run/systemd/system/%s && systemctl daemon-reload && systemctl start --no-block %s", FOLDER, name, name, name)
     try:
         told = "systemctl show --property=StatusText --value %s"
-        lab.eventually(lambda: "2 runs in a row ended" in lab.node1.check_output(told, name), 60, "the unit waits for its third run")
-        assert lab.node1.check_output("systemctl show --property=NRestarts --value %s", name) == "2"
+        lab.eventually(lambda: "2 runs in a row ended" in lab.node1.check_output(told, name), 60, "the unit waits after the third run")
+        assert lab.node1.check_output("systemctl show --property=NRestarts --value %s", name) == "3"
     finally:
         lab.node1.check_output("systemctl stop %s; rm /run/systemd/system/%s; systemctl daemon-reload", name, name)
