@@ -15,7 +15,7 @@ import os
 import re
 import stat
 
-from ._manifest import SUFFIX, manifest_path
+from ._manifest import SUFFIX, is_file_name, manifest_path
 from ._units import UNIT_DIR, file_digest, text_of, unit_kind
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
@@ -69,7 +69,7 @@ def record_of(path):
     """The JSON object in a file as text_of() reads it, None where there is none."""
     try:
         record = json.loads(text_of(path) or "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
 
@@ -122,7 +122,7 @@ class Removal(object):
             build, files = record.get("build"), record.get("files")
             if release in kept or os.path.islink(release) or not build or name not in (build, build + PARTIAL) or not isinstance(files, dict):
                 continue
-            self._build(release, [one for one in files if os.path.normpath(one) == one and not one.startswith(("/", ".."))])
+            self._build(release, [one for one in files if one.isprintable() and os.path.normpath(one) == one and not one.startswith(("/", ".."))])
         if kept:
             return
         for name, target in (("current", RELEASE_LINK), ("previous", RELEASE_LINK), ("build", re.compile(r"^current\Z"))):
@@ -170,11 +170,11 @@ class Removal(object):
         """The files that the record of a model lists, those that name nothing outside of its directory."""
         listed = (record_of(record) or {}).get("files")
         entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-        return [entry for entry in entries if str(entry.get("name")).endswith(".gguf") and os.path.basename(entry["name"]) == entry["name"]]
+        return [entry for entry in entries if is_file_name(entry.get("name")) and entry["name"].endswith(".gguf")]
 
     def _unfinished(self, path):
         header = (text_of(path + JOURNAL) or "").split("\n")[0]
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
             if {"identity", "boot_id"} <= set(json.loads(header)):
                 for one in (path + PARTIAL, path + JOURNAL):
                     if _is_file(one):

@@ -184,7 +184,7 @@ def held_since(path=HELD):
             return json.load(stream)["since"]
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnitError("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None
 
 
@@ -214,11 +214,13 @@ def build_info(prefix, release=None):
     try:
         with open(manifest, encoding="utf-8") as stream:
             files = json.load(stream)["files"]
+        if not isinstance(files, dict):
+            raise ValueError("files is no map")
         info["build_sha256"] = sha256_file(manifest)
         found = contents(current) - {"build.json"}
         broken = [name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])]
         info["build_broken"] = sorted(broken + [name for name in found if name not in files])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise UnitError("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
     except PermissionError as error:
         raise UnitError("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None

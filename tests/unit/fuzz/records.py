@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records that come back from a disk: bundle.json, the manifest beside a model, and the snapshot of a node's configuration."""
+"""Records that come back from a disk: of bundles, models, transfers, builds, and the snapshot of a node's configuration."""
 
 import json
 import os
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _bundle, _manifest, _snapshot
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _bundle, _journal, _manifest, _ours, _snapshot, _units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
@@ -90,6 +90,42 @@ def snapshot(data):
     except _snapshot.SnapshotError as error:
         return str(error)
     return None
+
+
+def build_seeds(_files):
+    FOLDER.write(b"elf", "prefix", "current", "bin/llama-server")
+    return [json.dumps({"version": "b1", "files": {"bin/llama-server": DIGEST}})]
+
+
+def build(data):
+    FOLDER.write(data, "prefix", "current", "build.json")
+    try:
+        _units.build_info(FOLDER.path("prefix"))
+    except _units.UnitError as error:
+        return str(error)
+    return None
+
+
+def journal_seeds(_files):
+    header = json.dumps({"identity": "m", "boot_id": _journal.boot_id()}).encode()
+    return [header + b"\nw 0 4096\nd 1\nw 4096 4096\nw 16384 4096\nd 3\n"]
+
+
+def journal(data):
+    """What cannot be read is as if it had not been written: these bytes are fetched again."""
+    for first, last in _journal.Journal(FOLDER.write(data, "journal")).load("m"):
+        assert 0 <= first < last, (first, last)
+
+
+def removal(data):
+    """What teardown takes for a model's record, in check mode: it may name files of its own folder alone."""
+    FOLDER.write(data, "models", "m.gguf" + _manifest.SUFFIX)
+    FOLDER.write(data, "models", "n.gguf.partial.journal")
+    FOLDER.write(b"x", "models", "n.gguf.partial")
+    found = _ours.Removal(True, FOLDER.path())
+    for name in ("m.gguf", "n.gguf"):
+        found.model(FOLDER.path("models", name))
+    assert all(os.path.dirname(path).endswith("/models") for path in found.removed), found.removed
 
 
 damaged = damage.json_of
