@@ -12,7 +12,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files 
 EXTREMES = [0, 1, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1]
 # What a hand, or an attacker, might write where something else belongs.
 FOREIGN = [
-    None, True, False, 0, -1, 3, 1 << 70, 0.5, 1e308, float("nan"), float("-inf"), "", "x", "0", "a\nb", "../../etc/cron.d/x", "/etc/passwd", "a\0b", "a\0b.gguf", "../m.gguf", "a\nb.gguf", "\ud800.gguf", ".m.gguf", "-00001-of-00002.gguf",
+    None, True, False, 0, -1, 3, 1 << 70, 0.5, 1e308, float("nan"), float("-inf"), "", "x", "0", "a\nb", "../../etc/cron.d/x", "/etc/passwd",
+    "a\0b", "a\0b.gguf", "../m.gguf", "a\nb.gguf", "\ud800.gguf", ".m.gguf", "-00001-of-00002.gguf",
     "%n $HOME", "\x1b[2J", "\ud800", "Grüße", "http://[::1", "nan", "x" * 70000, [], {}, [None], [[[]]], {"x": {}}, [{}] * 1000, ["x"] * 1000,
 ]  # fmt: skip
 
