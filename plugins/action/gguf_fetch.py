@@ -22,6 +22,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils import _bundle
 from ..module_utils._bytes import exact, human
+from ..module_utils._manifest import is_size
 from ..plugin_utils._progress import Progress, async_result, duration
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
@@ -201,7 +202,7 @@ def sendable(arguments, asked):
     ours = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
     found = []
     for one in asked:
-        if one.get("name") not in ours or type(one.get("there")) is not int or one["there"] < 0:
+        if one.get("name") not in ours or not is_size(one.get("there")):
             raise AnsibleActionFail("gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node" % one.get("name"))
         found.append((dict(one, size=ours[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
     return found

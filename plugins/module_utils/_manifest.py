@@ -40,8 +40,13 @@ def is_digest(value):
     return isinstance(value, str) and _SHA256.match(value) is not None
 
 
+def is_integer(value):
+    """JSON's true is Python's 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def is_size(value):
-    return type(value) is int and 0 <= value < 1 << 60
+    return is_integer(value) and 0 <= value < 1 << 60
 
 
 def are_files(files, hashed=True):
@@ -70,7 +75,7 @@ def read_manifest(path):
         return None
     if not all(key in manifest for key in ("request", "commit", "verified", "gguf")):
         return None
-    if not all(type(one.get(key)) is int for one in manifest["files"] for key in ("mtime_ns", "inode")):
+    if not all(is_integer(one.get(key)) for one in manifest["files"] for key in ("mtime_ns", "inode")):
         return None
     return manifest
 

@@ -15,7 +15,7 @@ build() {
     "$importer/bin/ansible-galaxy" collection build "$repository" --output-path "$scratch/artifact"
     tar -tzf "$scratch"/artifact/*.tar.gz | grep -vxF -e MANIFEST.json -e FILES.json | grep -v '/$' | sort >"$scratch/built"
     cd "$repository"
-    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md requirements.txt changelogs docs inventories meta playbooks plugins roles \
+    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md SECURITY.md requirements.txt changelogs docs inventories meta playbooks plugins roles \
         | grep -v '^inventories/lab/' | while read -r path; do [ ! -L "$path" ] && [ ! -e "$path" ] || echo "$path"; done | sort >"$scratch/tracked"
     diff "$scratch/tracked" "$scratch/built" || { echo "galaxy.yml: the archive (>) is not what git has (<): correct build_ignore"; return 1; }
 }
