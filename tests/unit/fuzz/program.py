@@ -31,7 +31,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import
 
 MEMORY = 64 << 20  # bytes that a mutation may take over what the process has at the start
 SECONDS = 1.0  # of CPU time for one mutation
-HANG = 20  # seconds after which it is not waited for
+HANG = 10  # seconds of CPU time after which a mutation is not waited for
+STUCK = 300  # seconds after which one that does nothing is not: other processes may have the machine
 LONGEST_SENTENCE = 1000
 
 Target = namedtuple("Target", "name share seeds damaged read")
@@ -69,6 +70,10 @@ def _hurry(sleep, seconds):
     sleep(0 if seconds > 0 else seconds)
 
 
+def _give_up(number, _frame):
+    raise AssertionError("no end in sight (%s)" % signal.Signals(number).name)
+
+
 def status(name):
     """Bytes of a line of /proc/self/status."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name + ":"))
@@ -78,13 +83,16 @@ def status(name):
 def fuzz(target, seeds, source, rounds):
     """-> the row of a target"""
     refused, longest = 0, 0.0
+    for number in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(number, _give_up)
     gc.collect()
     # Forget the peak of what came before.
     Path("/proc/self/clear_refs").write_text("5")
     start = status("VmRSS")
     for number in range(rounds):
         data = target.damaged(seeds[number % len(seeds)], source)
-        signal.alarm(HANG)
+        signal.setitimer(signal.ITIMER_PROF, HANG)
+        signal.alarm(STUCK)
         begun = time.process_time()
         try:
             refused += check(target, data)
@@ -93,6 +101,7 @@ def fuzz(target, seeds, source, rounds):
         except BaseException:
             print("%s, mutation %d: %r" % (target.name, number, data[:2000]), flush=True)
             raise
+    signal.setitimer(signal.ITIMER_PROF, 0)
     signal.alarm(0)
     return (target.name, rounds, refused, rounds - refused, longest, max(0, status("VmHWM") - start) / float(1 << 20))
 
@@ -114,8 +123,9 @@ def apart(target, options, rounds):
     os.close(writing)
     with os.fdopen(reading) as stream:
         said = stream.read()
-    if os.waitpid(child, 0)[1] or not said:
-        sys.exit("%s: not every mutation ended in an answer or a sentence" % target.name)
+    ended = os.waitpid(child, 0)[1]
+    if ended or not said:
+        sys.exit("%s: not every mutation ended in an answer or a sentence (status %d)" % (target.name, ended))
     return json.loads(said)
 
 
