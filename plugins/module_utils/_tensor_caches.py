@@ -9,8 +9,8 @@ The directory above holds a record of the caches that were made there. Nobody bu
 import contextlib
 import json
 import os
-import shutil
 import stat
+import subprocess
 
 from . import _safe_files
 from ._units import text_of
@@ -75,11 +75,13 @@ class Caches(object):
 
     def _remove(self, name):
         path = self._path(name)
-        # rmtree follows no link below it, even if the worker puts one there meanwhile.
+        # rm follows no link below it, even if the worker puts one there meanwhile, and goes as deep as the worker did.
         if os.path.isdir(path) and not os.path.islink(path):
             self.actions.append("remove %s" % path)
             if not self.check:
-                shutil.rmtree(path)
+                done = subprocess.run(["rm", "-rf", "--one-file-system", "--", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                if done.returncode:
+                    raise CacheError("%s: not removed (%s): remove it by hand" % (path, done.stdout.decode(errors="replace").strip()[-200:]))
 
     def _record(self, names):
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""

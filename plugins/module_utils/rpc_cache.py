@@ -180,6 +180,12 @@ def become_owner(directory):
         owner = os.lstat(directory)
         if not stat.S_ISDIR(owner.st_mode):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        # In a session of its own, without root's terminal: who has this account could type into that.
+        child = os.fork()
+        if child:
+            status = os.waitpid(child, 0)[1]
+            os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 2)
+        os.setsid()
         os.setgroups([])
         os.setgid(owner.st_gid)
         os.setuid(owner.st_uid)

@@ -4,6 +4,9 @@
 """The digest of a head's unit, which everybody can read, as the role's own expression makes it."""
 
 import hashlib
+import re
+import stat
+import subprocess
 from pathlib import Path
 
 import jinja2
@@ -28,7 +31,16 @@ def test_keys_cannot_be_tried_against_the_digest():
     assert len(set(salted)) == 2 and not known & set(salted)
 
 
-def test_the_salt_is_root_s_and_made_once():
-    task = next(task for task in TASKS if task.get("ansible.builtin.copy", {}).get("dest") == "/etc/llama-cluster/salt")
-    made = task["ansible.builtin.copy"]
-    assert (made["owner"], made["mode"], made["force"], task["no_log"], task["diff"]) == ("root", "0600", False, True, False)
+def test_the_salt_is_root_s_and_made_once(tmp_path):
+    """By the task's own command: it names no secret, and the file is nobody else's from the first moment on."""
+    made = next(task["ansible.builtin.shell"] for task in TASKS if task.get("ansible.builtin.shell", {}).get("creates") == "/etc/llama-cluster/salt")
+    salts = set()
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        subprocess.check_call(["sh", "-c", made["cmd"]], cwd=tmp_path / name)
+        file = tmp_path / name / "salt"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert [path.name for path in file.parent.iterdir()] == ["salt"]
+        salts.add(file.read_text())
+    assert len(salts) == 2 and all(re.fullmatch("llama-cluster [A-Za-z0-9]{32}", salt) for salt in salts)
+    assert made["cmd"].startswith("umask 077 &&")

@@ -108,6 +108,7 @@ def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
         (member("./bin/x", tarfile.LNKTYPE, 0o755, "./build.json"), False),
         (member("./bin/x -> rpc-server"), False),
         (member("./bin/x\n./bin/y"), False),
+        (member("./bin/llama-server", tarfile.SYMTYPE, 0o777, "/x ./bin/ggml-rpc-server -> rpc-server"), False),
         (member("./bin/fifo", tarfile.FIFOTYPE), False),
         (member("./bin/device", tarfile.CHRTYPE), False),
         (member("./bin/", tarfile.DIRTYPE), True),

@@ -100,6 +100,20 @@ def test_what_a_worker_plants_in_its_cache_leads_nowhere(tmp_path):
 
 
 @as_root
+def test_a_cache_goes_however_deep_a_worker_made_it(tmp_path):
+    folder = tmp_path / "rpc-cache"
+    have(folder, "chat")
+    here = os.open(str(folder / "chat"), os.O_RDONLY)
+    for _depth in range(1500):
+        os.mkdir("x", dir_fd=here)
+        below = os.open("x", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    assert have(folder) == ["remove chat"]
+    assert not folder.exists()
+
+
 def test_only_a_directory_that_is_roots_alone_will_do(tmp_path):
     (tmp_path / "scratch").mkdir()
     for path, mode, uid in ((tmp_path / "scratch", 0o1777, 0), (tmp_path / "scratch", 0o755, NOBODY[0]), (tmp_path, 0o777, 0)):
