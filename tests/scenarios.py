@@ -82,10 +82,12 @@ def run_scenario(name, environment, slots):
     slot = slots.get()
     started = time.monotonic()
     print("%s scenario %s started, log %s" % (time.strftime("[%H:%M:%S]"), name, log), flush=True)
-    with open(log, "w") as output:
-        status = call(["molecule", "test", "-s", name], dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+    try:
+        with open(log, "w") as output:
+            status = call(["molecule", "test", "-s", name], dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+    finally:
+        slots.put(slot)
     seconds = time.monotonic() - started
-    slots.put(slot)
     print("%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds), flush=True)
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
@@ -99,11 +101,13 @@ def build(environment, slots):
     started = time.monotonic()
     print("%s llama.cpp, compiled where the cache lacks it, log %s" % (time.strftime("[%H:%M:%S]"), log), flush=True)
     status = 0
-    with open(log, "w") as output:
-        for arguments in (["shared/create.yml"], ["shared/prepare_node.yml", "--limit", "node1"], ["shared/destroy.yml"]):
-            command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
-            status = status or call(command, dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
-    slots.put(slot)
+    try:
+        with open(log, "w") as output:
+            for arguments in (["shared/create.yml"], ["shared/prepare_node.yml", "--limit", "node1"], ["shared/destroy.yml"]):
+                command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
+                status = status or call(command, dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
+    finally:
+        slots.put(slot)
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
     return "build", status == 0, time.monotonic() - started

@@ -39,7 +39,7 @@ NODE_FILES = (
     ("opt/llama-cluster/lib/llama_cluster/*.py", r"\A# Copyright: The Fermi Sea\n"),
     ("run/llama-cluster/backoff/llama-*.service", r'"failures": '),
     ("run/llama-cluster/digests/llama-*.service", r"\A[0-9a-f]{16}\n\Z"),
-    ("run/llama-cluster/served/llama-*.service", r"\A\d+\n\Z"),
+    ("run/llama-cluster/served/llama-*.service", r"\A\d+ [0-9.]+\n\Z"),
     ("var/lib/llama-cluster/baseline-*.json", r'"measured_at": '),
     ("var/lib/llama-cluster/rollback/last.json", r'\A\{"build": '),
     ("var/lib/llama-cluster/rollback/open.json", r'\A\{"build": '),
@@ -120,7 +120,14 @@ class Removal(object):
             release = os.path.join(releases, name)
             record = record_of(os.path.join(release, "build.json")) or {}
             build, files = record.get("build"), record.get("files")
-            if release in kept or os.path.islink(release) or not build or name not in (build, build + PARTIAL) or not isinstance(files, dict):
+            if (
+                release in kept
+                or os.path.islink(release)
+                or not isinstance(build, str)
+                or not build
+                or name not in (build, build + PARTIAL)
+                or not isinstance(files, dict)
+            ):
                 continue
             self._build(release, [one for one in files if one.isprintable() and os.path.normpath(one) == one and not one.startswith(("/", ".."))])
         if kept:

@@ -80,6 +80,12 @@ def _look(name, here, full, make):
         if make is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full) from None
     os.mkdir(name, make, dir_fd=here)
+    below = os.open(name, DIRECTORY, dir_fd=here)
+    try:
+        # As asked for, whatever root's umask is.
+        os.fchmod(below, make)
+    finally:
+        os.close(below)
     return os.stat(name, dir_fd=here, follow_symlinks=False)
 
 

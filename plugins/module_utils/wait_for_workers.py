@@ -115,8 +115,15 @@ def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
 
 def wait_for_rules(announce=say, sleep=time.sleep, command=RULES):
     """Returns when the firewall's table is loaded, without which other users would reach the workers of a head that runs."""
+
+    def loaded():
+        try:
+            return subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+        except OSError:
+            return False
+
     said = False
-    while subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+    while not loaded():
         if not said:
             announce("waits for the rules of llama-firewall.service: table inet llama_cluster is not loaded, see systemctl status llama-firewall")
         said = True

@@ -26,7 +26,8 @@ def compile_once(path, source):
 def keep(name, code):
     """Writes it for the next call -> code."""
     if os.access(CACHE, os.W_OK):
-        with open("%s.%d" % (name, os.getpid()), "wb") as stream:
+        # Two containers may have processes of one number.
+        with open("%s.%s" % (name, os.urandom(8).hex()), "wb") as stream:
             marshal.dump(code, stream)
         os.replace(stream.name, name)
     return code

@@ -21,7 +21,7 @@ def of_keys(salt):
     expression = next(task["vars"]["parts"] for task in TASKS if task.get("name") == "Head units")[1]
     templates = jinja2.Environment(undefined=jinja2.StrictUndefined)
     templates.filters["hash"] = lambda text, kind: hashlib.new(kind, text.encode()).hexdigest()
-    given = {"item": {"service": "chat"}, "head_server_api_keys": KEYS, "__head_server_salt": salt}
+    given = {"item": {"service": "chat", "api_key_file": "/etc/llama-cluster/keys/chat"}, "head_server_api_keys": KEYS, "__head_server_salt": salt}
     return templates.from_string(expression.replace("\n", "\\n")).render(given)
 
 

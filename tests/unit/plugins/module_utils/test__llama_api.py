@@ -102,7 +102,7 @@ def test_a_byte_now_and_then_is_no_answer_in_time(start):
         threading.Thread(target=drip, daemon=True).start()
         started = time.monotonic()
         assert no_answer("http://127.0.0.1:%d" % listener.getsockname()[1], 0.3) == ("timeout", "no answer in 0.3 s")
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 4
 
 
 @pytest.mark.parametrize("told", [True, False])

@@ -234,7 +234,7 @@ WRITTEN = {
     "opt/llama-cluster/lib/llama_cluster/backoff.py": "# Copyright: The Fermi Sea\n",
     "run/llama-cluster/backoff/llama-head-chat.service": '{"failures": 0, "started": 1.0}\n',
     "run/llama-cluster/digests/llama-head-chat.service": "5c1d1f0c5e0a7b31\n",
-    "run/llama-cluster/served/llama-head-chat.service": "4711\n",
+    "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
