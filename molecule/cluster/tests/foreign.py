@@ -6,18 +6,12 @@ import pathlib
 INVENTORY = (pathlib.Path(__file__).resolve().parents[1] / "inventory_of_node.py").read_text()
 FOLDERS = (
     "/etc/llama-cluster /etc/llama-cluster/keys /etc/llama-cluster/watchdog /etc/systemd/system /etc/systemd/system/nftables.service.d /opt/llama-cluster"
-    " /opt/llama-cluster/bin /opt/llama-cluster/lib /opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases /opt/llama.cpp/releases/*/bin"
+    " /opt/llama-cluster/bin /opt/llama-cluster/lib /opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases"
     " /opt/models /run/llama-cluster /run/llama-cluster/backoff /run/llama-cluster/digests /run/llama-cluster/served"
     " /var/lib/llama-cluster /var/lib/llama-cluster/rpc-cache"
 )
-# A file, a directory with a file, a link and a FIFO in each directory; then what has a name of ours without being ours.
-PLANT = (
-    """
-set -eu
-useradd --system --no-create-home alice
-chown alice /opt/models
-chmod 2770 /opt/models
-chmod o+rx /opt/models
+# A file, a directory with a file, a link and a FIFO in each directory.
+FILL = """
 for folder in %s; do
     [ -d "$folder" ] || continue
     echo theirs > "$folder/notes.txt"
@@ -27,6 +21,16 @@ for folder in %s; do
     mkfifo "$folder/pipe"
     chown -R alice "$folder/notes.txt" "$folder/theirs"
 done
+"""
+# Then what has a name of ours without being ours.
+PLANT = (
+    """
+set -eu
+useradd --system --no-create-home alice
+chown alice /opt/models
+chmod 2770 /opt/models
+chmod o+rx /opt/models
+%s
 mkdir -p /var/lib/llama-cluster/rpc-cache/alice/datasets
 echo theirs > /etc/llama-cluster/keys/by-hand
 echo theirs > /etc/llama-cluster/plan-notes.json
@@ -53,6 +57,7 @@ systemctl daemon-reload
 systemctl -q enable --now llama-rpc-by-hand llama-head-by-hand
 nft add table inet theirs
 """
+    % FILL
     % FOLDERS
 )
 # What may go: all of it ours, and told by its path alone because nothing of others was planted under these names.
@@ -83,6 +88,13 @@ def plant(node):
     after = inventory(node)
     planted = {path: seen for path, seen in after["files"].items() if before["files"].get(path) != seen and not path.startswith(ACCOUNTS)}
     return dict(after, planted=planted)
+
+
+def plant_in_builds(node, then):
+    """The same in the directories of programs, later: from a build with files that its manifest does not list nothing is started."""
+    node.check_output("bash -c %s", FILL % "/opt/llama.cpp/releases/*/bin")
+    now = inventory(node)["files"]
+    then["planted"].update({path: seen for path, seen in now.items() if path.startswith("/opt/llama.cpp/releases/") and path not in then["files"]})
 
 
 def differences(node, then):

@@ -175,6 +175,8 @@ def test_check_mode_of_teardown_changes_nothing(lab):
 
 
 def test_teardown_keeps_models_and_what_is_not_ours(lab, planted):
+    for name, then in planted.items():
+        foreign.plant_in_builds(getattr(lab, name), then)
     status, output = lab.playbook("teardown")
     assert status == 0, output
     assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
