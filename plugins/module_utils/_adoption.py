@@ -7,6 +7,7 @@ Everything is in one directory that only root may read: record.json says what th
 large to copy is renamed where it is. Each step looks at what is there, so that a run that died is finished, or undone, by the next one.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,6 +22,8 @@ from ._units import UNIT_DIR
 
 FORMAT = 1
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+# Variables that name code for root to load.
+LOADER = re.compile(r"(LD_\w+|GCONV_PATH|PYTHON\w*|GGML_BACKEND_PATH)\Z")
 ASIDE = ".by-hand"
 # Seconds that a server made by hand has to end by itself, and that one may take to come back.
 PATIENCE = 20
@@ -293,11 +296,24 @@ def unit_record(unit, unit_dir=UNIT_DIR):
 
 
 def process_record(process):
-    """A process as read_process() gives it -> what it takes to start it again; variables that look like secrets are named, not kept."""
-    secrets = sorted(name for name in process["environment"] if SECRET.search(name))
-    kept = {name: value for name, value in process["environment"].items() if name not in secrets}
+    """A process as find() gives it -> what it takes to start it again; variables that look like secrets or name code are named, not kept."""
+    kept = {name: value for name, value in safe_environment(process).items() if not SECRET.search(name)}
+    left_out = sorted(set(process["environment"]) - set(kept))
     names = ("pid", "kind", "executable", "argv", "cwd", "outputs")
-    return dict({name: process[name] for name in names}, environment=kept, left_out=secrets, serves=describe(process))
+    return dict({name: process[name] for name in names}, environment=kept, left_out=left_out, serves=describe(process))
+
+
+def safe_environment(process):
+    """The variables of a process without those that name code; of LD_LIBRARY_PATH the directories that nobody else can exchange or write."""
+    kept = {name: value for name, value in process["environment"].items() if not LOADER.match(name)}
+    libraries = process["environment"].get("LD_LIBRARY_PATH")
+    folders = []
+    for entry in re.split("[:;]", libraries) if libraries else []:
+        # Empty and relative ones are meant from where it was started.
+        folder = os.path.join(process["cwd"], entry)
+        with contextlib.suppress(OSError, _safe_files.UnsafeFile), _safe_files.directory(folder):
+            folders.append(folder)
+    return dict(kept, LD_LIBRARY_PATH=":".join(folders)) if folders else kept
 
 
 def identity(process):
@@ -341,7 +357,7 @@ def is_zombie(pid, proc="/proc"):
 def start_detached(process):
     """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where it went before.
 
-    Only what was root's was recorded. Whether its program and its logs are still root's is looked at again.
+    Only what was root's was recorded. Whether its program, libraries and logs are still root's is looked at again.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -351,7 +367,7 @@ def start_detached(process):
             if os.fork():
                 os._exit(0)
             become(process)
-            os.execve(process["executable"], process["argv"], process["environment"])
+            os.execve(process["executable"], process["argv"], safe_environment(process))
         except (OSError, _safe_files.UnsafeFile) as error:
             os.write(writer, str(error).encode())
         finally:

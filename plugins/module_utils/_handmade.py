@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them. Private to the collection."""
 
-import contextlib
-import fnmatch
 import glob
 import os
 import pwd
@@ -39,8 +37,13 @@ AROUND = (
 )
 ABOUT_US = re.compile(r"llama-server|rpc-server|llama-(?:rpc|head)\b|ai-inference")
 MOST_TEXT = 256 * 1024
-# What runs under these is started and ended by somebody else: a SLURM job, a user's own systemd, a container.
-FOREIGN = ("slurmd.service", "slurmstepd.scope", "user@*.service", "docker-*.scope", "libpod-*.scope", "cri-containerd-*.scope")
+# Control groups of what a login, cron or a boot script leaves behind. In any other, somebody else starts and ends it: SLURM, a user's systemd, a container.
+LEFT_BEHIND = re.compile(
+    r"(?:init\.scope|user\.slice/user-\d+\.slice/session-\w+\.scope"
+    r"|system\.slice(?:/(?:system-sshd?\.slice/)?(?:sshd?|cron|crond|atd|rc-local)(?:@[^/]*)?\.service)?)?\Z"
+)
+# Of a namespace of its own, the names of files and users are others than root's.
+NAMESPACES = ("mnt", "pid", "user")
 # Of one name, what argv gives last wins, as in llama.cpp.
 OPTIONS = {
     "head": {"port": ("--port",), "host": ("--host",), "model": ("-m", "--model"), "rpc": ("--rpc",)},
@@ -82,86 +85,113 @@ def read_text(path):
 
 
 def read_process(pid, proc="/proc"):
-    """A llama.cpp server process -> what it takes to tell of it and to start it again; None for any other process.
-
-    The kernel says which program it is, whose, and in which unit. Arguments and environment are what the process itself says.
-    """
+    """A llama.cpp server process -> what the kernel says of it, enough to tell whether it is left alone; None for any other process."""
     base = os.path.join(proc, str(pid))
     try:
         executable = os.readlink(os.path.join(base, "exe")).replace(" (deleted)", "")
         kind = KINDS.get(os.path.basename(executable))
         if kind is None:
             return None
-        with open(os.path.join(base, "environ"), "rb") as stream:
-            environment = [entry.decode("utf-8", "surrogateescape") for entry in stream.read().split(b"\0") if b"=" in entry]
-        with open(os.path.join(base, "cmdline"), "rb") as stream:
-            argv = [word.decode("utf-8", "surrogateescape") for word in stream.read().split(b"\0")[:-1]]
         with open(os.path.join(base, "stat"), encoding="utf-8", errors="replace") as stream:
             # The command name may hold spaces and parentheses: the state and the parent follow the last one.
             state, parent = stream.read().rsplit(")", 1)[1].split()[:2]
-        with open(os.path.join(base, "cgroup"), encoding="utf-8", errors="replace") as stream:
+        # A user names the groups below his own: only a line feed, which no name holds, ends a line.
+        with open(os.path.join(base, "cgroup"), encoding="utf-8", errors="replace", newline="\n") as stream:
             cgroup = systemd_group(stream.read())
         with open(os.path.join(proc, "1", "cgroup"), encoding="utf-8", errors="replace") as stream:
             root = systemd_group(stream.read())
         with open(os.path.join(base, "status"), encoding="utf-8", errors="replace") as stream:
-            status = dict(line.split(":", 1) for line in stream.read().splitlines() if ":" in line)
+            status = dict(line.split(":", 1) for line in stream.read().split("\n") if ":" in line)
         cwd = os.readlink(os.path.join(base, "cwd"))
-        outputs = {name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))}
     except OSError:
         return None  # it has gone, or is a kernel thread
-    environment = dict(entry.split("=", 1) for entry in environment)
     if state == "Z":
         return None
     unit, foreign = group_owner(cgroup, root)
-    uid = int(status["Uid"].split()[0])
     return {
         "pid": pid,
         "parent": int(parent),
         "kind": kind,
         "executable": executable,
-        "argv": argv,
-        "environment": environment,
         "cwd": cwd,
-        "outputs": {name: path for name, path in outputs.items() if os.path.isfile(path)},
         "unit": unit,
-        "uid": uid,
+        "uid": int(status["Uid"].split()[0]),
         "foreign": foreign,
+        "sees_our_files": sees_our_files(pid, proc),
     }
+
+
+def sees_our_files(pid, proc="/proc"):
+    """Whether a name stands for the same file to a process and to this one, which would start it again."""
+    try:
+        return all(
+            os.readlink(os.path.join(proc, str(pid), *link)) == os.readlink(os.path.join(proc, "self", *link))
+            for link in [("root",)] + [("ns", name) for name in NAMESPACES]
+        )
+    except OSError:
+        return False
+
+
+def with_words(process, proc="/proc"):
+    """A process with the arguments, environment and output files that it says it has, None when it has gone.
+
+    Not asked of one that is left alone: whoever owns it could hold up, or fill the memory of, who reads its.
+    """
+    base = os.path.join(proc, str(process["pid"]))
+    try:
+        with open(os.path.join(base, "environ"), "rb") as stream:
+            environment = [entry.decode("utf-8", "surrogateescape") for entry in stream.read().split(b"\0") if b"=" in entry]
+        with open(os.path.join(base, "cmdline"), "rb") as stream:
+            argv = [word.decode("utf-8", "surrogateescape") for word in stream.read().split(b"\0")[:-1]]
+        outputs = {name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))}
+    except OSError:
+        return None
+    return dict(
+        process,
+        argv=argv,
+        environment=dict(entry.split("=", 1) for entry in environment),
+        outputs={name: path for name, path in outputs.items() if os.path.isfile(path)},
+    )
 
 
 def systemd_group(text):
     """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
-    paths = dict(line.split(":", 2)[1:] for line in text.splitlines() if line.count(":") >= 2)
+    paths = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
     return paths.get("name=systemd", paths.get("", ""))
 
 
 def group_owner(cgroup, root):
-    """-> (service unit that a process runs in or None, name of somebody else's unit or None). root: the control group of process 1."""
+    """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the control group of process 1."""
     if root.endswith("/init.scope"):
         root = root[: -len("/init.scope")]
     below = cgroup[len(root) :] if cgroup.startswith(root) else cgroup
     parts = [part for part in below.split("/") if part]
-    for part in parts:
-        if any(fnmatch.fnmatchcase(part, pattern) for pattern in FOREIGN):
-            return None, part
-    services = [part for part in parts if part.endswith(".service")]
-    return (services[-1] if services else None), None
+    # A service of this node's systemd lies below slices alone. What comes after it, or in a container's group, has names of somebody else's choice.
+    first = next((part for part in parts if not part.endswith(".slice")), "")
+    unit = first if first.endswith(".service") else None
+    if LEFT_BEHIND.match("/".join(parts)):
+        return unit, None
+    return unit, first if first.endswith((".service", ".scope")) else "/" + "/".join(parts)
 
 
 def left_alone(process):
-    """(whose a process is, why it is neither ended nor started again), (None, None) for one in no foreign unit that is root's in all that it runs."""
+    """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is root's in all that it runs."""
     if process["foreign"]:
         return process["foreign"], "%s started it and ends it" % process["foreign"]
     needed = "end it with kill %d if its port or memory is needed" % process["pid"]
     if process["uid"] not in _safe_files.owners():
         return user_name(process["uid"]), "it belongs to %s, not to root: %s" % (user_name(process["uid"]), needed)
+    if not process["sees_our_files"]:
+        return "a container", "it runs in a container or another root directory, its files are not the node's: %s" % needed
     try:
         # llama.cpp loads libraries from where its program is and from where it was started.
         for folder in (os.path.dirname(process["executable"]), process["cwd"]):
-            with contextlib.suppress(OSError), _safe_files.directory(folder):
+            with _safe_files.directory(folder):
                 pass
     except _safe_files.UnsafeFile as error:
         return "root", "others may change what it runs as root (%s): %s" % (error, needed)
+    except OSError as error:
+        return "root", "what it runs is not where it was when it started (%s: %s): %s" % (error.filename, error.strerror, needed)
     return None, None
 
 
@@ -192,18 +222,26 @@ def unit_files(unit_dir=UNIT_DIR):
     return names
 
 
+def user_id(user):
+    """The id of a unit's User=, root's where it has none; None of one that does not exist."""
+    try:
+        return int(user) if user.isdigit() else pwd.getpwnam(user or "root").pw_uid
+    except KeyError:
+        return None
+
+
 def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     """What serves by hand -> {units, processes, foreign}.
 
-    units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as read_process gives it, None when none runs.
+    units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as with_words gives it, None when none runs.
     processes: root's own outside every unit that was made by hand. foreign: those that are left alone, with why.
     """
     running = read_processes(proc)
     names = unit_files(unit_dir)
     inside = {}
     for process in running:
-        if process["unit"] and not process["foreign"]:
-            inside.setdefault(process["unit"], process)
+        if process["unit"]:
+            inside.setdefault(process["unit"], []).append(process)
     # A template is no unit: its instances are found by their processes.
     asked = sorted(name for name in set(names) | set(inside) if not name.endswith("@.service"))
     units, ours = [], set()
@@ -213,32 +251,37 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
             # Also one whose file has gone while it ran.
             ours.add(name)
             continue
-        # A session of cron or sshd is a unit too; only one that was written here by hand is the process's own.
-        if name not in names and not path.startswith(unit_dir + "/"):
-            continue
-        process = inside.get(name)
+        main_pid = int(shown.get("MainPID") or 0) or None
+        processes = inside.get(name, [])
+        # Where the unit does not name the program, a wrapper may have become it. Beside the main process, any user's may run: those of a
+        # JupyterHub or of a CI runner do.
+        if name not in names and re.sub(r"@.*", "@.service", name) not in names:
+            processes = [process for process in processes if process["pid"] == main_pid and process["uid"] in (0, user_id(shown.get("User", "")))]
+            if not processes or not path.startswith(unit_dir + "/"):
+                continue
+        process = with_words(processes[0], proc) if processes else None
         units.append(
             {
                 "name": name,
-                "kind": process["kind"] if process else names[name],
+                "kind": processes[0]["kind"] if processes else names[name],
                 "path": path,
                 "drop_ins": shown.get("DropInPaths", "").split(),
                 "unit_file_state": shown.get("UnitFileState", ""),
                 "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
-                "main_pid": int(shown.get("MainPID") or 0) or None,
+                "main_pid": main_pid,
                 "process": process,
             }
         )
     owned = {unit["name"] for unit in units} | ours
     loose, foreign = [], []
     for process in running:
-        if process["foreign"] or process["unit"] not in owned:
+        if process["unit"] not in owned:
             owner, why = left_alone(process)
             if why:
                 foreign.append(dict(process, foreign=owner, why=why))
             else:
-                loose.append(process)
-    return {"units": units, "processes": loose, "foreign": foreign}
+                loose.append(with_words(process, proc))
+    return {"units": units, "processes": [process for process in loose if process], "foreign": foreign}
 
 
 def around(found, places=AROUND):

@@ -13,7 +13,8 @@ author:
 description:
   - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in processes outside of any
     such unit, as C(nohup) leaves them, and says what each serves.
-  - Servers of other users than root, and of root where others may change what runs, are told and left alone.
+  - Servers of other users than root, in containers, in units that start something else, and of root where others may change what runs, are told
+    and left alone.
   - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is recorded on the node.
 options:
   directory:

@@ -78,11 +78,22 @@ def test_settings_of_a_command_line():
 @pytest.mark.parametrize(
     ("cgroup", "owner"),
     [
-        ("/system.slice/llama-rpc.service", ("llama-rpc.service", None)),
+        ("/system.slice/llama-rpc.service", ("llama-rpc.service", "llama-rpc.service")),
         ("/user.slice/user-0.slice/session-3.scope", (None, None)),
-        ("/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service", (None, "user@1000.service")),
-        ("/system.slice/slurmd.service/job_5", (None, "slurmd.service")),
+        ("/user.slice/user-1000.slice/session-c5.scope", (None, None)),  # sudo nohup
+        ("/system.slice/cron.service", ("cron.service", None)),
+        ("/system.slice/system-sshd.slice/sshd@3-10.0.0.1:22-10.0.0.2:4711.service", ("sshd@3-10.0.0.1:22-10.0.0.2:4711.service", None)),
+        ("/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service", ("user@1000.service", "user@1000.service")),
+        ("/system.slice/slurmd.service/job_5", ("slurmd.service", "slurmd.service")),
         ("/system.slice/docker-0123.scope", (None, "docker-0123.scope")),
+        ("/docker/0123", (None, "/docker/0123")),
+        ("/docker/0123/system.slice/llama-rpc.service", (None, "/docker/0123/system.slice/llama-rpc.service")),
+        ("/docker/0123/user.slice/user-0.slice/session-3.scope", (None, "/docker/0123/user.slice/user-0.slice/session-3.scope")),
+        ("/kubepods/burstable/pod7/0123", (None, "/kubepods/burstable/pod7/0123")),
+        ("/kubepods.slice/kubepods-pod7.slice/crio-0123.scope", (None, "crio-0123.scope")),
+        ("/lxc.payload.web", (None, "/lxc.payload.web")),
+        ("/machine.slice/machine-web.scope/payload/system.slice/llama-rpc.service", (None, "machine-web.scope")),
+        ("/system.slice/run-r7.scope", (None, "run-r7.scope")),
         ("/", (None, None)),
     ],
 )
@@ -90,6 +101,7 @@ def test_who_owns_a_control_group(cgroup, owner):
     assert _handmade.group_owner(cgroup, "/init.scope") == owner
     # The node itself may be a container.
     assert _handmade.group_owner("/system.slice/docker-node.scope" + cgroup, "/system.slice/docker-node.scope/init.scope") == owner
+    assert _handmade.group_owner(cgroup, "/") == owner
 
 
 def test_a_version_1_and_a_version_2_hierarchy():
@@ -256,7 +268,7 @@ def leftover(tmp_path):
 
 
 def of(tmp_path):
-    return [process for process in _handmade.read_processes() if process["executable"] == str(tmp_path / "rpc-server")]
+    return [_handmade.with_words(process) for process in _handmade.read_processes() if process["executable"] == str(tmp_path / "rpc-server")]
 
 
 def wait_for(true):
@@ -372,6 +384,7 @@ def process_of(tmp_path, **options):
             "unit": None,
             "uid": os.geteuid(),
             "foreign": None,
+            "sees_our_files": True,
         },
         **options,
     )
@@ -385,8 +398,130 @@ def running(node, tmp_path, monkeypatch):
     give_away(tmp_path / "theirs")
     found = []
     monkeypatch.setattr(_handmade, "read_processes", lambda _proc: found)
+    monkeypatch.setattr(_handmade, "with_words", lambda process, _proc: process)
     monkeypatch.setattr(_handmade, "build_of", lambda _kind, _settings: None)
     return found
+
+
+def test_a_server_in_other_namespaces_is_left_alone(tmp_path):
+    """Its control group is one that a login leaves behind, as that of a container may be that shares this node's."""
+    assert _handmade.sees_our_files(os.getpid())
+    for link, other in (("ns/mnt", "mnt:[2]"), ("ns/pid", "pid:[2]"), ("ns/user", "user:[2]"), ("root", "/srv/jail"), ("root", None)):
+        proc = tmp_path / link.replace("/", "-") / str(other).replace("/", "-")
+        for who in ("self", "71"):
+            (proc / who / "ns").mkdir(parents=True)
+            for name, target in (("root", "/"), ("ns/mnt", "mnt:[1]"), ("ns/pid", "pid:[1]"), ("ns/user", "user:[1]")):
+                (proc / who / name).symlink_to(target)
+        assert _handmade.sees_our_files(71, str(proc))
+        (proc / "71" / link).unlink()
+        if other:
+            (proc / "71" / link).symlink_to(other)
+        assert not _handmade.sees_our_files(71, str(proc)), link
+    owner, why = _handmade.left_alone(process_of(tmp_path, sees_our_files=False))
+    assert owner == "a container" and "its files are not the node's: end it with kill 9471200" in why
+
+
+def test_a_program_that_is_not_there_is_not_taken_for_roots(tmp_path):
+    """It could be a path within a container; and it could not be started again."""
+    (tmp_path / "bin").mkdir()
+    assert _handmade.left_alone(process_of(tmp_path)) == (None, None)
+    for gone in ({"executable": str(tmp_path / "gone/llama-server")}, {"cwd": str(tmp_path / "gone")}):
+        owner, why = _handmade.left_alone(process_of(tmp_path, **gone))
+        assert owner == "root" and "%s: No such file or directory" % (tmp_path / "gone") in why
+
+
+def plant_process(tmp_path, pid, uid, cgroup, words=True):
+    """A llama-server in a tree that looks like /proc."""
+    proc = tmp_path / "proc"
+    for name in ("self", str(pid), "1"):
+        (proc / name / "ns").mkdir(parents=True, exist_ok=True)
+        (proc / name / "cgroup").write_text("0::%s\n" % ("/init.scope" if name == "1" else cgroup))
+        for link in ("root", "ns/mnt", "ns/pid", "ns/user"):
+            if not os.path.islink(str(proc / name / link)):
+                (proc / name / link).symlink_to("/")
+    base = proc / str(pid)
+    (base / "stat").write_text("%d (x) S 1 1\n" % pid)
+    (base / "status").write_text("Name:\tx\nUid:\t%d\t%d\t%d\t%d\n" % (uid, uid, uid, uid))
+    (base / "exe").symlink_to(tmp_path / "bin/llama-server")
+    (base / "cwd").symlink_to(tmp_path)
+    if words:
+        (base / "fd").mkdir()
+        for number in ("1", "2"):
+            (base / "fd" / number).symlink_to("/dev/null")
+        (base / "cmdline").write_bytes(b"llama-server\0")
+        (base / "environ").write_bytes(b"PATH=/bin\0")
+
+
+def test_nothing_that_a_process_says_is_read_of_one_that_is_left_alone(node, tmp_path):
+    """Who owns a process can make a reader of its arguments wait for ever: there are none here to read."""
+    (tmp_path / "bin").mkdir()
+    session = "/user.slice/user-1000.slice/session-3.scope"
+    plant_process(tmp_path, 71, 4711, session, words=False)
+    plant_process(tmp_path, 72, os.geteuid(), "/docker/0123", words=False)
+    plant_process(tmp_path, 73, os.geteuid(), session)
+    found = _handmade.find(str(node.units))
+    assert [(process["pid"], process["foreign"]) for process in found["foreign"]] == [(71, "user id 4711"), (72, "/docker/0123")]
+    assert [(process["pid"], process["argv"]) for process in found["processes"]] == [(73, ["llama-server"])]
+
+
+@pytest.mark.parametrize(
+    ("user", "main_pid", "uid", "taken"),
+    [
+        ("", 71, 4711, False),
+        ("", 72, 0, False),
+        ("", 71, 0, True),
+        ("4711", 71, 4711, True),
+        ("4712", 71, 4711, False),
+        ("nobody-of-this-name", 71, 4711, False),
+    ],
+)
+def test_a_unit_that_only_holds_a_server_of_its_users_is_not_taken_over(node, tmp_path, user, main_pid, uid, taken):
+    """jupyterhub.service runs what its users start; a wrapper script becomes the unit's main process."""
+    (tmp_path / "bin").mkdir()
+    write(node.units / "hub.service", "[Service]\nExecStart=/opt/hub/bin/start\n")
+    plant_process(tmp_path, 71, uid, "/system.slice/hub.service")
+
+    def show(names, _properties):
+        assert names == ["hub.service"]
+        return "Id=hub.service\nFragmentPath=%s/hub.service\nActiveState=active\nMainPID=%d\nUser=%s\n" % (node.units, main_pid, user)
+
+    found = _handmade.find(str(node.units), str(tmp_path / "proc"), show)
+    assert [unit["name"] for unit in found["units"]] == (["hub.service"] if taken else [])
+    assert [process["foreign"] for process in found["foreign"]] == ([] if taken else ["hub.service"])
+    assert found["processes"] == []
+
+
+@pytest.mark.parametrize("end", ["\r", "\v", "\x85"])
+def test_a_user_cannot_name_a_group_so_that_it_reads_as_another(tmp_path, end):
+    plant_process(tmp_path, 71, 4711, "/user.slice/user-1000.slice/user@1000.service/x%s1:name=systemd:/system.slice/rpc.service" % end)
+    assert _handmade.read_process(71, str(tmp_path / "proc"))["unit"] == "user@1000.service"
+
+
+def test_an_instance_of_a_template_that_names_the_program_is_taken_over(node, tmp_path):
+    (tmp_path / "bin").mkdir()
+    write(node.units / "llama@.service", "[Service]\nUser=ops\nExecStart=/bin/sh -c '/opt/llama-server; true'\n")
+    plant_process(tmp_path, 71, 4711, "/system.slice/system-llama.slice/llama@big.service")
+    assert [unit["name"] for unit in _handmade.find(str(node.units))["units"]] == ["llama@big.service"]
+
+
+def test_a_variable_that_names_code_is_not_given_back(tmp_path):
+    for name in ("bin", "lib"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lib").chmod(0o777)
+    environment = {
+        "PATH": "/bin",
+        "LD_PRELOAD": "/tmp/evil.so",
+        "LD_AUDIT": "/tmp/evil.so",
+        "GCONV_PATH": "/tmp",
+        "PYTHONPATH": "/tmp",
+        "LD_LIBRARY_PATH": "%s/bin:%s/lib:%s/gone:bin" % (tmp_path, tmp_path, tmp_path),
+    }
+    record = _adoption.process_record(process_of(tmp_path, kind="worker", argv=["rpc-server"], environment=environment))
+    assert record["environment"] == {"PATH": "/bin", "LD_LIBRARY_PATH": "%s/bin:%s/bin" % (tmp_path, tmp_path)}
+    assert record["left_out"] == ["GCONV_PATH", "LD_AUDIT", "LD_PRELOAD", "PYTHONPATH"]
+    # One that others may have come to write since is not given back either.
+    (tmp_path / "bin").chmod(0o777)
+    assert _adoption.safe_environment(record) == {"PATH": "/bin"}
 
 
 def test_servers_of_other_users_are_told_and_left_alone(node, tmp_path, running):
