@@ -11,7 +11,8 @@ import time
 
 from ._units import UnitError, parse_show, systemctl_show
 
-WATCHDOG = "llama-watchdog"
+# Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
+WATCHDOG = "llama-watchdog.service"
 # What systemd says about a unit, in the words of 239 to 257.
 OF_SYSTEMD = (
     ("exited", re.compile(r": Main process exited, (?P<text>code=.*)$")),
@@ -48,7 +49,7 @@ def parse_journal(text, units, since=0.0):
 
 
 def _event(entry, message, units):
-    if entry.get("SYSLOG_IDENTIFIER") == WATCHDOG:
+    if entry.get("_SYSTEMD_UNIT") == WATCHDOG:
         for kind, pattern in OF_WATCHDOG:
             found = pattern.match(message)
             if found:
@@ -69,8 +70,8 @@ def _event(entry, message, units):
 
 def read_journal(units, since):
     """Text of the journal since a time, as far as it can hold events of units. Errors: UnitError."""
-    matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+", "SYSLOG_IDENTIFIER=" + WATCHDOG]
-    matches += ["+"] + ["_SYSTEMD_UNIT=" + unit for unit in units]
+    matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+"]
+    matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
     command = ["journalctl", "--quiet", "--no-pager", "--output=json", "--since=@%d" % since] + matches
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C"))

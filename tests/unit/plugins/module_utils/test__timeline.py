@@ -27,7 +27,7 @@ def entry(message, at=BROKEN + 1, **fields):
 
 
 def watchdog(message):
-    return _timeline.parse_journal(entry(message, SYSLOG_IDENTIFIER="llama-watchdog"), [HEAD, WORKER], BROKEN)
+    return _timeline.parse_journal(entry(message, _SYSTEMD_UNIT="llama-watchdog.service"), [HEAD, WORKER], BROKEN)
 
 
 def test_a_worker_that_was_killed():
@@ -73,6 +73,26 @@ def test_the_senders_time_counts():
 )
 def test_the_watchdog_speaks(message, unit, kind, text):
     assert [(event["unit"], event["kind"], event["text"]) for event in watchdog(message)] == [(unit, kind, text)]
+
+
+def test_only_its_unit_is_the_watchdog():
+    said = "head chat: lost its connection to 10.0.0.2:50052: restarting it"
+    # What `logger -t llama-watchdog` of any user leaves.
+    pretended = entry(said, SYSLOG_IDENTIFIER="llama-watchdog", _UID="1000", _SYSTEMD_UNIT="session-3.scope", _COMM="logger")
+    assert _timeline.parse_journal(pretended, [HEAD, WORKER], BROKEN) == []
+
+
+def test_the_journal_is_asked_by_what_it_saw_itself(tmp_path, monkeypatch):
+    (tmp_path / "journalctl").write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    (tmp_path / "journalctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    asked = _timeline.read_journal([HEAD], 0).split()
+    assert [match for match in asked if "=" in match and not match.startswith("--")] == [
+        "_PID=1",
+        "UNIT=" + HEAD,
+        "_SYSTEMD_UNIT=llama-watchdog.service",
+        "_SYSTEMD_UNIT=" + HEAD,
+    ]
 
 
 def test_what_the_watchdog_says_of_others_or_else_is_nothing():
