@@ -11,6 +11,8 @@ from ._llama_args import OLDEST, build_number, load_modes
 from ._model_shape import MAX_BLOCKS
 from ._plan_catalog import HEADER_KEYS
 
+# One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
+HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)')
 # key -> (type, required). Types are checked; what a value means is checked below.
 SERVICE_KEYS = {
     "distributed": {
@@ -206,7 +208,7 @@ def port_conflicts(wanted, listeners, own_pids):
             continue
         address, _colon, port = fields[3].rpartition(":")
         address = address.strip("[]").split("%")[0]
-        holders = re.findall(r'\("([^"]*)",pid=(\d+)', line)
+        holders = HOLDER.findall(line)
         if any(int(pid) in own_pids for _name, pid in holders):
             continue
         for entry, wanted_address, wanted_port in wanted:

@@ -356,6 +356,15 @@ def test_foreign_listeners_are_conflicts():
     assert len(_intent_check.port_conflicts(wanted, LISTENERS, [])) == 2
 
 
+@pytest.mark.parametrize("name", ['x",pid=7', 'x",pid=7),("', '",pid=7,fd=1)', '",pid=7,fd=1),(', '"),("x",pid=7'])
+def test_a_listener_cannot_call_itself_one_of_ours(name):
+    listeners = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4),("nginx",pid=98,fd=4))\n' % name
+    wanted = [("llama_services.chat.rpc_port", "10.100.0.31", 50052)]
+    assert len(name) <= 15
+    assert len(_intent_check.port_conflicts(wanted, listeners, [7])) == 1
+    assert _intent_check.port_conflicts(wanted, listeners, [98]) == []
+
+
 CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
 
 
