@@ -14,7 +14,7 @@ import re
 import time
 from urllib.parse import quote
 
-from ._adopt import adopt, extra_disk, match_pieces
+from ._adopt import adopt, extra_disk, match_pieces, proving
 from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
 from ._http import Client, FetchError, FileSource, attempts, clean_url, content_url, make_source, read_range, same_origin
@@ -31,15 +31,16 @@ class Request(object):
 
     dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
     file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching;
-    copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its result().
+    copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its result();
+    owner: whom the caller gives the files to, None where they are to be root's.
     """
 
     def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
-                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False, copy_of=None):  # fmt: skip
+                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False, copy_of=None, owner=None):  # fmt: skip
         self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
         self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
-        self.adopt, self.connections, self.full, self.copy_of = adopt or [], connections, full, copy_of
+        self.adopt, self.connections, self.full, self.copy_of, self.owner = adopt or [], connections, full, copy_of, owner
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
                 raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
@@ -249,7 +250,7 @@ def _source_header(target, client):
 def unchanged(request, watch, check=False, hashing=True):
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
-    A file with another time or inode is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
+    A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
     it would have to be. Raises FetchError when it is no longer what was published.
     """
     folder = request.folder()
@@ -264,39 +265,47 @@ def unchanged(request, watch, check=False, hashing=True):
     path, manifest = found[0]
     entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
     try:
-        touched = [pair for pair in entries if request.full or not untouched(*pair)]
+        touched = [(entry, at) for entry, at in entries if not untouched(entry, os.lstat(at)) or request.full]
     except FileNotFoundError:
         return None
     if touched and not hashing:
         return None
     for entry, at in touched:
-        size = os.path.getsize(at)
-        if size != entry["size"]:
-            raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(size), exact(entry["size"])))
-        _compare(at, entry["pieces"], watch.meter(at, size))
-        entry.update(file_entry(entry["name"], os.stat(at), entry["pieces"]))
+        # A file that the caller gives away is proved by each run, and not given to and fro.
+        with proving(at, check or request.owner is not None) as fd:
+            status = os.fstat(fd)
+            if status.st_size != entry["size"]:
+                raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry["size"])))
+            _compare(at, entry["pieces"], watch.meter(at, status.st_size), fd)
+        entry.update(file_entry(entry["name"], status, entry["pieces"]))
     if touched and not check:
         write_manifest(manifest_path(path), manifest)
     return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
 
 
-def _compare(path, pieces, advance):
+def _compare(path, pieces, advance, fd):
     """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
-    for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance)):
+    for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance, fd)):
         if piece["sha256"] not in (None, digest):
             raise FetchError("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
         piece["sha256"] = digest
 
 
-def existing_entry(target, header, watch):
+def existing_entry(target, header, watch, check=False):
     """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
     one family and quant have the same size). Raises FetchError.
     """
-    if not os.path.exists(target.path):
+    if not os.path.lexists(target.path):
         return None
-    size = os.path.getsize(target.path)
+    with proving(target.path, check) as fd:
+        return _existing_entry(target, header, watch, fd)
+
+
+def _existing_entry(target, header, watch, fd):
+    status = os.fstat(fd)
+    size = status.st_size
     source = target.pieces[0].source.name
     if size != target.size:
         raise FetchError("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
@@ -304,24 +313,22 @@ def existing_entry(target, header, watch):
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
     recorded = [
-        entry
-        for entry in (manifest["files"] if manifest else [])
-        if entry["name"] == name and untouched(entry, target.path) and covers(entry["pieces"], wanted)
+        entry for entry in (manifest["files"] if manifest else []) if entry["name"] == name and untouched(entry, status) and covers(entry["pieces"], wanted)
     ]
     if any(piece["sha256"] for piece in wanted):
         if recorded:
             return recorded[0], True
         try:
-            _compare(target.path, wanted, watch.meter(target.path, size))
+            _compare(target.path, wanted, watch.meter(target.path, size), fd)
         except FetchError:
             raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
-    elif header and read_path(target.path) != header:
+    elif header and read_header(lambda offset, length: os.pread(fd, length, offset), target.path) != header:
         raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
     # Without a digest the record, which may be of another source, does not replace the look at the header.
     if recorded:
         return recorded[0], True
     # Whoever put it there did not ask us: it is used, and not ours to remove.
-    return dict(file_entry(name, os.stat(target.path), wanted), found=True), False
+    return dict(file_entry(name, status, wanted), found=True), False
 
 
 @contextlib.contextmanager
@@ -381,11 +388,11 @@ def _acquire(request, check, watch):
         return unchanged(request, watch) or _perform(request, plan, started, watch)
 
 
-def _missing(plan, watch):
+def _missing(plan, watch, check=False):
     """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be recorded)"""
     entries, missing, news = {}, [], False
     for target, header in zip(plan.targets, plan.headers):
-        found = existing_entry(target, header, watch)
+        found = existing_entry(target, header, watch, check)
         if found:
             entries[target.path] = found[0]
             news = news or not found[1]
@@ -409,7 +416,7 @@ def _reserve(request, missing):
 
 def _foretell(request, plan, watch):
     """What a run would do, for check mode."""
-    entries, missing, news = _missing(plan, watch)
+    entries, missing, news = _missing(plan, watch, check=True)
     _reserve(request, missing)
     for target in missing:
         pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]

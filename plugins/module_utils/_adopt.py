@@ -8,13 +8,48 @@ once its bytes are on disk and in the journal. What was adopted is therefore saf
 itself or as a recorded range of the partial file.
 """
 
+import contextlib
+import errno
 import hashlib
 import os
+import stat
 
 from ._bytes import exact
 from ._http import FetchError
+from ._journal import is_ours, open_regular
 from ._manifest import hash_pieces
 from ._transfer import BLOCK, disk_failure
+
+
+def open_model(path):
+    """A descriptor of a model file of its own. Raises FetchError for a link and for a file with a second name; OSError."""
+    try:
+        return open_regular(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.EINVAL):
+            raise
+        raise FetchError("%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove it" % path) from None
+
+
+@contextlib.contextmanager
+def proving(path, check=False):
+    """A descriptor by which a file is proved. What was proved is ours: its owner could write it and set its time back. check: it stays as it is.
+
+    Raises FetchError as open_model() does and for one that is written meanwhile; OSError.
+    """
+    fd = open_model(path)
+    try:
+        before = os.fstat(fd)
+        yield fd
+        after = os.fstat(fd)
+        if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
+            raise FetchError("%s: was changed while it was read: run again when nobody writes it" % path)
+        if not check and not is_ours(after):
+            with contextlib.suppress(PermissionError):  # NFS with root_squash: every run proves it
+                os.fchown(fd, os.geteuid(), os.getegid())
+                os.fchmod(fd, stat.S_IMODE(after.st_mode) & 0o755)
+    finally:
+        os.close(fd)
 
 
 def match_pieces(paths, targets):
@@ -64,11 +99,10 @@ def adopt(matches, advance):
     """
     renamed = [match for match in matches if is_rename(*match)]
     for path, target, piece in renamed:
-        digest = hash_pieces(path, [piece.size], advance)[0]
-        _accept(path, target, piece, digest)
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        os.fsync(fd)
-        os.close(fd)
+        with proving(path) as fd:
+            digest = hash_pieces(path, [piece.size], advance, fd)[0]
+            _accept(path, target, piece, digest)
+            os.fsync(fd)
         target.ranges.add(0, piece.size)
         target.discard()
         # Recorded before it is renamed: a partial file without a record would be thrown away by the next run.

@@ -16,6 +16,8 @@ import json
 import os
 import stat
 
+from ._safe_files import owners
+
 _MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
 
 
@@ -27,6 +29,28 @@ def open_regular(path, flags):
         return fd
     os.close(fd)
     raise OSError(errno.EINVAL, "not a file of its own, remove it", path)
+
+
+def is_ours(status):
+    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a models directory may be others'."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
+
+
+def open_ours(path):
+    """A descriptor to read such a file by; another one is an OSError."""
+    fd = open_regular(path, os.O_RDONLY)
+    if is_ours(os.fstat(fd)):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path)
+
+
+def read_ours(path, most):
+    """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made it, it does not count."""
+    with open(open_ours(path), "rb") as stream:
+        if os.fstat(stream.fileno()).st_mode & 0o022:
+            raise OSError(errno.EPERM, "others may write it", path)
+        return stream.read(most)
 
 
 def boot_id():
@@ -114,8 +138,7 @@ class Journal(object):
     def load(self, identity):
         """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
         try:
-            with open(open_regular(self.path, os.O_RDONLY), "rb") as stream:
-                lines = stream.read(_MOST).split(b"\n")[:-1]
+            lines = read_ours(self.path, _MOST).split(b"\n")[:-1]
         except OSError:
             return Ranges()
         try:

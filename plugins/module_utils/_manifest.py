@@ -5,7 +5,8 @@
 
 NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
 [{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime and
-inode of its files are those of the record: one stat() instead of reading 77 GB. A file with found: true was there before it was asked for.
+inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of who runs this. A file with found: true was there
+before it was asked for.
 """
 
 import glob
@@ -14,7 +15,7 @@ import json
 import os
 import re
 
-from ._journal import open_regular, write_atomically
+from ._journal import is_ours, read_ours, write_atomically
 
 VERSION = 1
 SUFFIX = ".manifest.json"
@@ -67,8 +68,7 @@ def are_files(files, hashed=True):
 def read_manifest(path):
     """The record at ``path`` (of the manifest), or None when there is none that can be used."""
     try:
-        with open(open_regular(path, os.O_RDONLY)) as stream:
-            manifest = json.loads(stream.read(MOST))
+        manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION or not are_files(manifest.get("files"), hashed=False):
@@ -107,17 +107,17 @@ def covers(pieces, wanted):
     )
 
 
-def untouched(entry, path):
-    """Whether ``path`` is still the file that was recorded, by one stat(). FileNotFoundError when it is gone."""
-    status = os.stat(path)
-    return [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
+def untouched(entry, status):
+    """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says nothing: its owner sets it."""
+    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
 
 
-def hash_pieces(path, sizes, advance=lambda count: None):
-    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes."""
+def hash_pieces(path, sizes, advance=lambda count: None, fd=None):
+    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open file that ``path`` named."""
     digests = []
     buffer = memoryview(bytearray(1 << 20))
-    with open(path, "rb", buffering=0) as stream:
+    with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
+        stream.seek(0)
         for size in sizes:
             digest, left = hashlib.sha256(), size
             while left:

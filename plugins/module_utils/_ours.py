@@ -13,10 +13,10 @@ import glob
 import json
 import os
 import re
-import stat
 
+from ._journal import is_ours, read_ours
 from ._manifest import SUFFIX, is_file_name, manifest_path
-from ._units import UNIT_DIR, file_digest, text_of, unit_kind
+from ._units import MOST_TEXT, UNIT_DIR, file_digest, text_of, unit_kind
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
 PARTIAL = ".partial"
@@ -66,12 +66,18 @@ NODE_FOLDERS = (
 
 
 def record_of(path):
-    """The JSON object in a file as text_of() reads it, None where there is none."""
+    """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory of models."""
     try:
-        record = json.loads(text_of(path) or "")
-    except (ValueError, RecursionError):
+        record = json.loads(read_ours(path, MOST_TEXT).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
+
+
+def recorded_files(record):
+    """What the record of a model, by its path, says of its files."""
+    listed = (record_of(record) or {}).get("files")
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
 
 def is_our_unit(path):
@@ -175,14 +181,13 @@ class Removal(object):
 
     def _entries(self, record):
         """The files that the record of a model lists, those that name nothing outside of its directory."""
-        listed = (record_of(record) or {}).get("files")
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+        entries = recorded_files(record)
         return [entry for entry in entries if is_file_name(entry.get("name")) and entry["name"].endswith(".gguf")]
 
     def _unfinished(self, path):
-        header = (text_of(path + JOURNAL) or "").split("\n")[0]
-        with contextlib.suppress(ValueError, TypeError, RecursionError):
-            if {"identity", "boot_id"} <= set(json.loads(header)):
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            header = json.loads(read_ours(path + JOURNAL, MOST_TEXT).split(b"\n")[0].decode("utf-8"))
+            if {"identity", "boot_id"} <= set(header):
                 for one in (path + PARTIAL, path + JOURNAL):
                     if _is_file(one):
                         self._file(one)
@@ -224,9 +229,9 @@ def _names(folder):
 
 
 def _is_file(path, size=None):
-    """Whether there is a regular file, of that size where one is given."""
+    """Whether there is a regular file of root's, or of who runs this, of that size where one is given."""
     try:
         seen = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISREG(seen.st_mode) and size in (None, seen.st_size)
+    return is_ours(seen) and size in (None, seen.st_size)

@@ -15,9 +15,9 @@ import os
 import time
 
 from ._acquire import Watch, lock, result, sync_folder, unchanged
+from ._adopt import proving
 from ._bytes import duration, exact, human
 from ._http import FetchError
-from ._journal import open_regular
 from ._manifest import are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import check_disk, disk_failure
 
@@ -71,7 +71,7 @@ def receive(request, bundled, check=False, watch=None):
 
 
 def _foretell(request, bundled, watch):
-    entries, news = _there(request, bundled, watch)
+    entries, news = _there(request, bundled, watch, check=True)
     missing = awaited(request, bundled)
     first = _places(request, bundled)[0][0]
     outcome = "would be sent from the bundle" if missing else "is there"
@@ -99,31 +99,33 @@ def _perform(request, bundled, watch):
     return dict(done, transferred=size, seconds=round(seconds, 1))
 
 
-def _there(request, bundled, watch):
+def _there(request, bundled, watch, check=False):
     """-> ({path: record of a file that stands under its name and is the bundle's}, whether one of them had no record).
 
     Raises FetchError for one that is another file.
     """
     entries, news = {}, False
     for path, one in _places(request, bundled):
-        if not os.path.exists(path):
+        if not os.path.lexists(path):
             continue
-        status = os.stat(path)
-        if status.st_size != one["size"]:
-            raise FetchError("%s: is there with %s, the bundle's has %s: remove it or choose another dest" % (path, exact(status.st_size), exact(one["size"])))
-        manifest = read_manifest(manifest_path(path)) or {"files": []}
-        known = [entry for entry in manifest["files"] if entry["name"] == os.path.basename(path)]
-        known = [entry for entry in known if untouched(entry, path) and covers(entry["pieces"], one["pieces"])]
-        if not known and _differs(path, one, watch):
-            raise FetchError("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
+        with proving(path, check) as fd:
+            status = os.fstat(fd)
+            if status.st_size != one["size"]:
+                text = "%s: is there with %s, the bundle's has %s: remove it or choose another dest"
+                raise FetchError(text % (path, exact(status.st_size), exact(one["size"])))
+            manifest = read_manifest(manifest_path(path)) or {"files": []}
+            known = [entry for entry in manifest["files"] if entry["name"] == os.path.basename(path)]
+            known = [entry for entry in known if untouched(entry, status) and covers(entry["pieces"], one["pieces"])]
+            if not known and _differs(path, one, fd, watch):
+                raise FetchError("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
         entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one["pieces"])
         news = news or not known
     return entries, news
 
 
-def _differs(path, one, watch):
+def _differs(path, one, fd, watch):
     """(found, needed) of the first piece whose sha256 is not the bundle's, or None."""
-    found = hash_pieces(path, [piece["size"] for piece in one["pieces"]], watch.meter(path, one["size"]))
+    found = hash_pieces(path, [piece["size"] for piece in one["pieces"]], watch.meter(path, one["size"]), fd)
     for digest, piece in zip(found, one["pieces"]):
         if digest != piece["sha256"]:
             return digest, piece["sha256"]
@@ -132,12 +134,8 @@ def _differs(path, one, watch):
 
 def _arrived(path, one, watch):
     """The record of a file that was sent, once it is proved. It is removed where it is not what the bundle says."""
-    sent = path + SUFFIX
-    fd = open_regular(sent, os.O_RDONLY)
-    try:
+    with proving(path + SUFFIX) as fd:
         return _proved(path, one, fd, watch)
-    finally:
-        os.close(fd)
 
 
 def _proved(path, one, fd, watch):
@@ -145,7 +143,7 @@ def _proved(path, one, fd, watch):
     size = os.fstat(fd).st_size
     if size != one["size"]:
         raise FetchError("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
-    wrong = _differs(sent, one, watch)
+    wrong = _differs(sent, one, fd, watch)
     if wrong:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(sent)

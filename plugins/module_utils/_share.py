@@ -24,6 +24,8 @@ import threading
 import time
 from urllib.parse import unquote
 
+from ._journal import open_ours
+
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
 _STOPPING = 10.0  # seconds that a server is given to end
@@ -50,6 +52,11 @@ def names(files):
             raise ShareError("files: %s and %s have one name, names of their own are needed" % (found[name], path))
         if not os.path.isfile(path):
             raise ShareError("files: %s is no file of this node, one that is there is needed" % path)
+        try:
+            os.close(open_ours(path))
+        except OSError as error:
+            text = "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run gguf_fetch for it"
+            raise ShareError(text % (path, error.strerror)) from None
     return found
 
 
@@ -89,7 +96,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _answer(self):
         path = self.server.files.get(unquote(self.path)[1:])
         try:
-            stream = open(path, "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
+            stream = open(open_ours(path), "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
         except OSError:
             stream = None
         if stream is None:

@@ -21,7 +21,7 @@ from collections import namedtuple
 
 from ._bytes import human
 from ._http import Client, FetchError, Transient, worthwhile
-from ._journal import Journal, Ranges, open_regular
+from ._journal import Journal, Ranges, is_ours, open_regular
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
@@ -60,7 +60,8 @@ class Target(object):
 
     def load(self):
         """Learn from an earlier run's journal which bytes are there."""
-        there = os.path.getsize(self.partial) if os.path.exists(self.partial) else 0
+        status = os.lstat(self.partial) if os.path.lexists(self.partial) else None
+        there = status.st_size if status and is_ours(status) else 0
         self.ranges = self.journal.load(self.identity)
         self.flushed = Ranges(self.journal.flushed)
         for ranges in (self.ranges, self.flushed):

@@ -19,7 +19,7 @@ description:
   - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on the server in between is
     not spliced.
   - A manifest beside the model records what was published. While size, time and inode of the model are those of the manifest, a run costs one
-    C(stat) call and contacts nobody.
+    C(stat) call and contacts nobody. Manifest and model must be root's, or of the task's user; of another O(owner) the model is hashed by each run.
   - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is refused, never overwritten.
 options:
   dest:
@@ -291,15 +291,21 @@ seconds:
   sample: 812.4
 """
 
+import grp
+import os
+import pwd
+import stat
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._acquire import Request, Watch, acquire, unchanged
+from ..module_utils._adopt import open_model
 from ..module_utils._gguf import GGUFError
 from ..module_utils._http import FetchError
 from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._job import Job, claim, is_live
 from ..module_utils._receive import awaited, receive
-from ..module_utils._transfer import DiskTooSmall, Stopped
+from ..module_utils._transfer import DiskTooSmall, Stopped, disk_failure
 
 OPTIONS = {
     "dest": {"type": "path", "required": True},
@@ -335,9 +341,62 @@ OPTIONS = {
 }
 
 
+def number_of(name, find, option):
+    """The id of a user or a group that is given by name or id, None of none. Raises FetchError."""
+    if name is None or str(name).isdigit():
+        return name if name is None else int(name)
+    try:
+        return find(name)
+    except KeyError:
+        raise FetchError("%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)) from None
+
+
+def set_owner_and_mode(module, arguments, changed):
+    """-> changed, or True. Takes owner, group and mode out of arguments: AnsibleModule sets them by name, through a link that others may have put there."""
+    owner, group, mode = (arguments[name] for name in ("owner", "group", "mode"))
+    arguments.update(owner=None, group=None, mode=None)
+    uid = number_of(owner, lambda name: pwd.getpwnam(name).pw_uid, "owner")
+    gid = number_of(group, lambda name: grp.getgrnam(name).gr_gid, "group")
+    if module.check_mode and not os.path.lexists(arguments["path"]):
+        return True
+    fd = open_model(arguments["path"])
+    try:
+        seen = os.fstat(fd)
+        if uid not in (None, seen.st_uid) or gid not in (None, seen.st_gid):
+            changed = True
+            if not module.check_mode:
+                os.fchown(fd, -1 if uid is None else uid, -1 if gid is None else gid)
+        number = mode_number(module, mode, seen)
+        # fchown takes bits away.
+        if number not in (None, stat.S_IMODE(os.fstat(fd).st_mode)):
+            changed = True
+            if not module.check_mode:
+                os.fchmod(fd, number)
+    except OSError as error:
+        raise disk_failure(arguments["path"], error) from None
+    finally:
+        os.close(fd)
+    return changed
+
+
+def mode_number(module, mode, seen):
+    """The mode that an octal or symbolic one asks for, None of none. Raises FetchError."""
+    try:
+        number = mode if mode is None or isinstance(mode, int) else int(mode, 8)
+    except ValueError:
+        try:
+            number = module._symbolic_mode_to_octal(seen, mode)
+        except ValueError:
+            number = 1 << 12
+    if number is not None and not 0 <= number < 1 << 12:
+        raise FetchError("mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode)
+    return number
+
+
 def run(module):
     """-> what the module returns."""
-    wanted = {name: module.params[name] for name in ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt", "copy_of")}
+    asked = ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt", "copy_of", "owner")
+    wanted = {name: module.params[name] for name in asked}
     job = None
     try:
         if module.params["_job"] and not module.params["_ask"]:
@@ -360,6 +419,7 @@ def run(module):
             done = acquire(request, module.check_mode, Watch(job.write, job.abandoned) if job else None)
         for entry in done["files"]:
             arguments = module.load_file_common_arguments(module.params, path=entry["path"])
+            done["changed"] = set_owner_and_mode(module, arguments, done["changed"])
             done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
         done["there"] = not done["changed"]
     except (FetchError, GGUFError) as error:

@@ -75,11 +75,18 @@ removed:
   elements: str
   returned: success
   sample: [/opt/models/m.gguf, /opt/models/m.gguf.manifest.json]
+recorded:
+  description: What the record of O(model) says of its files. One that is not root's, or of the task's user, says nothing.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{name: m.gguf, size: 98362432}]
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._ours import Removal
+from ..module_utils._manifest import manifest_path
+from ..module_utils._ours import Removal, recorded_files
 
 
 def main():
@@ -97,6 +104,7 @@ def main():
     )
     wanted = module.params
     removal = Removal(module.check_mode)
+    recorded = recorded_files(manifest_path(wanted["model"])) if wanted["model"] else []
     try:
         removal.units(wanted["units"])
         if wanted["builds"]:
@@ -111,7 +119,7 @@ def main():
             removal.node_files()
     except OSError as error:
         module.fail_json(msg="remove_ours: %s: cannot be removed (%s): run with become" % (error.filename, error.strerror))
-    module.exit_json(changed=bool(removal.removed), removed=removal.removed)
+    module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded)
 
 
 if __name__ == "__main__":

@@ -39,3 +39,22 @@ def test_the_script_refuses_what_it_does_not_know():
         ["bash", str(SCRIPT), "break", "hearts"], env={"PATH": "/usr/bin:/bin", "UNIT": "x.service"}, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (1, "x.service: no action break/hearts\n")
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_damaged_copy_is_no_way_to_read_other_files(tmp_path, linked):
+    """The script with stubs for systemd, below a directory of the test's."""
+    script = tmp_path / "break.sh"
+    script.write_text(SCRIPT.read_text().replace("=/run/", "=%s/run/" % tmp_path))
+    stub = tmp_path / "systemctl"
+    stub.write_text("#!/bin/sh\ncase $* in *MainPID*) exec sleep 0;; esac\n")
+    stub.chmod(0o755)
+    (tmp_path / "secret").write_text("precious")
+    (tmp_path / "m.gguf").symlink_to("secret") if linked else (tmp_path / "m.gguf").write_text("weights")
+    environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "UNIT": "x.service", "MODEL": str(tmp_path / "m.gguf")}
+    done = subprocess.run(["bash", str(script), "break", "damage"], env=environment, capture_output=True, text=True, check=False)
+    copy = tmp_path / "run/llama-drill/damaged.gguf"
+    if linked:
+        assert "is a link or cannot be read" in done.stderr and not copy.exists()
+    else:
+        assert (copy.read_text(), copy.stat().st_mode & 0o777) == ("weights", 0o600), done.stderr

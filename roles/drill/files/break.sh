@@ -55,9 +55,11 @@ empty() { while umount -l "$(findmnt -rno TARGET -S llama-drill | head -n 1)" 2>
 
 # The head's own view of the model is a copy of its first MiB; the file itself is not touched.
 damage() {
-    mkdir -p "$state"
-    head -c 1048576 "$MODEL" >"$state/damaged.gguf"
-    chmod 0644 "$state/damaged.gguf"; chmod 0755 "$state"
+    mkdir -p "$state"; chmod 0755 "$state"; rm -f "$state/damaged.gguf"
+    # Others may own the directory of models, and have put a link to what they may not read there: it is not followed, and only the head may read the copy.
+    [ -f "$MODEL" ] && (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none) \
+        || die "its model $MODEL is a link or cannot be read, a regular file is needed: look at who made it"
+    chown "$(property User):" "$state/damaged.gguf"
     override <<<"[Service]
 BindReadOnlyPaths=$state/damaged.gguf:$MODEL"
     signal_main KILL

@@ -7,9 +7,10 @@ import json
 import sys
 
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 
-def retire(tmp_path, *names):
+def retire(tmp_path, *names, forged=False):
     models = tmp_path / "models"
     models.mkdir()
     for name in ("old.gguf", "other.gguf"):
@@ -17,6 +18,8 @@ def retire(tmp_path, *names):
     (tmp_path / "precious.gguf").write_text("theirs")
     record = {"version": 1, "files": [{"name": name, "size": 7, "pieces": [{"size": 7, "sha256": None}]} for name in names]}
     (models / "old.gguf.manifest.json").write_text(json.dumps(record))
+    if forged:
+        give_away(models / "old.gguf.manifest.json")
     variables = {"old_model": str(models / "old.gguf"), "ansible_python_interpreter": sys.executable}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables}
     play["tasks"] = [{"ansible.builtin.include_tasks": str(ROOT / "roles/model/tasks/retire.yml")}]
@@ -35,3 +38,9 @@ def test_a_record_that_names_other_places_removes_nothing(tmp_path):
     assert status != 0
     assert 'old.gguf.manifest.json: "../precious.gguf" seen, names of .gguf files in its directory are needed' in output
     assert (tmp_path / "precious.gguf").exists() and len(list((tmp_path / "models").iterdir())) == 3
+
+
+def test_a_record_of_another_user_removes_no_other_model(tmp_path):
+    status, output = retire(tmp_path, "old.gguf", "other.gguf", forged=True)
+    assert status == 0, output
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["old.gguf.manifest.json", "other.gguf"]

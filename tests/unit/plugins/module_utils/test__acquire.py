@@ -23,6 +23,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._ours im
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._transfer import Stopped
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 MODEL = gguf_files.model(12)
 OTHER = gguf_files.model(12, seed=2)
@@ -708,13 +709,14 @@ def test_what_others_have_put_under_our_names_is_not_written_through(fake, tmp_p
     assert victim.read_bytes() == b"precious"
 
 
-def test_a_link_in_place_of_a_partial_file_with_a_journal_is_refused(fake, tmp_path):
+def test_a_link_in_place_of_a_partial_file_with_a_journal_is_replaced(fake, tmp_path):
     url, victim = fake.add_plain("m.gguf", MODEL), tmp_path / "victim"
     interrupted(fake, tmp_path / "m.gguf", urls=[url])
     victim.write_bytes(bytes(len(MODEL)))
     (tmp_path / "m.gguf.partial").unlink()
     (tmp_path / "m.gguf.partial").symlink_to(victim)
-    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("m.gguf.partial: cannot be written: Too many levels of symbolic links")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert (tmp_path / "m.gguf").read_bytes() == MODEL and not (tmp_path / "m.gguf").is_symlink()
     assert victim.read_bytes() == bytes(len(MODEL))
 
 
@@ -889,6 +891,73 @@ def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
     removal = Removal()
     removal.models(str(tmp_path))
     assert left(tmp_path) == ["m.gguf"]
+
+
+def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    give_away(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").chmod(0o666)
+    before = os.stat(tmp_path / "m.gguf")
+    fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert os.stat(tmp_path / "m.gguf") == before
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    after = os.stat(tmp_path / "m.gguf")
+    assert (after.st_ino, after.st_uid, after.st_mode & 0o7777) == (before.st_ino, 0, 0o644)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
+    # Who owns a file writes it and sets its time back.
+    give_away(tmp_path / "m.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert os.stat(tmp_path / "m.gguf").st_uid == 0
+
+
+def test_a_file_of_another_user_that_is_another_model_stays_his(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(OTHER)
+    give_away(tmp_path / "m.gguf")
+    with pytest.raises(FetchError, match="its sha256 is not that of"):
+        fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)])
+    assert os.stat(tmp_path / "m.gguf").st_uid != 0
+
+
+def test_a_file_that_is_written_while_it_is_hashed_is_refused(fake, tmp_path, monkeypatch):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    real = _acquire.hash_pieces
+
+    def write(path, *arguments):
+        digests = real(path, *arguments)
+        os.utime(path)
+        return digests
+
+    monkeypatch.setattr(_acquire, "hash_pieces", write)
+    with pytest.raises(FetchError, match="was changed while it was read"):
+        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert left(tmp_path) == ["m.gguf"]
+
+
+@pytest.mark.parametrize("spoil", [give_away, lambda path: path.chmod(0o646)])
+def test_a_manifest_or_journal_that_others_could_have_made_does_not_count(fake, tmp_path, monkeypatch, spoil):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    spoil(tmp_path / "m.gguf.partial.journal")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    spoil(tmp_path / "m.gguf.manifest.json")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("is there and proved")
+
+
+def test_a_partial_file_of_another_user_is_replaced(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    give_away(tmp_path / "m.gguf.partial")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert os.stat(tmp_path / "m.gguf").st_uid == 0
+
+
+def test_a_piece_of_another_user_becomes_ours(fake, tmp_path):
+    (tmp_path / "to").mkdir()
+    paths = loose(tmp_path)
+    for path in paths:
+        give_away(path)
+    fetch(tmp_path / "to/m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "to/m.gguf") and os.stat(tmp_path / "to/m.gguf").st_uid == 0
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -10,6 +10,7 @@ import stat
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _journal, _manifest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._ours import NODE_FILES, Removal
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 OUR_UNIT = "[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=5c1d1f0c5e0a7b31\n"
 BUILD = "b11434-cpu-01234567"
@@ -217,6 +218,16 @@ def test_all_shards_of_an_unfinished_model_go(models):
     removal = Removal()
     removal.model(str(models / "Big-00001-of-00002.gguf"))
     assert inventory(models) == before
+
+
+def test_a_record_or_a_journal_of_others_removes_nothing_and_their_files_stay(models):
+    model(models, "forged.gguf", "victim.gguf")
+    unfinished(models, "begun.gguf")
+    model(models, "ours.gguf")
+    unfinished(models, "half.gguf")
+    for name in ("forged.gguf.manifest.json", "begun.gguf.partial.journal", "ours.gguf", "half.gguf.partial"):
+        give_away(models / name)
+    assert remove_models(models) == [str(models / name) for name in ("ours.gguf.manifest.json", "half.gguf.partial.journal")]
 
 
 # What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.

@@ -13,6 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._receive import awaited, receive
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 MODEL = gguf_files.model(2)
 NOWHERE = {"urls": ["http://127.0.0.1:9/m.gguf"]}
@@ -135,11 +136,21 @@ def test_a_file_whose_flush_failed_is_sent_again(tmp_path, monkeypatch):
     assert left(tmp_path) == []
 
 
+def test_a_file_of_another_user_becomes_ours(tmp_path):
+    for name in ("m.gguf", "m.gguf.sent"):
+        (tmp_path / name).write_bytes(MODEL)
+        give_away(tmp_path / name)
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+        assert os.stat(tmp_path / "m.gguf").st_uid == 0
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_what_others_have_put_in_place_of_the_sent_file_is_not_published(tmp_path, link):
     victim = tmp_path / "victim"
     victim.write_bytes(MODEL)
     link(str(victim), str(tmp_path / "m.gguf.sent"))
-    with pytest.raises(FetchError, match="m.gguf.sent: cannot be written: "):
+    with pytest.raises(FetchError, match="m.gguf.sent: is a link or has a second name, "):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     assert not (tmp_path / "m.gguf").exists()

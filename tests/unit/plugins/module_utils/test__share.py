@@ -16,6 +16,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._share import Server, ShareError, byte_range, is_running, names, start, stop
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 MODEL = gguf_files.model(12)
 
@@ -257,3 +258,11 @@ def test_files_that_cannot_be_served_are_refused(model, tmp_path):
     with pytest.raises(ShareError, match="is no file of this node"):
         names([str(tmp_path / "absent.gguf")])
     assert names([str(model), str(model)]) == {"m.gguf": str(model)}
+
+
+@pytest.mark.parametrize("plant", [give_away, lambda path: (path.rename(path.parent / "secret"), path.symlink_to("secret"))])
+def test_what_others_have_put_in_place_of_a_model_is_not_lent(model, server, ask, plant):
+    plant(model)
+    assert ask()[0] == 404
+    with pytest.raises(ShareError, match="a regular file of root's with one name is needed"):
+        names([str(model)])
