@@ -57,8 +57,9 @@ empty() { while umount -l "$(findmnt -rno TARGET -S llama-drill | head -n 1)" 2>
 damage() {
     mkdir -p "$state"; chmod 0755 "$state"; rm -f "$state/damaged.gguf"
     # Others may own the directory of models, and have put a link to what they may not read there: it is not followed, and only the head may read the copy.
-    [ -f "$MODEL" ] && (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none) \
-        || die "its model $MODEL is a link or cannot be read, a regular file is needed: look at who made it"
+    if ! [ -f "$MODEL" ] || ! (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none); then
+        die "its model $MODEL is a link or cannot be read, a regular file is needed: look at who made it"
+    fi
     chown "$(property User):" "$state/damaged.gguf"
     override <<<"[Service]
 BindReadOnlyPaths=$state/damaged.gguf:$MODEL"
