@@ -147,7 +147,10 @@ def main():
     for target in targets:
         row = apart(target, options, -(-options.rounds * target.share // parts) if target.share else None)
         rows.append(row)
-        print("%s: %d of %d refused, after %.0f s" % (row[0], row[2], row[1], time.monotonic() - begun), flush=True)
+        # At once: a long round that is stopped has told what it found.
+        print(
+            "%s: %d of %d refused, longest %.2f s, most %.1f MiB, after %.0f s" % (row[0], row[2], row[1], row[4], row[5], time.monotonic() - begun), flush=True
+        )
     rows.append(["all"] + [sum(row[column] for row in rows) for column in (1, 2, 3)] + [max(row[column] for row in rows) for column in (4, 5)])
     print("\n%-22s %9s %9s %9s %8s %8s" % ("target", "rounds", "refused", "answered", "longest", "most"))
     for row in rows:
