@@ -21,7 +21,8 @@ def untouched(lab):
 
 def test_every_mistake_of_the_intent_is_said_at_once(lab):
     services = {
-        "chat": lab.chat(prot=8000, head="node9")["chat"],
+        "chat": lab.chat(prot=8000)["chat"],
+        "far": lab.chat(head="node9", primary=None, port=8003, rpc_port=50055)["chat"],
         "tiny": lab.chat(model="smollm3", primary=None, port=8001, rpc_port=50053)["chat"],
         "good": lab.chat(quant="Q8_0", primary=None, port=8002, rpc_port=50054)["chat"],
     }
@@ -29,7 +30,7 @@ def test_every_mistake_of_the_intent_is_said_at_once(lab):
     assert status != 0
     for sentence in (
         "llama_services.chat.prot: unknown key, did you mean port?",
-        "llama_services.chat.head: node9 is neither a host nor a group of this inventory, did you mean node",
+        "llama_services.far.head: node9 is neither a host nor a group of this inventory, did you mean node",
         "llama_services.tiny.model: smollm3 is not in llama_models; known models: smollm2-135m-instruct",
         "llama_services.good.quant: smollm2-135m-instruct has no Q8_0, one of Q4_1 is needed",
     ):
