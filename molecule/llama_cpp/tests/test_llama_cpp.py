@@ -198,6 +198,7 @@ class TestWholeBuild:
 
     def test_older_releases_go(self, lab):
         lab.node1.check_output("cp -a /opt/llama.cpp/current/ /opt/llama.cpp/releases/older")
+        lab.node1.check_output("""sed -i 's/"build": "[^"]*"/"build": "older"/' /opt/llama.cpp/releases/older/build.json""")
         status, output = lab.playbook(*BUILD, "--check")
         assert (status, lab.changed(output)) == (0, 1)
         status, output = lab.playbook(*BUILD)
