@@ -51,7 +51,8 @@ fill() {
     done
     signal_main KILL
 }
-empty() { while umount -l "$(findmnt -rno TARGET -S llama-drill | head -n 1)" 2>/dev/null; do :; done; }
+# Only root mounts a tmpfs; others could give a mount of their own this name.
+empty() { while umount -l "$(findmnt -rno TARGET -t tmpfs -S llama-drill | head -n 1)" 2>/dev/null; do :; done; }
 
 # The head's own view of the model is a copy of its first MiB; the file itself is not touched.
 damage() {
