@@ -12,6 +12,7 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
+from ._settings import kind_of
 from ._units import KEYS
 
 
@@ -65,8 +66,9 @@ def near(name, known, otherwise=""):
 
 
 def managed(services):
-    """The distributed services that systemd runs, by name."""
-    return sorted((name, service) for name, service in services.items() if service["kind"] == "distributed" and service.get("launcher", "systemd") == "systemd")
+    """The services of kind server that systemd runs, by name."""
+    found = services.items()
+    return sorted((name, one) for name, one in found if kind_of(one) == "server" and one.get("launcher", "systemd") == "systemd")
 
 
 def rpc_instances(services, host, groups, hostvars):

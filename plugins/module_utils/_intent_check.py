@@ -10,13 +10,14 @@ from ._intent import IntentError, build_of, expand, model_file, near, rpc_addres
 from ._llama_args import OLDEST, build_number, load_modes
 from ._model_shape import MAX_BLOCKS
 from ._plan_catalog import HEADER_KEYS
+from ._settings import context, kind_of
 
 # One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
 HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)')
 # key -> (type, required). Types are checked; what a value means is checked below.
 SERVICE_KEYS = {
-    "distributed": {
-        "kind": (str, True),
+    "server": {
+        "kind": (str, False),
         "primary": (bool, False),
         "model": (str, True),
         "quant": (str, True),
@@ -146,8 +147,8 @@ def undeployable(services):
     """Sentences for services whose intent is sound but which this version of the collection cannot deploy."""
     found = []
     for name, service in services.items():
-        if service["kind"] != "distributed":
-            found.append("llama_services.%s.kind: %s seen, distributed is needed: this version deploys no other kind" % (name, service["kind"]))
+        if kind_of(service) != "server":
+            found.append("llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name)
         elif service.get("launcher", "systemd") != "systemd":
             found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
     return found
@@ -161,7 +162,7 @@ def hopeless(services, models, groups, nodes):
     """
     found = []
     for name, service in services.items():
-        if service["kind"] != "distributed":
+        if kind_of(service) != "server":
             continue
         own = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
         model = models[service["model"]]
@@ -226,19 +227,19 @@ def _service_errors(name, service, models, groups, hostvars):
         return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed" % entry]
     if not isinstance(service, dict):
         return ["%s: %r seen, a map is needed" % (entry, service)]
-    keys = SERVICE_KEYS.get(service.get("kind"))
-    if keys is None:
-        return ["%s.kind: %r seen, one of %s is needed" % (entry, service.get("kind"), ", ".join(sorted(SERVICE_KEYS)))]
+    if kind_of(service) not in ("server", "router"):
+        return ["%s.kind: %r seen, server or router is needed: drop the key for a llama-server, with or without workers" % (entry, service["kind"])]
+    keys = SERVICE_KEYS[kind_of(service)]
     found = []
     for key in service:
         if key not in keys:
             found.append("%s.%s: unknown key%s" % (entry, key, near(key, keys, "; known keys: " + ", ".join(sorted(keys)))))
-    for key, (kind, required) in keys.items():
+    for key, (form, required) in keys.items():
         if key not in service:
             if required:
-                found.append("%s.%s: missing, %s is needed" % (entry, key, _type_name(kind)))
-        elif not _is(service[key], kind):
-            found.append("%s.%s: %r seen, %s is needed" % (entry, key, service[key], _type_name(kind)))
+                found.append("%s.%s: missing, %s is needed" % (entry, key, _type_name(form)))
+        elif not _is(service[key], form):
+            found.append("%s.%s: %r seen, %s is needed" % (entry, key, service[key], _type_name(form)))
         elif key in CHOICES and service[key] not in CHOICES[key]:
             found.append("%s.%s: %r seen, one of %s is needed" % (entry, key, service[key], ", ".join(CHOICES[key])))
         elif key in FORMS and not FORMS[key][0].match(service[key]):
@@ -249,9 +250,15 @@ def _service_errors(name, service, models, groups, hostvars):
 
 
 def _meaning_errors(entry, service, models, groups, hostvars):
-    if service["kind"] == "router":
+    if kind_of(service) == "router":
         return _router_errors(entry, service, models, groups)
     found = _number_errors(entry, service)
+    total = context(service)
+    if service.get("ctx_size", total) != total:
+        found.append(
+            "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product is what llama-server gets"
+            % (entry, service["ctx_size"], service["slot_ctx_size"], service.get("parallel", 1), total)
+        )
     cache = (service.get("cache_type_k", "f16"), service.get("cache_type_v", "f16"))
     if cache[0] != cache[1]:
         found.append(
@@ -554,11 +561,11 @@ def _shown(name):
     return name if str(name).isprintable() else ascii(name)
 
 
-def _is(value, kind):
-    if kind is int:
+def _is(value, form):
+    if form is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, kind)
+    return isinstance(value, form)
 
 
-def _type_name(kind):
-    return " or ".join(TYPE_NAMES[one] for one in (kind if isinstance(kind, tuple) else (kind,)))
+def _type_name(form):
+    return " or ".join(TYPE_NAMES[one] for one in (form if isinstance(form, tuple) else (form,)))

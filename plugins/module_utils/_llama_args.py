@@ -6,6 +6,8 @@
 import re
 from collections import namedtuple
 
+from ._settings import context
+
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
 
@@ -94,8 +96,9 @@ def head_args(instance, service, version=PIN):
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     for key, flag in HEAD_FLAGS:
-        if key in service:
-            args += [flag, str(service[key])]
+        value = context(service) if key == "ctx_size" else service.get(key)
+        if value is not None:
+            args += [flag, str(value)]
     args += dialect.load_modes.get(service.get("load_mode"), [])
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
 
-from ._plan import context, slot_context
+from ._plan import slot_context
+from ._settings import kind_of
 
 MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
@@ -57,13 +58,6 @@ def context_length(name, model, shape, settings):
 def settings(name, service, shape, settings, devices):
     """What a service's settings and the model together get wrong."""
     found = context_length(name, service["model"], shape, settings)
-    promised, tokens = service.get("slot_ctx_size", 0), slot_context(shape, settings)
-    if tokens < promised:
-        found.append(
-            "llama_services.%s.parallel: %d slots share %d tokens of context, %d each, the promised slot_ctx_size of %d is needed: "
-            "set ctx_size to %d or lower parallel"
-            % (name, settings.parallel or 1, context(shape, settings), tokens, promised, promised * (settings.parallel or 1))
-        )
     if len(devices) > MAX_DEVICES:
         found.append(
             "llama_services.%s.workers: %d devices seen, at most %d are needed, llama.cpp drives no more: use fewer workers" % (name, len(devices), MAX_DEVICES)
@@ -112,7 +106,7 @@ def needs_no_split(name, plan, alone, head):
 
 def does_not_fit(name, service, plan, advice):
     """plan: described; advice: what would fit."""
-    key = "models" if service["kind"] == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
+    key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
     worst = max(plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
     return "llama_services.%s.%s: %s %s with %d tokens of %s KV cache does not fit, %d MiB are needed on %s of %s and %d MiB are there: choose %s" % (
         name,

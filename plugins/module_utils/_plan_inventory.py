@@ -13,6 +13,7 @@ from ._memory import ShapeError
 from ._plan import plan, settings_for, shape_of, slot_context
 from ._plan_advice import nearest
 from ._plan_catalog import estimate
+from ._settings import kind_of
 
 
 def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
@@ -50,7 +51,7 @@ class _Inventory(object):
     def order(self, name):
         """What leaves no choice is placed first."""
         service = self.services[name]
-        return (service["kind"] != "router", not isinstance(service.get("tensor_split"), dict), name)
+        return (kind_of(service) != "router", not isinstance(service.get("tensor_split"), dict), name)
 
     def add(self, name):
         service = self.services[name]
@@ -61,10 +62,10 @@ class _Inventory(object):
             self._without(name, "%s is not part of this run" % ", ".join(strangers))
             return
         self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
-        if service["kind"] == "router":
+        if kind_of(service) == "router":
             self._add_router(name, service, hosts)
         else:
-            self._add_distributed(name, service)
+            self._add_server(name, service)
 
     def _without(self, name, why):
         """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
@@ -72,7 +73,7 @@ class _Inventory(object):
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
-        if told or service["kind"] != "distributed" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
+        if told or kind_of(service) != "server" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
@@ -148,7 +149,7 @@ class _Inventory(object):
             parts.extend(found)
         self.planned[name] = parts
 
-    def _add_distributed(self, name, service):
+    def _add_server(self, name, service):
         model, quant = service["model"], service["quant"]
         head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
         try:

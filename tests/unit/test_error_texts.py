@@ -39,7 +39,7 @@ PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
 # The smallest inventory with a head and a worker.
-CHAT = {"kind": "distributed", "model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": 50052}
+CHAT = {"model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": 50052}
 FAST = {"kind": "router", "host": "node2", "models": {"m": "Q8_0"}, "port": 8080}
 INVENTORY = {
     "services": {"chat": CHAT},
@@ -280,7 +280,7 @@ REFUSALS = [
     ),
     ("llama_services.Chat:", "Chat", "lower-case letters, digits and dashes are needed", intent(services={"Chat": CHAT})),
     ("llama_services.chat:", "'node1' seen", "a map is needed", intent(services={"chat": "node1"})),
-    ("llama_services.chat.kind:", "'shared' seen", "one of distributed", chat(kind="shared")),
+    ("llama_services.chat.kind:", "'shared' seen", "server or router", chat(kind="shared")),
     ("llama_services.chat.ctx_sise:", "unknown key", "did you mean ctx_size?", chat(ctx_sise=4096)),
     ("llama_services.chat.colour:", "unknown key", "known keys: batch_size", chat(colour="red")),
     ("llama_services.chat.port:", "missing", "a whole number is needed", chat(port=None)),
@@ -326,7 +326,7 @@ REFUSALS = [
     ("llama_api_keys.chat:", "key 2 is no plain text", "without spaces", intent(api_keys={"chat": ["k3y", "k3y s3cret"]})),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     ("llama_services.chat.launcher:", "slurm seen", "systemd is needed", not_deployed(chat=dict(CHAT, launcher="slurm"))),
-    ("llama_services.fast.kind:", "router seen", "distributed is needed", not_deployed(fast=FAST)),
+    ("llama_services.fast.kind:", "router seen", "server is needed", not_deployed(fast=FAST)),
     (
         "llama_services.chat.quant:",
         "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 68.7 GB of GPU memory",
@@ -334,6 +334,12 @@ REFUSALS = [
         too_large({}),
     ),
     ("llama_services.chat.quant:", "about 478.1 GB", "choose IQ0 (60.0 GB)", too_large({"IQ0": {"files": ["i.gguf"], "size": 60 * 10**9}})),
+    (
+        "llama_services.chat.ctx_size:",
+        "4096 seen with slot_ctx_size 4096 for each of 2 slots",
+        "8192 is needed: drop ctx_size",
+        chat(parallel=2, slot_ctx_size=4096, ctx_size=4096),
+    ),
     ("llama_services.chat.parallel:", "0 seen", "at least 1 is needed", chat(parallel=0)),
     ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
     (
@@ -416,12 +422,6 @@ REFUSALS = [
     ),
     ("llama_services.chat.tensor_split:", "auto seen without a plan of big X", "a header is needed", planned(quant="X")),
     ("llama_services.chat.ctx_size:", "40961 tokens for each request seen", "at most the 40960", planned(ctx_size=40961, cache_type_k="q4_0")),
-    (
-        "llama_services.chat.parallel:",
-        "2 slots share 4096 tokens of context, 2048 each",
-        "the promised slot_ctx_size of 4096 is needed: set ctx_size to 8192",
-        planned(parallel=2, slot_ctx_size=4096),
-    ),
     ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
     ("head_server_numa_node:", "7 seen for node1", "one of its NUMA nodes (0, 1) is needed", planned(nodes={"node1": bound(head="7")}, threads=2)),
     ("llama_services.chat.threads:", "64 seen", "at most the 2 cores of NUMA node 1 of node1 are needed", planned(nodes={"node1": bound()}, threads=64)),

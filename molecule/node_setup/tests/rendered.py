@@ -16,7 +16,7 @@ HOSTVARS = {
     "node2": {"llama_address": "10.8.0.2", "llama_fabric_address": WORKER},
 }
 MODELS = {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}}
-SERVICE = {"kind": "distributed", "model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": PORT}
+SERVICE = {"model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": PORT}
 ACCOUNTS = {
     "node_setup_user": "llama",
     "node_setup_rpc_user": "llama-rpc",

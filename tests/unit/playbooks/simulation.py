@@ -56,7 +56,7 @@ REPLACED = {
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
 }
 REPLACED.update({"%s/tasks/remove.yml" % role: REMOVE % role for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")})
-SERVICE = {"kind": "distributed", "model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
+SERVICE = {"model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
 INVENTORY = {
     "llama_nodes": {
         "hosts": {name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(NODES, 1)},

@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 def bundle(folder, *arguments):
     (folder / "m.gguf").write_bytes(gguf_files.model())
     (folder / "source.tar.gz").touch()
-    service = {"kind": "distributed", "model": "m", "quant": "F16", "head": "node1", "port": 8000}
+    service = {"model": "m", "quant": "F16", "head": "node1", "port": 8000}
     settings = {
         "llama_services": {"chat": service},
         "llama_models": {"m": {"quants": {"F16": {"urls": ["file://%s/m.gguf" % folder], "file": "m.gguf"}}}},

@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
 
-SERVICE = {"kind": "distributed", "model": "big", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052, "ctx_size": 8192}
+SERVICE = {"model": "big", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052, "ctx_size": 8192}
 INVENTORY = {
     "llama_nodes": {
         "hosts": {name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(("node1", "node2"), 1)},

@@ -1,7 +1,7 @@
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._changes import deployed_heads, deployed_workers, idle, unit_changes, wanted_units
 
 GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
-SERVICES = {"chat": {"kind": "distributed", "head": "node1", "workers": "workers"}, "alone": {"kind": "distributed", "head": "node1"}}
+SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
 
 
 def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, ours=True):

@@ -27,7 +27,6 @@ MODELS = {
 }
 SERVICES = {
     "reasoning": {
-        "kind": "distributed",
         "primary": True,
         "model": "big",
         "quant": "Q8_0",
@@ -67,7 +66,7 @@ def test_a_sound_inventory_has_no_mistake():
     [
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
         ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
-        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, one of distributed, router is needed"),
+        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key"),
         ({"port": None}, "llama_services.reasoning.port: missing, a whole number is needed"),
         ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
         ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
@@ -157,7 +156,7 @@ def test_what_this_version_cannot_deploy_is_refused_by_name():
     assert _intent_check.undeployable(SERVICES) == []
     assert _intent_check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
         "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
-        "llama_services.fast.kind: router seen, distributed is needed: this version deploys no other kind",
+        "llama_services.fast.kind: router seen, server is needed: this version deploys no other kind",
     ]
     assert _intent.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
     assert _intent.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []

@@ -127,3 +127,11 @@ def test_aliases_and_verbosity_by_build(build, aliases, verbosity):
 
 def test_the_pin_is_the_roles_default():
     assert yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_version"] == _llama_args.PIN
+
+
+@pytest.mark.parametrize(
+    ("service", "tokens"), [({"ctx_size": 8192, "parallel": 2}, "8192"), ({"slot_ctx_size": 4096, "parallel": 2}, "8192"), ({"slot_ctx_size": 4096}, "4096")]
+)
+def test_the_context_is_that_of_all_slots(service, tokens):
+    args = _llama_args.head_args(INSTANCE, service)
+    assert args[args.index("--ctx-size") + 1] == tokens

@@ -34,7 +34,6 @@ MODELS = {
     "unknown": {"repo": "some/unknown", "quants": {"Q8_0": {"files": ["u8"]}}},
 }
 CHAT = {
-    "kind": "distributed",
     "model": "big",
     "quant": "Q4_K_M",
     "head": "llama_head",
@@ -153,8 +152,8 @@ def test_layers_that_do_not_fit_are_refused_with_the_split_that_does():
     [
         ({"ctx_size": 65536}, "llama_services.chat.ctx_size: 65536 tokens for each request seen, at most the 40960 that big was made for are needed"),
         ({"ctx_size": 65536, "parallel": 2}, None),
-        ({"slot_ctx_size": 8192, "parallel": 2}, "llama_services.chat.parallel: 2 slots share 8192 tokens of context, 4096 each, the promised"),
-        ({"slot_ctx_size": 4096, "parallel": 2}, None),
+        ({"ctx_size": None, "slot_ctx_size": 40961, "parallel": 2}, "llama_services.chat.ctx_size: 40961 tokens for each request seen"),
+        ({"ctx_size": None, "slot_ctx_size": 32768, "parallel": 2}, None),
         ({"threads": 41}, "llama_services.chat.threads: 41 seen, at most the 40 cores of node1 are needed: lower it"),
         ({"tensor_split": {"node1": 26, "node2": 26, "node3": 27}}, "llama_services.chat.tensor_split: 79 layers in all seen, the 80 of big are needed"),
         ({"model": "unknown", "quant": "Q8_0"}, "llama_services.chat.tensor_split: auto seen without a plan of unknown Q8_0 ("),
@@ -341,7 +340,7 @@ def test_the_intent_checks_know_the_new_keys():
     def errors(models=None, **changes):
         return _intent_check.errors(chat(**changes), models or MODELS, GROUPS, hostvars)
 
-    assert errors(force_split=True, slot_ctx_size=4096) == []
+    assert errors(force_split=True, slot_ctx_size=8192) == []
     assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
     assert errors(slot_ctx_size=0)[0].startswith("llama_services.chat.slot_ctx_size: 0 seen")
     broken = dict(MODELS, big=dict(MODELS["big"], header={"architecture": "qwen3", "blocks": 80}))
