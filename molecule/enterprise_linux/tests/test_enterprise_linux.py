@@ -22,13 +22,14 @@ def test_the_build_is_marked_as_one_for_this_distribution(lab):
     assert '"distribution": "Rocky 8"' in lab.node2.check_output("cat /opt/llama.cpp/current/build.json")
 
 
-def test_programs_models_and_ports_are_labelled(lab):
+def test_programs_and_models_are_labelled(lab):
     seen = calls(lab.node1)
     assert r"semanage fcontext --add --type bin_t /opt/llama\.cpp/releases/[^/]+/bin(/.*)?" in seen
     assert "semanage fcontext --add --type usr_t /opt/models(/.*)?" in seen
-    assert "semanage port --add --type http_port_t --proto tcp 8000" in seen
+    # The head listens as an unconfined service: its port needs no label, and 8000 has one of the policy.
+    assert not [call for call in seen if call.startswith("semanage port")]
     assert "restorecon -R -v /opt/llama.cpp" in seen
-    assert len([call for call in seen if "--add" in call]) == 3
+    assert len([call for call in seen if "--add" in call]) == 2
 
 
 def test_the_worker_runs(lab):
