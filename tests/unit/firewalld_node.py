@@ -1,0 +1,76 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""This machine as a node with firewalld: an Ethernet in the default zone and a fabric in a zone of its own, commands that answer for both."""
+
+import json
+import os
+import sys
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+
+IP = """\
+import sys
+
+asked = sys.argv[-1]
+fabric = asked.startswith("10.1.")
+if "route" in sys.argv:
+    print("%s dev %s src 10.%d.0.31 uid 0 \\\\    cache" % (asked, "ib0" if fabric else "eth0", fabric))
+elif asked in ("10.0.0.31", "10.1.0.31"):
+    print("2: %s    inet %s/24 brd 10.0.0.255 scope global x" % ("ib0" if fabric else "eth0", asked))
+"""
+FIREWALL = """\
+import json, os, sys
+
+state = json.load(open(os.environ["FIREWALLD"]))
+# As firewall-cmd takes them: --option=value or --option value.
+words = " ".join(sys.argv[1:]).replace("rich-rule rule", "rich-rule=rule").partition("rich-rule=")
+options = dict(word.partition("=")[::2] for word in (words[0] + words[1]).split())
+if words[2]:
+    options[list(options)[-1]] = words[2]
+rules = state["permanent" if "--permanent" in options else "running"]
+zone = options.get("--zone", "public")
+status = 0
+if "--list-all-zones" in options:
+    print("\\n\\n".join("%s\\n  rich rules: \\n\\t%s" % (name, "\\n\\t".join(rules[name])) for name in rules))
+elif "--get-default-zone" in options:
+    print("public")
+elif "--get-zone-of-interface" in options:
+    status = 0 if options["--get-zone-of-interface"] == "ib0" else 2
+    print("internal" if status == 0 else "no zone")
+elif "--add-rich-rule" in options:
+    rules[zone].append(options["--add-rich-rule"])
+elif "--remove-rich-rule" in options:
+    rules[zone].remove(options["--remove-rich-rule"])
+json.dump(state, open(os.environ["FIREWALLD"], "w"))
+sys.exit(status)
+"""
+
+
+class FirewalldNode:
+    """folder: the test's; rules(): what is in force, {zone: rules}."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.state = folder / "firewalld.json"
+        # What stands for commands.
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        for name, text in (("ip", IP), ("firewall-cmd", FIREWALL)):
+            (self.bin / name).write_text("#!%s\n%s" % (sys.executable, text))
+            (self.bin / name).chmod(0o755)
+        zones = {"public": [], "internal": []}
+        self.state.write_text(json.dumps({"running": zones, "permanent": zones}))
+
+    def rules(self, which="running"):
+        return {zone: rules for zone, rules in json.loads(self.state.read_text())[which].items() if rules}
+
+    def play(self, role, tasks_from, **variables):
+        """Runs a task file of a role here -> (exit status, output)."""
+        task = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster." + role, "tasks_from": tasks_from}, "vars": variables}
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
+        play["vars"] = {"ansible_python_interpreter": sys.executable}
+        path = self.folder / "play.yml"
+        path.write_text(json.dumps([play]))
+        environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "FIREWALLD": str(self.state), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
+        return run_playbook(path, "-i", "localhost,", home=self.folder, **environment)
