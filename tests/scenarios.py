@@ -142,6 +142,7 @@ def main():
         LLAMA_LAB_RUN="run-%d" % first,
         MOLECULE_GLOB="molecule/*/molecule.yml",
         ANSIBLE_FORCE_COLOR="0",
+        ANSIBLE_STDOUT_CALLBACK="default",
     )
     # Ctrl-C and kill end the run through the same door as success.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -47,4 +47,5 @@ class FilterModule:
             "drill_phases": _drill.phases,
             "drill_lines": _drill.lines,
             "status_lines": _report.status_lines,
+            "did_you_mean": _intent.near,
         }

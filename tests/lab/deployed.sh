@@ -5,7 +5,8 @@
 . "$(dirname "$0")/common.sh"
 slot=$1
 cd "$repository"
-export ANSIBLE_CONFIG=$repository/ansible.cfg LLAMA_LAB_SLOT=$slot PATH=$repository/.venv/bin:$PATH
+# Its output is a log.
+export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=$slot PATH=$repository/.venv/bin:$PATH
 
 content() {
     tests/lab/image.sh | tail -n 1

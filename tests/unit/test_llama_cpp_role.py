@@ -29,6 +29,7 @@ def run(tmp_path, tasks_from, **variables):
     play["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000", ANSIBLE_LOCALHOST_WARNING="0")
+    environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
     command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "localhost,", str(tmp_path / "play.yml")]
     done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     return done.returncode, " ".join(done.stdout.split())

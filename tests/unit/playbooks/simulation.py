@@ -207,7 +207,7 @@ def run_playbook(playbook, *arguments, home, **environment):
     settings = {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home), "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
-        env=dict(kept, COLUMNS="10000", **settings, **environment),
+        env=dict(kept, COLUMNS="10000", **dict(settings, **environment)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
