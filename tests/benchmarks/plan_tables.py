@@ -14,9 +14,15 @@ sys.path.insert(0, str(ROOT / "plugins"))
 from module_utils._plan_devices import of_inventory  # noqa: E402
 from module_utils._plan_inventory import memory_plan  # noqa: E402
 
-NODES = ("vllm-node1", "vllm-node2", "vllm-node3")
-GROUPS = {"all": NODES, "llama_nodes": NODES, "llama_head": NODES[:1], "llama_rpc": NODES[1:]}
 MARGIN = 1024
+
+
+def groups_of(inventory):
+    """{group: [nodes]} of hosts.yml: llama_nodes and the groups in it."""
+    hosts = yaml.safe_load((ROOT / "inventories" / inventory / "hosts.yml").read_text())
+    found = {name: list(group["hosts"]) for name, group in hosts["all"]["children"]["llama_nodes"]["children"].items()}
+    found["llama_nodes"] = sorted(node for nodes in found.values() for node in nodes)
+    return dict(found, all=found["llama_nodes"])
 
 
 def rows(inventory):
@@ -25,18 +31,21 @@ def rows(inventory):
     models = yaml.safe_load((folder / "all/models.yml").read_text())["llama_models"]
     intent = yaml.safe_load((folder / "all/services.yml").read_text())
     cards = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
-    nodes = {node: {"devices": of_inventory(node, cards, MARGIN), "cores": None} for node in NODES}
+    groups = groups_of(inventory)
+    nodes = {node: {"devices": of_inventory(node, cards, MARGIN), "cores": None} for node in groups["llama_nodes"]}
     for quant in ("Q4_K_M", "Q6_K", "Q8_0"):
         for tokens in (4096, 32768, 131072):
             for cache in ("f16", "q4_0"):
                 services = copy.deepcopy(intent["llama_services"])
-                services["reasoning"].update(quant=quant, ctx_size=tokens, cache_type_k=cache, cache_type_v=cache, tensor_split="auto")
-                yield quant, tokens, cache, memory_plan(services, models, GROUPS, nodes, (), intent["llama_cpp_version"])
+                services["reasoning"].update(quant=quant, slot_ctx_size=tokens, cache_type_k=cache, cache_type_v=cache, tensor_split="auto")
+                yield quant, tokens, cache, memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"])
 
 
 def table(inventory):
-    lines = ["| quant | context | KV | layers on node2, node3, node1 | MiB on them | verdict |", "|---|---|---|---|---|---|"]
-    for quant, tokens, cache, planned in rows(inventory):
+    planned_rows = list(rows(inventory))
+    nodes = ", ".join(device["node"] for device in planned_rows[0][3]["services"]["reasoning"][0]["devices"])
+    lines = ["| quant | context | KV | layers on %s | MiB on them | verdict |" % nodes, "|---|---|---|---|---|---|"]
+    for quant, tokens, cache, planned in planned_rows:
         (one,) = planned["services"]["reasoning"]
         layers = ", ".join(str(device["layers"]) for device in one["devices"])
         sizes = ", ".join("%d of %d" % (device["total_mib"], device["free_mib"]) for device in one["devices"])

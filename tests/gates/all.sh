@@ -16,7 +16,7 @@ chain() {
 
 # Two chains side by side: a gate keeps one core busy. In process groups of their own, which an interrupted run ends.
 set -m
-chain lint packaging & first=$!
+chain lint packaging inventories & first=$!
 chain sanity lanes & second=$!
 set +m
 trap 'kill -- "-$first" "-$second" 2>/dev/null; wait; rm -f "$GATES_TABLE"' EXIT

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-JUMPS = {"vllm-node1": "root@100.127.208.104", "vllm-node2": "root@100.127.30.114", "vllm-node3": "root@100.68.22.98"}
+JUMPS = {
+    "beefcake2": {"vllm-node1": "root@100.127.208.104", "vllm-node2": "root@100.127.30.114", "vllm-node3": "root@100.68.22.98"},
+    "beefcake2-slurm": {"vasp-01": "root@slurm-ctl", "vasp-02": "root@slurm-ctl", "vasp-03": "root@slurm-ctl"},
+}
 
 
 def ansible(program, inventory, *arguments):
@@ -22,11 +25,11 @@ def ansible(program, inventory, *arguments):
     return subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize("inventory", ["beefcake2", "beefcake2-slurm"])
+@pytest.mark.parametrize("inventory", JUMPS)
 def test_every_node_is_reached_through_its_own_jump_host(inventory):
     listed = json.loads(ansible("ansible-inventory", inventory, "--list"))
-    assert set(listed["_meta"]["hostvars"]) >= set(JUMPS)
+    assert set(listed["_meta"]["hostvars"]) == {*JUMPS[inventory], "slurm-ctl"}
     shown = ansible("ansible", inventory, "all", "-m", "ansible.builtin.debug", "-a", "var=ansible_ssh_common_args")
-    assert dict(re.findall(r"(vllm-node\d) \| SUCCESS => \{?\s+\"?ansible_ssh_common_args\"?: \"?-o ProxyJump=([^\s\"]+)", shown)) == JUMPS
-    # The controller of the site faces this machine.
+    assert dict(re.findall(r"([\w-]+) \| SUCCESS => \{?\s+\"?ansible_ssh_common_args\"?: \"?-o ProxyJump=([^\s\"]+)", shown)) == JUMPS[inventory]
+    # ssh reaches the controller of the site by its name.
     assert "ProxyJump" not in shown.partition("slurm-ctl |")[2].partition(" | ")[0]

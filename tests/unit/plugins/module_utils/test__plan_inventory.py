@@ -6,6 +6,7 @@
 import base64
 import copy
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -313,9 +314,10 @@ def reference(name, **changes):
     devices = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
     services = copy.deepcopy(intent["llama_services"])
     services["reasoning"].update(dict({"quant": intent["llama_quant"], "tensor_split": intent["llama_tensor_split"]}, **changes))
-    names = ["vllm-node1", "vllm-node2", "vllm-node3"]
-    groups = {"all": names, "llama_nodes": names, "llama_head": names[:1], "llama_rpc": names[1:]}
-    hosts = {host: {"devices": _plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in names}
+    groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
+    groups = {group: list(members["hosts"]) for group, members in groups.items()}
+    groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
+    hosts = {host: {"devices": _plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in groups["all"]}
     return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
 
 
@@ -325,13 +327,26 @@ def test_the_reference_cluster_fits_its_quant():
     assert planned["services"]["reasoning"][0]["tensor_split"] == [27, 27, 27]
 
 
-def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
+def test_the_maps_that_the_reference_inventories_name_are_those_of_the_plan():
+    for name in ("beefcake2", "beefcake2-slurm"):
+        (named,) = re.findall(r"it says: ({.*?})", (INVENTORIES / name / "group_vars/all/services.yml").read_text())
+        assert reference(name)["services"]["reasoning"][0]["layers"] == yaml.safe_load(named)
+
+
+def test_the_tiers_of_the_reference_cluster_share_no_card():
     planned = reference("beefcake2-slurm")
+    assert (planned["refused"], planned["sharing"]) == ([], [])
+    assert [device["node"] for device in planned["services"]["reasoning"][0]["devices"]] == ["vasp-03", "vasp-01"]
+    assert [device["node"] for device in planned["services"]["fast"][0]["devices"]] == ["vasp-02"]
+
+
+def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
+    third = {"workers": "llama_rpc:llama_router", "tensor_split": {"vasp-01": 26, "vasp-02": 27, "vasp-03": 27}}
+    planned = reference("beefcake2-slurm", **third)
     (sentence,) = planned["refused"]
-    assert "on GPU0 of vllm-node3" in sentence and "choose tensor_split auto (vllm-node2 " in sentence
+    assert "on GPU0 of vasp-02" in sentence and "choose tensor_split auto (vasp-03 " in sentence
     assert "  decision: apart, on the cards that fast leaves alone" in planned["sharing"]
-    assert reference("beefcake2-slurm", tensor_split="auto")["refused"] == []
-    assert reference("beefcake2-slurm", tensor_split="auto", workers="vllm-node2")["refused"] == []
+    assert reference("beefcake2-slurm", **dict(third, tensor_split="auto"))["refused"] == []
 
 
 def test_the_intent_checks_know_the_new_keys():

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The inventories that operators read and copy: site.yml knows all of their hosts, and their own plan refuses none of them. No node and no hub is asked:
+# the `header` and the sizes in their models.yml say what a plan needs.
+# shellcheck source=tests/gates/common.sh
+. "$(dirname "$0")/common.sh"
+PATH=$(dev_venv)/bin:$PATH
+cd "$repository"
+export ANSIBLE_CONFIG=$repository/ansible.cfg
+
+# shellcheck disable=SC2329  # gate calls it
+listed_and_planned() {
+    ansible-playbook playbooks/site.yml -i "$1" --list-tasks
+    # Nothing listens there.
+    ansible-playbook playbooks/plan.yml -i "$1" -e model_hub=http://127.0.0.1:9
+}
+
+for inventory in example beefcake2 beefcake2-slurm; do
+    gate "inventories: $inventory is listed and planned" listed_and_planned "inventories/$inventory"
+done
+finish
