@@ -94,7 +94,7 @@ EXAMPLES = r"""
 - name: Wait until the head has loaded its model, then let it answer over all workers
   thefermisea.llama_cluster.llama_health:
     url: http://10.0.0.31:8000
-    api_key_file: /etc/llama-cluster/keys/chat
+    api_key_file: /etc/llama-cluster/keys/reasoning
     unit: llama-head-reasoning.service
     rpc_endpoints: [10.100.0.32:50052, 10.100.0.33:50052]
     wait: 900
