@@ -12,7 +12,7 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
-from ._settings import kind_of
+from ._settings import kind_of, value
 from ._units import KEYS
 
 
@@ -68,7 +68,7 @@ def near(name, known, otherwise=""):
 def managed(services):
     """The services of kind server that systemd runs, by name."""
     found = services.items()
-    return sorted((name, one) for name, one in found if kind_of(one) == "server" and one.get("launcher", "systemd") == "systemd")
+    return sorted((name, one) for name, one in found if kind_of(one) == "server" and value(one, "launcher") == "systemd")
 
 
 def rpc_instances(services, host, groups, hostvars):
@@ -143,7 +143,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "ubatch_size": min(service.get("batch_size", 2048), service.get("ubatch_size", 512)),
             "api_key_file": "%s/%s" % (KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
         }
-        split = service.get("tensor_split", "auto")
+        split = value(service, "tensor_split")
         planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)
         if planned:
             instance["layers"] = {node: count for node, count in planned[0]["layers"].items() if count or node != host}

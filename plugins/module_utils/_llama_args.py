@@ -6,50 +6,21 @@
 import re
 from collections import namedtuple
 
-from ._settings import context
+from ._settings import arguments, known_values
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
 
-Dialect = namedtuple("Dialect", "first load_modes many_aliases log_verbosity")
-"""first: the first build number; load_modes: {mode: flags}; many_aliases: --alias takes a list; log_verbosity: the lowest that logs how many MiB went to
-which device, which the acceptance check reads, and none that logs prompts."""
+Dialect = namedtuple("Dialect", "first many_aliases log_verbosity")
+"""first: the first build number; many_aliases: --alias takes a list; log_verbosity: the lowest that logs how many MiB went to which device, which the
+acceptance check reads, and none that logs prompts. Flags of settings that differ by build are in _settings."""
 
-SPELLED_OUT = {
-    "none": ["--no-mmap", "--no-direct-io"],
-    "mmap": ["--mmap", "--no-direct-io"],
-    "mlock": ["--no-mmap", "--no-direct-io", "--mlock"],
-    "mmap+mlock": ["--mmap", "--no-direct-io", "--mlock"],
-    "dio": ["--direct-io"],
-}
-BY_NAME = {mode: ["--load-mode", mode] for mode in SPELLED_OUT}
-
-# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021). 10114: --load-mode
-# (#20834), in which mlock first meant mmap too. 10884: no flag of before works any more.
-DIALECTS = (
-    Dialect(7760, SPELLED_OUT, False, 3),
-    Dialect(9181, SPELLED_OUT, True, 4),
-    Dialect(10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}, True, 4),
-    Dialect(10884, BY_NAME, True, 4),
-)
+# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021).
+DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
-
-# service key -> flag, in the order they are written; load_mode is the dialect's.
-HEAD_FLAGS = (
-    ("ctx_size", "--ctx-size"),
-    ("parallel", "--parallel"),
-    ("threads", "--threads"),
-    ("batch_size", "--batch-size"),
-    ("ubatch_size", "--ubatch-size"),
-    ("cache_type_k", "--cache-type-k"),
-    ("cache_type_v", "--cache-type-v"),
-    ("flash_attn", "--flash-attn"),
-    ("numa", "--numa"),
-    ("timeout", "--timeout"),
-)
 
 
 def build_number(version):
@@ -58,17 +29,14 @@ def build_number(version):
     return int(tag.group(1)) if tag else None
 
 
-def dialect_of(version):
-    """The dialect of a release tag; the newest for what is none, a build of somebody's own."""
-    number = build_number(version)
-    if number is None:
-        return DIALECTS[-1]
-    return [dialect for dialect in DIALECTS if dialect.first <= max(number, OLDEST)][-1]
+def command_line_of(version):
+    """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
+    return max(build_number(version) or build_number(PIN), OLDEST)
 
 
 def load_modes(version):
     """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
-    return ["auto"] + sorted(dialect_of(version).load_modes)
+    return known_values("load_mode", command_line_of(version))
 
 
 def rpc_args(instance):
@@ -87,7 +55,8 @@ def head_args(instance, service, version=PIN):
     --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.
     A build that takes one alias gets the model's name: a server of one model answers to every name.
     """
-    dialect = dialect_of(version)
+    build = command_line_of(version)
+    dialect = [one for one in DIALECTS if one.first <= build][-1]
     aliases = instance["aliases"] if dialect.many_aliases else instance["aliases"][:1]
     args = ["--model", instance["model_path"], "--alias", ",".join(aliases), "--host", instance["address"], "--port", str(instance["port"])]
     if instance["rpc_endpoints"]:
@@ -95,11 +64,7 @@ def head_args(instance, service, version=PIN):
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
-    for key, flag in HEAD_FLAGS:
-        value = context(service) if key == "ctx_size" else service.get(key)
-        if value is not None:
-            args += [flag, str(value)]
-    args += dialect.load_modes.get(service.get("load_mode"), [])
+    args += arguments(service, build)
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
     return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]

@@ -10,7 +10,7 @@ from ._llama_args import build_number
 from ._memory import Shape, place, settings_of
 from ._model_shape import Mla
 from ._plan_split import needed, split
-from ._settings import context as total
+from ._settings import memory_settings
 
 MIB = 1 << 20
 
@@ -27,9 +27,9 @@ def shape_of(facts):
 
 def settings_for(service, build):
     """Settings of a service; build: llama_cpp_version, such as b11434."""
-    keys = ("parallel", "batch_size", "ubatch_size", "cache_type_k", "cache_type_v")
-    given = {key: service[key] for key in keys if service.get(key) is not None}
-    return settings_of(build=build_number(build), ctx_size=total(service) or 0, flash_attn=service.get("flash_attn") != "off", **given)
+    given = dict(memory_settings(service))
+    given["flash_attn"] = given.get("flash_attn") != "off"
+    return settings_of(build=build_number(build), **given)
 
 
 def context(shape, settings):

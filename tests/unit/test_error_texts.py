@@ -34,7 +34,10 @@ ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins/module_utils"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
-PRODUCED = ("_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py", "_model_shape.py", "_plan_check.py")
+PRODUCED = (
+    "_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py", "_intent_models.py", "_intent_nodes.py", "_intent_services.py", "_intent_shared.py",
+    "_intent_values.py", "_model_shape.py", "_plan_check.py",
+)  # fmt: skip
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 
@@ -270,12 +273,13 @@ def peer(**seen):
 REFUSALS = [
     # The inventory's intent.
     ("group llama_nodes:", "no host", "at least one is needed", intent(groups=dict(INVENTORY["groups"], llama_nodes=[]))),
-    ("llama_services:", "{} seen", "a map of at least one service is needed", intent(services={})),
-    ("llama_models_dir:", "/opt seen on node1", "a directory of its own is needed", variables(llama_models_dir="/opt")),
+    ("llama_services:", "nothing seen", "at least one service is needed: write it in", intent(services={})),
+    ("llama_services:", "a list of 1 seen", "a map of name to service is needed: write NAME:", intent(services=[CHAT])),
+    ("llama_models_dir:", "/opt, which is the system's, seen for node1", "a directory of its own is needed", variables(llama_models_dir="/opt")),
     (
-        "llama_services:",
-        "chat and code",
-        "at most one service is needed",
+        "llama_services.code.primary:",
+        "true seen for chat too",
+        "false is needed: remove the key",
         intent(services={"chat": dict(CHAT, primary=True), "code": dict(CHAT, primary=True, port=8001, rpc_port=50053)}),
     ),
     ("llama_services.Chat:", "Chat", "lower-case letters, digits and dashes are needed", intent(services={"Chat": CHAT})),
@@ -290,25 +294,30 @@ REFUSALS = [
     ("llama_services.chat.rpc_port:", "missing", "a port for its RPC workers is needed", chat(rpc_port=None)),
     ("llama_services.chat.rpc_port:", "50052 of 10.1.0.2 is in use by nginx (pid 7)", "a free port is needed", occupied),
     ("llama_services.fast.host:", "nobody matches no host", "at least one is needed", intent(services={"fast": dict(FAST, host="nobody")})),
-    ("llama_services.chat.rpc_cache:", "80 GB seen", "such as 80G", chat(rpc_cache="80 GB")),
+    ("llama_services.chat.rpc_cache:", "'80 GB' seen", "such as 80G", chat(rpc_cache="80 GB")),
     ("llama_services.chat.rpc_cache:", "seen without workers", "drop the key", chat(rpc_cache="80G", workers=None)),
     ("llama_services.chat.rpc_cache:", "llama_cpp_version b7772 of node2", "b11434 or newer is needed", cached_by("b7772")),
     ("llama_services.chat.memory_max:", "'64G\\nExecStart=/bin/x' seen", "a size such as 100G is needed", chat(memory_max="64G\nExecStart=/bin/x")),
     ("llama_services.'chat\\n':", "chat", "lower-case letters, digits and dashes are needed", intent(services={"chat\n": CHAT})),
     ("llama_models.m n:", "'m n' is the name that clients use", "letters, digits", intent(models={"m n": INVENTORY["models"]["m"]})),
-    ("llama_models.m.aliases:", "['$HOME'] seen", "a list of names of letters, digits", model(aliases=["$HOME"])),
-    ("llama_models.m.quants.Q8_0.files:", "'m.gguf' seen", "a list of strings is needed", quant(files="m.gguf")),
+    ("llama_models.m.aliases:", "'$HOME' seen", "names of letters, digits", model(aliases=["$HOME"])),
+    ("llama_models.m.quants.Q8_0.files:", "'m.gguf' seen", "a list is needed: write [m.gguf]", quant(files="m.gguf")),
     (
         "llama_models.m.quants.Q8_0.urls:",
         "'OR1 Behemoth.gguf' is the name of the file",
         "are needed: give the name it shall have by file",
         quant(urls=["https://mirror.example/OR1%20Behemoth.gguf?x=1"]),
     ),
+    ("llama_models.m.quants.Q8_0.files:", "7 seen", "a list of strings is needed: correct it", quant(files=["m.gguf", 7])),
+    ("llama_models.m.quants.Q8_0.urls:", "'htps://x.example/m.gguf' seen", "file URL is needed: correct it", quant(urls=["htps://x.example/m.gguf"])),
+    ("llama_models.m.quants.Q8_0.size:", "0 seen", "more than 0 is needed", quant(urls=["file:///m.gguf"], size=0)),
+    ("llama_models.m.repo:", "'m-GGUF' seen", "OWNER/NAME of a Hugging Face repository is needed", model(repo="m-GGUF")),
+    ("llama_routes:", "a list of 1 seen", "a map is needed", intent(routes=["m"])),
     ("llama_models.m.quants.Q8_0.file:", "'../m.gguf' is the name of the file", "are needed", quant(file="../m.gguf", urls=["file:///m.gguf"])),
     ("llama_models.m.quants.Q8_0.sha256:", "'0' seen", "64 hexadecimal digits are needed", quant(urls=["file:///m.gguf"], sha256=["0"])),
     ("llama_models_dir:", "'/opt/my models' seen for node1", "an absolute path", variables(llama_models_dir="/opt/my models")),
     ("llama_address:", "'$(id)' seen for node1", "an IPv4 address or a host name is needed", variables(ansible_host="$(id)")),
-    ("rpc_worker_environment:", "['A=b'] seen for node1", "a map of NAME to value is needed", variables(rpc_worker_environment=["A=b"])),
+    ("rpc_worker_environment:", "a list of 1 seen for node1", "a map of NAME to value is needed", variables(rpc_worker_environment=["A=b"])),
     (
         "head_server_environment.A B:",
         "the name of a variable seen for node1",
@@ -382,15 +391,16 @@ REFUSALS = [
     ("llama_services.chat.tensor_split:", "other is no node of this service", "node2, node1", chat(tensor_split={"node2": 5, "other": 5})),
     ("llama_services.chat.tensor_split.node2:", "-1 seen", "a whole number of layers is needed", chat(tensor_split={"node2": -1})),
     ("llama_services.chat.tensor_split:", "node2 is missing", "its number of layers is needed", chat(tensor_split={"node1": 5})),
-    ("llama_models:", "[] seen", "a map of model names is needed", intent(models=[])),
+    ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
+    ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),
     ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
     ("llama_models.m.alias:", "unknown key", "did you mean aliases?", model(alias=["n"])),
-    ("llama_models.m.quants.Q8_0:", "'m.gguf' seen", "a map with files or urls is needed", model(quants={"Q8_0": "m.gguf"})),
+    ("llama_models.m.quants.Q8_0:", "'m.gguf' seen", "a map is needed: write its keys below it", model(quants={"Q8_0": "m.gguf"})),
     ("llama_models.m.quants.Q8_0:", "neither seen", "either files (of repo) or urls is needed", quant(file="m.gguf")),
     ("llama_models.m.quants.Q8_0.url:", "unknown key", "did you mean urls?", quant(url="http://x/m.gguf", files=["m.gguf"])),
     ("llama_models.m.quants.Q8_0.files:", "m has no repo", "the Hugging Face repository of the files is needed", model(repo="")),
     ("llama_models.m.quants.Q8_0.sha256:", "2 seen", "one for each of its 1 files is needed", quant(files=["m.gguf"], sha256=["a", "b"])),
-    ("llama_models.m.header:", "[1] seen", "a map is needed", model(header=[1])),
+    ("llama_models.m.header:", "a list of 1 seen", "a map is needed", model(header=[1])),
     ("llama_models.m.header.layers:", "unknown key", "known keys: architecture", model(header=dict(FACTS, layers=1))),
     ("llama_models.m.header.block_count:", "100000 seen", "1 to 512 is needed", model(header=dict(FACTS, block_count=100000))),
     ("llama_models.m.header.head_count:", "0 seen", "a whole number above 0 is needed", model(header=dict(FACTS, head_count=0))),

@@ -6,7 +6,7 @@ import re
 import tarfile
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_check, _llama_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _llama_args, _settings
 
 NODES = ("node1", "node2", "node3")
 BUILD = ("site", "--tags", "build", "--skip-tags", "preflight")
@@ -216,8 +216,8 @@ class TestWholeBuild:
         """llama-server gets as far as the model, which is not there, with every setting that can be rendered."""
         instance = {"model_path": "/nowhere/m.gguf", "aliases": ["m", "n"], "address": "127.0.0.1", "port": 8998, "rpc_endpoints": ["127.0.0.1:50998"]}
         instance.update(tensor_split=[2, 1], api_key_file="/dev/null")
-        settings = [{key: 1} for key, _flag in _llama_args.HEAD_FLAGS if key not in _intent_check.CHOICES]
-        settings += [{key: value} for key, values in _intent_check.CHOICES.items() if key != "launcher" for value in values]
+        samples = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
+        settings = [{key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or [samples[key.type]]]
         lines = [_llama_args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
         worker = _llama_args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
         lab.node1.check_output("systemd-run --unit=parse /opt/llama.cpp/current/bin/ggml-rpc-server " + " ".join(worker))

@@ -80,7 +80,7 @@ def test_a_sound_inventory_has_no_mistake():
         ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
         (
             {"workers": "llama_nodes"},
-            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: exclude it, as in llama_nodes:!node1",
+            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in ",
         ),
         ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
         ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
@@ -88,7 +88,7 @@ def test_a_sound_inventory_has_no_mistake():
         ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
         (
             {"tensor_split": {"node4": 1, "node2": 1, "node3": 1}},
-            "llama_services.reasoning.tensor_split: node4 is no node of this service (node2, node3, node1)",
+            "llama_services.reasoning.tensor_split: node4 is no node of this service, one of node2, node3, node1 is needed, did you mean node",
         ),
         ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
         ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
@@ -97,7 +97,7 @@ def test_a_sound_inventory_has_no_mistake():
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
         ({"rpc_cache": "80G"}, None),
-        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: 80 GB seen, the most that a worker may keep is needed, such as 80G"),
+        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, the most that a worker may keep, such as 80G, is needed: correct it"),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -113,8 +113,8 @@ def test_each_mistake_is_one_sentence(settings, sentence):
 def test_two_services_cannot_share_a_port():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], primary=False, port=8001))
     assert mistakes(services) == [
-        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
-        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed",
+        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
+        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
     ]
 
 
@@ -124,7 +124,7 @@ ROUTER = {"kind": "router", "host": "node3", "models": {"big": "Q4_K_M"}, "model
 def test_a_router_serves_several_models_from_one_host():
     assert mistakes(dict(SERVICES, fast=ROUTER)) == []
     assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
-        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed",
+        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
         "llama_services.fast.host: nowhere is neither a host nor a group of this inventory",
     ]
     assert [item["dest"] for item in _intent.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
@@ -137,10 +137,10 @@ def test_directories_that_are_the_systems_are_refused(variable):
 
     for path in ("/", "models", "./models", "/opt/../etc", "/srv//m", "/srv/m/", "/srv/a b", "/srv/%h", "/srv/$HOME", "/srv/m\n", "", ["/srv"], 7):
         (sentence,) = found(path)
-        assert sentence.startswith("%s: %r seen for node1, an absolute path of letters" % (variable, path))
+        assert sentence.startswith(variable + ": ") and " seen for node1, an absolute path of letters" in sentence
     for path in ("/etc", "/etc/llama", "/usr", "/usr/bin/llama", "/opt", "/var", "/var/lib", "/home", "/root", "/tmp/x", "/var/tmp/x", "/dev/shm", "/run/x"):
         (sentence,) = found(path)
-        assert sentence.startswith("%s: %s seen on node1, which is the system's" % (variable, path))
+        assert sentence.startswith("%s: %s, which is the system's, seen for node1, " % (variable, path))
     for path in ("/opt/models", "/srv/llama", "/var/lib/llama-cluster/rpc-cache", "/home/models", "/scratch", "/usr/local/llama.cpp", "/mnt/d-1/m2_x.y", None):
         assert found(path) == []
 
@@ -202,7 +202,7 @@ def test_rpc_is_for_the_service_of_the_head_alone():
 def test_one_primary_at_most():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
     assert mistakes(services) == [
-        "llama_services: primary is true for reasoning and second, at most one service is needed to answer to llama-rpc and llama-head"
+        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key"
     ]
 
 
@@ -219,9 +219,12 @@ def test_a_worker_needs_a_fabric_address():
 @pytest.mark.parametrize(
     "spec, sentence",
     [
-        ({}, "llama_models.big.quants.Q8_0: either files (of repo) or urls is needed, neither seen"),
-        ({"files": ["a"], "urls": ["b"]}, "llama_models.big.quants.Q8_0: either files (of repo) or urls is needed, both seen"),
-        ({"urls": ["a", "b"], "sha256": ["0"]}, "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed"),
+        ({}, "llama_models.big.quants.Q8_0: neither seen, either files (of repo) or urls is needed: add one"),
+        ({"files": ["a"], "urls": ["file:///b"]}, "llama_models.big.quants.Q8_0: both seen, either files (of repo) or urls is needed: drop one"),
+        (
+            {"urls": ["/a", "/b"], "sha256": ["0" * 64]},
+            "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed: add or remove digests",
+        ),
         ({"urls": ["a"], "sah256": ["0"]}, "llama_models.big.quants.Q8_0.sah256: unknown key, did you mean sha256?"),
     ],
 )
@@ -232,7 +235,12 @@ def test_models_are_checked_too(spec, sentence):
 
 def test_no_nodes_and_no_services():
     assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
-    assert _intent_check.errors({}, {}, GROUPS, HOSTVARS) == ["llama_services: {} seen, a map of at least one service is needed"]
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/srv/mine"))
+    assert _intent_check.errors({}, {}, GROUPS, hostvars) == [
+        "llama_services: nothing seen, at least one service is needed: write it in /srv/mine/group_vars/all/services.yml, "
+        "since group_vars/services.yml would be for a group services",
+        "llama_models: nothing seen, at least one model is needed: write it in /srv/mine/group_vars/all/models.yml",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_check, _llama_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _llama_args, _settings
 
 ROOT = Path(__file__).resolve().parents[4]
 HELP = ROOT / "tests/unit/fixtures/help"
 BUILDS = ("b7772", "b11434")
 SERVERS = {"b7772": "rpc-server", "b11434": "ggml-rpc-server"}
-MODES = _intent_check.CHOICES["load_mode"]
+KEYS = [key for key in _settings.KEYS if key.flag]
+MODES = _settings.BY_KIND["server"]["load_mode"].choices
 INSTANCE = {
     "model_path": "/opt/models/m.gguf",
     "aliases": ["m", "Big"],
@@ -22,8 +23,8 @@ INSTANCE = {
     "api_key_file": "/etc/llama-cluster/keys/chat",
 }
 # Every setting of a service that is rendered, with every value that may be chosen from.
-SETTINGS = [{key: 1} for key, _flag in _llama_args.HEAD_FLAGS if key not in _intent_check.CHOICES]
-SETTINGS += [{key: value} for key, values in _intent_check.CHOICES.items() if key != "launcher" for value in values]
+SAMPLES = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
+SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or [SAMPLES[key.type]]]
 
 
 def options(build, program):
@@ -65,7 +66,7 @@ def test_every_flag_that_is_rendered_exists(build):
 @pytest.mark.parametrize("build", BUILDS)
 def test_every_value_that_may_be_chosen_exists(build):
     known = options(build, "llama-server")
-    chosen = {value for values in _intent_check.CHOICES.values() for value in values} | {"layer"}
+    chosen = {value for key in KEYS for value in key.choices} | {"layer"}
     checked = [(flag, value) for flag, value in rendered(build) if value in chosen and flag != "--log-verbosity"]
     assert len(checked) > 12
     assert [(flag, value) for flag, value in checked if not re.search(r"(?<![\w+])%s(?![\w+])" % re.escape(value), known[flag])] == []

@@ -20,3 +20,23 @@ def test_a_service_is_a_server_unless_it_says_otherwise(service, expected):
 )
 def test_context_is_meant_per_slot(service, expected):
     assert settings.context(service) == expected
+
+
+def test_every_key_is_described_once():
+    names = [(kind, key.name) for key in settings.KEYS for kind in key.kinds]
+    assert len(names) == len(set(names)) == sum(len(keys) for keys in settings.BY_KIND.values())
+    assert [key.name for key in settings.KEYS if not key.text.endswith(".")] == []
+
+
+def test_what_a_plan_takes_is_what_costs_memory():
+    service = {"slot_ctx_size": 4096, "parallel": 2, "threads": 8, "cache_type_k": "q8_0", "model": "m"}
+    assert settings.memory_settings(service) == {"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0"}
+    assert settings.memory_settings({}) == {"parallel": 1}
+
+
+def test_settings_become_words_in_the_order_of_the_table():
+    service = {"override_kv": ["a=int:1", "b=bool:true"], "rope_scale": 4.0, "rope_scaling": "yarn", "load_mode": "mlock", "threads": 8}
+    assert settings.arguments(service, 11434) == (
+        ["--parallel", "1", "--threads", "8", "--rope-scaling", "yarn", "--rope-scale", "4.0", "--override-kv", "a=int:1,b=bool:true", "--load-mode", "mlock"]
+    )
+    assert settings.arguments({"load_mode": "mlock"}, 7772) == ["--parallel", "1", "--no-mmap", "--no-direct-io", "--mlock"]

@@ -1,0 +1,73 @@
+"""Values of another type than they have to be, and what YAML made of them."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_values as values
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._settings import BY_KIND
+
+
+@pytest.mark.parametrize(
+    "value, kinds, sentence",
+    [
+        (8000, int, None),
+        (2, float, None),
+        (1.5, float, None),
+        ("8000", int, "e: '8000' seen, a whole number is needed: remove the quotes"),
+        ("4.0", float, "e: '4.0' seen, a number is needed: remove the quotes"),
+        ("16k", int, "e: '16k' seen, a whole number is needed: write 16384"),
+        ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write digits alone"),
+        (True, int, "e: True seen, a whole number is needed: correct it"),
+        ("yes", bool, "e: 'yes' seen, true or false is needed: write it without quotes"),
+        (False, str, 'e: False seen, a string is needed: put it in quotes, as in "off", because YAML reads a bare off, no, on or yes as true or false'),
+        (4, str, "e: 4 seen, a string is needed: put it in quotes"),
+        (None, str, "e: nothing seen, a string is needed: give one or remove the key"),
+        (["a", "b"], (str, dict), "e: a list of 2 seen, a string or a map is needed: write its keys below it"),
+    ],
+)
+def test_each_type_has_a_next_step(value, kinds, sentence):
+    assert values.type_errors("e", value, kinds) == ([] if sentence is None else [sentence])
+
+
+@pytest.mark.parametrize(
+    "name, value, sentence",
+    [
+        ("flash_attn", "off", None),
+        ("flash_attn", False, 'e: False seen, a string is needed: put it in quotes, as in "off",'),
+        ("flash_attn", "of", "e: 'of' seen, one of on, off, auto is needed, did you mean off?"),
+        ("numa", "all", "e: 'all' seen, one of distribute, isolate, numactl is needed: choose one of them"),
+        ("rpc_port", 70000, "e: 70000 seen, 1 to 65535 is needed: choose another number"),
+        ("ctx_size", -1, "e: -1 seen, at least 1 is needed: raise it or remove the key"),
+        ("rope_scale", 4, None),
+        ("rope_scale", 0.5, "e: 0.5 seen, at least 1 is needed: raise it or remove the key"),
+        ("memory_max", "100 GB", "e: '100 GB' seen, a size such as 100G is needed: correct it"),
+        ("override_kv", ["qwen3.context_length=int:131072"], None),
+        ("override_kv", ["qwen3.context_length=131072"], "e: 'qwen3.context_length=131072' seen, KEY=TYPE:VALUE such as "),
+        ("override_kv", ["a=str:$(id)"], "e: 'a=str:$(id)' seen, KEY=TYPE:VALUE such as "),
+        ("override_kv", "a=int:1", "e: 'a=int:1' seen, a list is needed: write [a=int:1]"),
+    ],
+)
+def test_each_key_is_held_against_the_table(name, value, sentence):
+    found = values.key_errors("e", value, BY_KIND["server"][name])
+    assert found == [] if sentence is None else len(found) == 1 and found[0].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "value, sentence",
+    [
+        (["a", "b"], None),
+        ("m.gguf", "e: 'm.gguf' seen, a list is needed: write [m.gguf]"),
+        (["a", 7], "e: 7 seen, a list of strings is needed: correct it"),
+        ({"a": "b"}, "e: a map of 1 seen, a list of strings is needed: correct it"),
+    ],
+)
+def test_a_list_given_as_a_string_is_shown_as_a_list(value, sentence):
+    assert values.list_errors("e", value) == ([] if sentence is None else [sentence])
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "255.255.255.255"])
+def test_addresses(address):
+    assert values.IPV4.match(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.256", "10.0.0", "10.0.0.1.2", "10.0.0.1.", "010.0.0.1", "rtx2.fabric", "10.0.0.1/24", "10.0.0.1\n"])
+def test_what_only_looks_like_an_address(address):
+    assert not values.IPV4.match(address)

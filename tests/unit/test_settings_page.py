@@ -1,0 +1,16 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/settings.md is what tests/settings_page.py makes of the tables."""
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_page_of_settings_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("settings_page", ROOT / "tests/settings_page.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/settings.md").read_text() == module.page(), "run: .venv/bin/python tests/settings_page.py > docs/settings.md"
