@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _plan_devices, _plan_inventory, _plan_lines
+from ..module_utils import _plan_cards, _plan_devices, _plan_inventory, _plan_lines
 from ..module_utils._intent import IntentError
 
 
@@ -27,6 +27,7 @@ class FilterModule:
             "plan_lines": _plan_lines.lines,
             "plan_node_devices": _plan_devices.of_node,
             "plan_card_devices": _plan_devices.of_inventory,
-            "plan_inventory_cards": _plan_devices.inventory_cards,
-            "plan_cards": _one_sentence(_plan_devices.cards),
+            "plan_inventory_cards": _plan_cards.inventory_cards,
+            "plan_cards": _one_sentence(_plan_cards.cards),
+            "plan_card_errors": _plan_cards.card_errors,
         }

@@ -12,6 +12,7 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
+from ._plan_split import with_output
 from ._settings import kind_of, value
 from ._units import KEYS
 
@@ -144,15 +145,16 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "api_key_file": "%s/%s" % (KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
         }
         split = value(service, "tensor_split")
-        planned = (hostvars[host].get("preflight_plan") or {}).get("services", {}).get(name)
-        if planned:
+        plans = hostvars[host].get("preflight_plan") or {}
+        planned = plans.get("services", {}).get(name) or [plans.get("rendered", {}).get(name)]
+        if planned[0]:
             instance["layers"] = {node: count for node, count in planned[0]["layers"].items() if count or node != host}
             instance["tensor_split"] = planned[0]["tensor_split"]
         elif isinstance(split, dict):
             devices = workers + ([host] if split.get(host) else [])
             counts = [split[device] for device in devices]
             instance["layers"] = dict(zip(devices, counts))
-            instance["tensor_split"] = counts[:-1] + [counts[-1] + 1]
+            instance["tensor_split"] = with_output(counts)
         instance["args"] = head_args(instance, service, build_of(host, hostvars))
         instances.append(instance)
     return instances

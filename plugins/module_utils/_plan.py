@@ -9,7 +9,7 @@ Sizes in a plan are MiB, rounded up; a device is one of _plan_devices, with `cla
 from ._llama_args import build_number
 from ._memory import Shape, place, settings_of
 from ._model_shape import Mla
-from ._plan_split import needed, split
+from ._plan_split import needed, split, with_output
 from ._settings import memory_settings
 
 MIB = 1 << 20
@@ -55,27 +55,26 @@ def plan(shape, settings, devices, local=0, force_split=False, counts=None):
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose. What fits one device is not
-    split unless force_split. -> {fits, topology: single, replicas or split, reason, devices: [{node, device, layers, first_layer, last_layer,
-    weights_mib, kv_mib, compute_mib, margin_mib, total_mib, free_mib}], host: {weights_mib, kv_mib, compute_mib}, counts, tensor_split: as in
-    --tensor-split, [] where one device has all}. devices and counts show the least bad placement where nothing fits.
+    split unless force_split, and main memory beside GPUs gets what they cannot hold. -> {fits, topology: single, replicas or split, reason, devices:
+    [{node, device, kind, layers, first_layer, last_layer, weights_mib, kv_mib, compute_mib, margin_mib, total_mib, free_mib}], host: {weights_mib,
+    kv_mib, compute_mib}, counts, tensor_split: as in --tensor-split, [] for one device}. devices and counts show the least bad placement where
+    nothing fits.
     """
-    alone = [index for index in range(len(devices)) if _fits(_alone(shape, settings, devices, index, local), devices)]
+    gpus = [index for index, device in enumerate(devices) if device["kind"] == "GPU"]
+    equals = gpus or list(range(len(devices)))
+    alone = [index for index in equals if _fits(_alone(shape, settings, devices, index, local), devices)]
     chosen = counts
     if counts is None and alone and not force_split:
-        chosen = _counts(shape, len(devices), alone[0])
+        chosen = _counts(shape, len(devices), min(alone, key=lambda index: devices[index].get("claimed_mib", 0)))
     elif counts is None:
-        speeds = _speeds(devices)
-        chosen = split(shape, settings, [room(device) for device in devices], speeds, local) or split(shape, settings, None, speeds, local)
-    if chosen is None:
-        # Fewer layers than devices.
-        chosen = [1] * shape.block_count + [0] * (len(devices) - shape.block_count)
+        chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
-    used = sum(count > 0 for count in chosen)
+    used = [index for index, count in enumerate(chosen) if count]
     unsplit = "replicas" if len(alone) > 1 else "single"
     return {
         "fits": _fits(placed, devices),
-        "topology": "split" if used > 1 else unsplit,
-        "reason": _reason(devices, alone, used),
+        "topology": "split" if len(used) > 1 else unsplit,
+        "reason": _reason(devices, equals, alone, used),
         "devices": [_row(device, entry) for device, entry in zip(devices, placed["devices"])],
         "host": {"%s_mib" % key: mib(size) for key, size in placed["host"].items()},
         "counts": chosen,
@@ -83,19 +82,49 @@ def plan(shape, settings, devices, local=0, force_split=False, counts=None):
     }
 
 
-def _reason(devices, alone, used):
+def _split(shape, settings, devices, equals, local):
+    """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold what is left over."""
+    others = sorted(set(range(len(devices))) - set(equals), key=lambda index: (-(devices[index]["bandwidth"] or 0), -room(devices[index])))
+    for more in range(len(others) + 1):
+        chosen = sorted(equals + others[:more])
+        part = [devices[index] for index in chosen]
+        counts = split(shape, settings, [room(device) for device in part], _speeds(part), local)
+        if counts:
+            return _spread(dict(zip(chosen, counts)), devices)
+    counts = split(shape, settings, None, _speeds([devices[index] for index in equals]), local)
+    # Fewer layers than devices: one each.
+    return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
+
+
+def _spread(counts, devices):
+    return [counts.get(index, 0) for index in range(len(devices))]
+
+
+def _reason(devices, equals, alone, used):
     names = ["%s %s" % (device["node"], device["device"]) for device in devices]
-    if used > 1:
-        return "it fits %s alone, and is split because it is told to" % names[alone[0]] if alone else "it fits none of %s alone" % ", ".join(names)
+    rest = [names[index] for index in used if index not in equals]
+    if len(used) > 1 and alone and not rest:
+        return "told to, it fits %s alone" % names[alone[0]]
+    if len(used) > 1:
+        return "it fits none of %s alone" % ", ".join(names[index] for index in equals) + (
+            ", what the GPUs cannot hold is left over for %s" % ", ".join(rest) if rest else ""
+        )
     if len(alone) > 1:
         return "it fits each of %s alone" % ", ".join(names[index] for index in alone)
-    return "it fits %s" % names[alone[0]] if alone else "%s is the only device" % names[0]
+    return "it fits %s alone" % names[alone[0]] if alone else "%s is the only device" % names[0]
+
+
+# A layer that fits no GPU is the only reason for one in main memory.
+MAIN_MEMORY = 1e-6
 
 
 def _speeds(devices):
-    """Bandwidths, alike where one is not known."""
-    speeds = [device["bandwidth"] for device in devices]
-    return speeds if all(speeds) else [1] * len(devices)
+    """Bandwidths; GPUs count alike where one is not known, and so does main memory, which is never weighed against them."""
+    speeds = []
+    for device in devices:
+        known = [one["bandwidth"] for one in devices if one["kind"] == device["kind"]]
+        speeds.append((device["bandwidth"] if all(known) else 1) * (1 if device["kind"] == "GPU" else MAIN_MEMORY))
+    return speeds
 
 
 def _counts(shape, devices, index):
@@ -131,6 +160,7 @@ def _row(device, entry):
     return {
         "node": device["node"],
         "device": device["device"],
+        "kind": device["kind"],
         "layers": entry["layers"],
         "first_layer": entry["first_layer"],
         "last_layer": entry["last_layer"],
@@ -141,9 +171,3 @@ def _row(device, entry):
         "total_mib": mib(used) + (device["margin_mib"] if used else 0),
         "free_mib": device["total_mib"] - device["others_mib"] - device.get("claimed_mib", 0),
     }
-
-
-def with_output(counts):
-    """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has any."""
-    last = max(index for index, count in enumerate(counts) if count)
-    return counts[:last] + [counts[last] + 1]

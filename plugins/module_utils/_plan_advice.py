@@ -1,39 +1,48 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What would fit where a model does not: less context, a smaller cache, another quant; each one computed. Private to the collection."""
+"""What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed. Private to the collection."""
 
 from ._bytes import human
-from ._plan import context, plan
+from ._plan import plan, room, slot_context
 
 CONTEXT_STEP = 1024
+MAX_DEVICES = 15
+"""llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
 # The types that work over RPC, largest first.
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
+# Bits of a weight, about: what a quant that somebody could publish or fetch would take.
+BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_S": 5.54, "Q4_K_M": 4.85, "Q4_K_S": 4.58, "Q4_0": 4.55, "Q3_K_M": 3.91}
+OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
-def nearest(shape, settings, devices, local=0, sizes=None, counts=None):
-    """Words for the nearest things that would fit, [] for none.
+def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None):
+    """What to do to the nearest things that would fit, [] for none.
 
-    sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that somebody chose.
+    quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that
+    somebody chose.
     """
 
-    def fits(shape, **changes):
+    def fits(shape, tokens=0, **changes):
+        changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
         return plan(shape, settings._replace(**changes), devices, local, counts=counts)["fits"]
 
     found = []
-    wanted = context(shape, settings)
-    tokens = largest(lambda tokens: fits(shape, ctx_size=tokens), wanted)
+    wanted = slot_context(shape, settings)
+    tokens = largest(lambda tokens: fits(shape, tokens), wanted)
     if tokens:
-        found.append("ctx_size %d" % tokens)
+        found.append("lower slot_ctx_size to %d" % tokens)
     if settings.flash_attn:
         found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings.cache_type_k, wanted, tokens))
     sizes = dict(sizes or {})
     own = sizes.pop("", None)
-    for quant in sorted(sizes, key=lambda name: (-(sizes[name] or 0), name)):
-        if own and sizes[quant] and sizes[quant] < own and fits(scaled(shape, sizes[quant] / float(own))):
-            found.append("quant %s (%s)" % (quant, human(sizes[quant])))
-            break
-    return found
+    smaller = [name for name in sizes if own and sizes[name] and sizes[name] < own and fits(scaled(shape, sizes[name] / float(own)))]
+    if smaller:
+        best = min(smaller, key=lambda name: (-sizes[name], name))
+        found.append("choose quant %s (%s)" % (best, human(sizes[best])))
+    else:
+        found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
+    return found + ([] if counts else _more_cards(shape, settings, devices))
 
 
 def _smaller_cache(fits, cache_type, wanted, tokens):
@@ -42,9 +51,35 @@ def _smaller_cache(fits, cache_type, wanted, tokens):
     for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
         both = {"cache_type_k": smaller, "cache_type_v": smaller}
         if fits(**both):
-            return ["cache_type_k and cache_type_v %s" % smaller]
-    most = largest(lambda tokens: fits(ctx_size=tokens, **both), wanted) if both else 0
-    return ["ctx_size %d with cache_type_k and cache_type_v %s" % (most, both["cache_type_k"])] if most > tokens else []
+            return ["set cache_type_k and cache_type_v to %s" % smaller]
+    most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
+    return ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])] if most > tokens else []
+
+
+def _new_quant(fits, quant, size):
+    """Words for the largest quant that the model's entry does not have."""
+    for offered in OFFERED:
+        factor = BITS[offered] / float(BITS.get(quant, 0) or BITS[offered])
+        if factor < 1 and fits(factor):
+            return ["add a quant such as %s (about %s)" % (offered, human(int(size * factor)))]
+    return []
+
+
+def _more_cards(shape, settings, devices):
+    """Words for how many cards, like the smallest of these, would do."""
+    cards = [device for device in devices if device["kind"] == "GPU"]
+    if not cards:
+        return []
+    such = dict(min(cards, key=room), others_mib=0, claimed_mib=0)
+    for count in range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1):
+        if plan(shape, settings, [dict(such, node="card%d" % index) for index in range(count)], 1)["fits"]:
+            return ["use %d cards of %d MiB" % (count, such["total_mib"])]
+    return []
+
+
+def weight(shape):
+    """Bytes of all weights."""
+    return sum(shape.block_bytes) + shape.input_bytes + shape.output_bytes
 
 
 def largest(fits, tokens):

@@ -4,11 +4,9 @@
 """What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
 
 from ._plan import slot_context
+from ._plan_advice import MAX_DEVICES
+from ._plan_context import allowed_context, way_out
 from ._settings import kind_of
-
-MAX_DEVICES = 15
-"""llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
-
 
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
@@ -45,26 +43,28 @@ def numa(nodes):
     ]
 
 
-def context_length(name, model, shape, settings):
-    """More context for a request than the model was made for."""
-    if not shape.context_length or shape.rope_scaling or slot_context(shape, settings) <= shape.context_length:
+def context_length(name, service, model, shape, settings):
+    """More context for a slot than llama-server gives it."""
+    allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)
+    if not allowed or tokens <= allowed:
         return []
     return [
-        "llama_services.%s.ctx_size: %d tokens for each request seen, at most the %d that %s was made for are needed, its header has no rope scaling: "
-        "lower it or choose another model" % (name, slot_context(shape, settings), shape.context_length, model)
+        "llama_services.%s.%s: %d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps each slot there: lower it, or %s"
+        % (name, "ctx_size" if "ctx_size" in service else "slot_ctx_size", tokens, allowed, model, way_out(shape, tokens, settings.build))
     ]
 
 
 def settings(name, service, shape, settings, devices):
     """What a service's settings and the model together get wrong."""
-    found = context_length(name, service["model"], shape, settings)
+    found = context_length(name, service, service["model"], shape, settings)
     if len(devices) > MAX_DEVICES:
         found.append(
-            "llama_services.%s.workers: %d devices seen, at most %d are needed, llama.cpp drives no more: use fewer workers" % (name, len(devices), MAX_DEVICES)
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer workers"
+            % (name, len(devices), MAX_DEVICES)
         )
     elif len(devices) > shape.block_count:
         found.append(
-            "llama_services.%s.workers: %d devices seen, at most the %d layers of %s are needed, one for each: use fewer workers"
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, one for each layer of %s: use fewer workers"
             % (name, len(devices), shape.block_count, service["model"])
         )
     return found
@@ -86,9 +86,13 @@ def layers(name, service, shape, split, without):
     return found
 
 
-def without_header(name, service, why):
-    return "llama_services.%s.tensor_split: auto seen without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
-        name,
+def without_plan(name, service, why, strangers):
+    """An automatic split that nobody can compute."""
+    entry = "llama_services.%s.tensor_split: auto seen" % name
+    if strangers:
+        return "%s and %s, all nodes of the service are needed: run without --limit, or give layers per node" % (entry, absent(strangers))
+    return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
+        entry,
         service["model"],
         service["quant"],
         why,
@@ -104,20 +108,50 @@ def needs_no_split(name, plan, alone, head):
     )
 
 
+def idle_workers(name, plan, idle):
+    return "llama_services.%s.workers: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of workers" % (
+        name,
+        join(idle),
+        plan["model"],
+        plan["quant"],
+        "it" if len(idle) == 1 else "them",
+    )
+
+
+def absent(hosts):
+    return "%s %s not part of this run" % (join(hosts), "is" if len(hosts) == 1 else "are") if hosts else ""
+
+
+def not_planned(name, why, strangers):
+    step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
+    return "llama_services.%s: not planned, %s%s" % (name, why, step)
+
+
 def does_not_fit(name, service, plan, advice):
     """plan: described; advice: what would fit."""
     key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
-    worst = max(plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
-    return "llama_services.%s.%s: %s %s with %d tokens of %s KV cache does not fit, %d MiB are needed on %s of %s and %d MiB are there: choose %s" % (
+    small = [device for device in plan["devices"] if device["total_mib"] > device["free_mib"]]
+    worst = max(small or plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
+    return "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s: %s" % (
         name,
         key,
         plan["model"],
         plan["quant"],
-        plan["ctx_size"],
-        plan["cache_type"],
+        context_words(plan),
         worst["total_mib"],
         worst["device"],
         worst["node"],
         worst["free_mib"],
-        ", or ".join(advice) or "another model, or add nodes",
+        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
+        ", or ".join(advice) or "choose another model, or add nodes",
     )
+
+
+def context_words(plan):
+    """The context of a described plan, as each request has it."""
+    slots = plan["ctx_size"] // plan["slot_ctx_size"]
+    return "%d tokens a slot%s of %s KV cache" % (plan["slot_ctx_size"], " (%d slots)" % slots if slots > 1 else "", plan["cache_type"])
+
+
+def join(names):
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])

@@ -13,22 +13,24 @@ from ._memory import ShapeError
 from ._plan import plan, settings_for, shape_of, slot_context
 from ._plan_advice import nearest
 from ._plan_catalog import estimate
+from ._plan_split import per_device, with_output
 from ._settings import kind_of
 
 
-def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=()):
+def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=(), complete=False):
     """Plan every service.
 
     nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: where asked for, see _plan_check.numa()}}; headers: results of llama_plan,
     each with its item of model_items(); build: llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in
-    base64}]. -> {services: {name: [plan() with service, model, quant, source: header or catalog, ctx_size, slot_ctx_size, cache_type, layers:
-    {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name: why}; refused: [sentences]; sharing: [lines]}
+    base64}]; complete: whether a service that cannot be planned is refused. -> {services: {name: [plan() with service, model, quant, source: header or
+    catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name:
+    why}; rendered: {name: {layers, tensor_split}} of services that have layers per node and no plan; refused: [sentences]; sharing: [lines]}
     """
-    one = _Inventory(services, models, groups, nodes, headers, build, previous)
+    one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(check.numa(nodes))
     for name in sorted(services, key=one.order):
         one.add(name)
-    return {"services": one.planned, "unplanned": one.unplanned, "refused": one.refused, "sharing": one.sharing}
+    return {"services": one.planned, "unplanned": one.unplanned, "rendered": one.rendered, "refused": one.refused, "sharing": one.sharing}
 
 
 def stored(plans):
@@ -41,11 +43,11 @@ def stored(plans):
 
 
 class _Inventory(object):
-    def __init__(self, services, models, groups, nodes, headers, build, previous):
+    def __init__(self, services, models, groups, nodes, headers, build, previous, complete):
         self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.build, self.previous = build, {one["item"]: _kept(one) for one in previous}
-        self.planned, self.unplanned, self.refused, self.sharing = {}, {}, [], []
+        self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
+        self.planned, self.unplanned, self.rendered, self.refused, self.sharing = {}, {}, {}, [], []
         self.claimed = {}  # (node, device): {service: MiB}
 
     def order(self, name):
@@ -59,7 +61,7 @@ class _Inventory(object):
         hosts = hosts or expand(service["host"], self.groups)
         strangers = [host for host in hosts if host not in self.nodes]
         if strangers:
-            self._without(name, "%s is not part of this run" % ", ".join(strangers))
+            self._without(name, check.absent(strangers), strangers)
             return
         self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
         if kind_of(service) == "router":
@@ -67,20 +69,35 @@ class _Inventory(object):
         else:
             self._add_server(name, service)
 
-    def _without(self, name, why):
+    def _without(self, name, why, strangers=()):
         """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
         service, kept = self.services[name], self.previous.get(name)
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
-        if told or kind_of(service) != "server" or not service.get("workers") or isinstance(service.get("tensor_split"), dict):
+        if self.complete and not told:
+            self.refused.append(check.not_planned(name, why, strangers))
+        if isinstance(service.get("tensor_split"), dict):
+            self._render(name, service)
+            return
+        if self.complete or told or kind_of(service) != "server" or not service.get("workers"):
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
         if kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]:
             self.planned[name] = kept
         else:
-            self.refused.append(check.without_header(name, service, why))
+            self.refused.append(check.without_plan(name, service, why, strangers))
+
+    def _render(self, name, service):
+        """Layers per node need no header, but the cards of each node."""
+        head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
+        layers = service["tensor_split"]
+        holders = workers + ([head] if layers.get(head) else [])
+        if all(node in self.nodes for node in holders):
+            nodes = [node for node in holders for _device in self.nodes[node]["devices"]]
+            split = with_output(per_device(layers, nodes)) if len(nodes) > 1 else []
+            self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
     def _shape(self, model, quant):
         """-> (Shape, header or catalog); raises ShapeError."""
@@ -135,11 +152,12 @@ class _Inventory(object):
                     shape, source = self._shape(model, quant)
                 except ShapeError as problem:
                     self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
+                    self.refused.extend([check.not_planned(name, self.unplanned[name], ())] if self.complete else [])
                     continue
                 devices = self._devices([host])
                 planned = plan(shape, settings, devices, local=len(devices))
                 found.append(self._described(name, model, quant, source, shape, settings, planned, []))
-                self.refused.extend(check.context_length(name, model, shape, settings))
+                self.refused.extend(check.context_length(name, service, model, shape, settings))
                 if not planned["fits"]:
                     self.refused.append(check.does_not_fit(name, service, found[-1], self._advice(shape, settings, devices, len(devices), model, quant)))
             # The largest ones, since any of them may be loaded together.
@@ -168,7 +186,7 @@ class _Inventory(object):
         counts, split = None, service.get("tensor_split", "auto")
         if isinstance(split, dict):
             told += check.layers(name, service, shape, split, [] if local else [head])
-            counts = _per_device(split, devices)
+            counts = per_device(split, [device["node"] for device in devices])
         self.refused.extend(told)
         if told:
             return
@@ -186,34 +204,41 @@ class _Inventory(object):
         alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
         if alone is not planned and alone["topology"] != "split" and alone["fits"]:
             self.refused.append(check.needs_no_split(name, described, alone, head))
+        elif not counts and planned["fits"] and workers:
+            idle = [worker for worker in workers if not described["layers"][worker]]
+            self.refused.extend([check.idle_workers(name, described, idle)] if idle else [])
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
-            words = ["tensor_split auto (%s)" % _layers(automatic)] if automatic["fits"] else []
+            words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []
             self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
         self._claim(name, planned["devices"])
-        self._share(name, shape, settings, devices, local)
+        self._share(name, shape, settings, devices, local, planned)
 
     def _advice(self, shape, settings, devices, local, model, quant, counts=None):
         sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
-        return nearest(shape, settings, devices, local, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts)
+        return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts)
 
-    def _share(self, name, shape, settings, devices, local):
-        """What the choices are for a service whose cards others use too."""
+    def _share(self, name, shape, settings, devices, local, planned):
+        """What is done about a service whose cards others use too, and what the other choices are."""
         others = sorted({other for device in devices for other in self.claimed.get((device["node"], device["device"]), {}) if other != name})
         if not others:
             return
+        names = ", ".join(others)
+        self.sharing.append("%s shares cards with %s:" % (name, names))
+        self.sharing.append("  beside %s, as in the table: %s" % (names, _choice(planned)))
         apart = [device for device in devices if not device["claimed_mib"]]
-        free = [dict(device, claimed_mib=0) for device in devices]
-        choices = []
-        if apart:
-            own = sum(not device["claimed_mib"] for device in devices[len(devices) - local :])
-            choices.append(("apart, on the cards that %s leaves alone" % ", ".join(others), plan(shape, settings, apart, own)))
-        choices.append(("uneven split beside %s" % ", ".join(others), plan(shape, settings, devices, local, True)))
-        choices.append(("alternating with %s" % ", ".join(others), plan(shape, settings, free, local, True)))
-        best = next((words for words, planned in choices if planned["fits"]), None)
-        self.sharing.append("%s shares cards with %s:" % (name, ", ".join(others)))
-        self.sharing.extend("  %s: %s" % (words, _choice(planned)) for words, planned in choices)
-        self.sharing.append("  %s" % ("decision: " + best if best else "decision: none of these, it does not fit"))
+        left = sorted({device["node"] for device in devices} - {device["node"] for device in apart})
+        own = sum(not device["claimed_mib"] for device in devices[len(devices) - local :])
+        # The head cannot be left out.
+        alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
+        if alone:
+            self.sharing.append("  apart, with %s left out of workers: %s" % (check.join(left), _choice(alone)))
+        free = plan(shape, settings, [dict(device, claimed_mib=0) for device in devices], local, True)
+        self.sharing.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
+        decision = "decision: beside %s, as in the table" % names if planned["fits"] else "decision: none, it does not fit beside %s" % names
+        if alone and alone["fits"]:
+            decision += "; to keep them apart leave %s out of workers" % check.join(left)
+        self.sharing.append("  " + decision)
 
 
 def _kept(read):
@@ -232,13 +257,3 @@ def _layers(planned):
 def _choice(planned):
     shares = ["%s %d layers, %d of %d MiB" % (row["node"], row["layers"], row["total_mib"], row["free_mib"]) for row in planned["devices"]]
     return "%s (%s)" % ("fits" if planned["fits"] else "does not fit", "; ".join(shares))
-
-
-def _per_device(split, devices):
-    """Counts by node -> counts by device; a node's layers are spread evenly over its cards."""
-    counts = []
-    for device in devices:
-        cards = [other["device"] for other in devices if other["node"] == device["node"]]
-        share, rest = divmod(split.get(device["node"], 0), len(cards))
-        counts.append(share + (cards.index(device["device"]) < rest))
-    return counts

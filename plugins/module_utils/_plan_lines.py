@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A memory plan as an operator reads it: one table. Private to the collection."""
 
+from ._plan_check import context_words
+
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
 
@@ -18,10 +20,9 @@ def lines(planned):
 
 def table(one):
     """The lines of one model's plan."""
-    slots = "" if one["slot_ctx_size"] == one["ctx_size"] else " (%d for each request)" % one["slot_ctx_size"]
-    estimated = ", ESTIMATED from the catalog, its header was not read" if one["source"] == "catalog" else ""
+    estimated = ", ESTIMATED from llama_models, its header was not read" if one["source"] == "catalog" else ""
     model = " ".join(word for word in (one["model"], one["quant"]) if word)
-    title = "%s: %s, %d tokens%s of %s KV cache%s" % (one["service"], model, one["ctx_size"], slots, one["cache_type"], estimated)
+    title = "%s: %s, %s%s" % (one["service"], model, context_words(one), estimated)
     rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     found = [title]
@@ -30,10 +31,11 @@ def table(one):
     for row in rows:
         cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
         found.append("  " + "  ".join(cells).rstrip())
-    verdict = "%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"
-    split = ", --tensor-split %s" % ",".join(map(str, one["tensor_split"])) if one["tensor_split"] else ""
-    host = ", main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"])
-    found.append("  MiB; %s%s%s" % (verdict, split, host if any(one["host"].values()) else ""))
+    found.append("  MiB; %s" % ("%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"))
+    if one["topology"] == "split" and one["tensor_split"]:
+        found.append("  --tensor-split %s" % ",".join(map(str, one["tensor_split"])))
+    if any(one["host"].values()):
+        found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"]))
     return found
 
 

@@ -99,3 +99,18 @@ def _best(blocks, devices, cost, join):
         counts.insert(0, end - start)
         end = start
     return total, counts
+
+
+def with_output(counts):
+    """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has any."""
+    last = max(index for index, count in enumerate(counts) if count)
+    return counts[:last] + [counts[last] + 1]
+
+
+def per_device(layers, nodes):
+    """Layers by node -> layers by device; a node's are spread evenly over its cards. nodes: the node of each device."""
+    counts = []
+    for index, node in enumerate(nodes):
+        share, rest = divmod(layers.get(node, 0), nodes.count(node))
+        counts.append(share + (nodes[:index].count(node) < rest))
+    return counts

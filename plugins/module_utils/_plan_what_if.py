@@ -5,20 +5,27 @@
 
 from ._plan import context, plan, settings_for, slot_context
 from ._plan_advice import nearest
-from ._plan_devices import of_card
+from ._plan_context import allowed_context, way_out
+from ._plan_devices import of_cards
 from ._plan_lines import table
 
 
 def what_if(shape, given):
     """given: the options of llama_plan. -> its result with devices."""
-    settings = settings_for(dict(given, cache_type_k=given["cache_type"], cache_type_v=given["cache_type"]), given["build"])
-    devices = [of_card(device["node"] or device["name"], 0, device, given["margin_mib"]) for device in given["devices"]]
-    planned = plan(shape, settings, devices, 1, given["force_split"])
+    slots = given["parallel"] or 1
+    asked = dict(given, ctx_size=given["slot_ctx_size"] * slots, cache_type_k=given["cache_type"], cache_type_v=given["cache_type"])
+    del asked["slot_ctx_size"]
+    settings = settings_for(asked, given["build"])
+    devices = of_cards([dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"])
+    local = sum(device["node"] == devices[-1]["node"] for device in devices)
+    planned = plan(shape, settings, devices, local, given["force_split"])
     advice = []
-    if slot_context(shape, settings) > (shape.context_length or slot_context(shape, settings)) and not shape.rope_scaling:
-        advice.append("ctx_size %d for each request, the model was made for no more and has no rope scaling" % shape.context_length)
+    allowed = allowed_context({}, shape, settings.build)
+    if allowed and slot_context(shape, settings) > allowed:
+        tokens = slot_context(shape, settings)
+        advice.append("lower slot_ctx_size to %d, where llama-server caps each slot, or %s" % (allowed, way_out(shape, tokens, settings.build)))
     if not planned["fits"]:
-        advice.extend(nearest(shape, settings, devices, 1) or ["a smaller model, or more devices"])
+        advice.extend(nearest(shape, settings, devices, local) or ["choose a smaller model, or more devices"])
     described = dict(
         planned,
         service="plan",
@@ -30,4 +37,4 @@ def what_if(shape, given):
         cache_type=settings.cache_type_k,
     )
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    return dict({key: planned[key] for key in keys}, advice=advice, lines=table(described) + ["  choose %s" % words for words in advice])
+    return dict({key: planned[key] for key in keys}, advice=advice, lines=table(described) + ["  %s" % words for words in advice])

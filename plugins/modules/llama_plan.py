@@ -60,9 +60,18 @@ options:
     suboptions:
       name:
         description:
-          - Name of the card. Cards whose memory bandwidth is known by their product name are weighed by it.
+          - Name of the card. A card that nvidia-smi calls so is weighed by the bandwidth of its memory, where that is known.
         type: str
         required: true
+      main:
+        description:
+          - It is the main memory of a node without a GPU. Beside GPUs it gets only what they cannot hold.
+        type: bool
+        default: false
+      bandwidth:
+        description:
+          - Bandwidth of its memory in GB/s, where the name does not tell.
+        type: float
       node:
         description:
           - Where it is; RV(devices) repeats it. The same as O(devices[].name) where it is not given.
@@ -77,14 +86,14 @@ options:
       - What no formula covers, in MiB of each device; the accelerator's context, its memory pools, and the peak of a prefill.
     type: int
     default: 1024
-  ctx_size:
+  slot_ctx_size:
     description:
-      - Tokens of context in all slots together; V(0) is the model's own.
+      - Tokens of context in each slot, which is what a request may use; V(0) is the model's own.
     type: int
     default: 0
   parallel:
     description:
-      - Slots that share the context; without it llama-server's own choice.
+      - Slots, each with O(slot_ctx_size); without it llama-server's own choice.
     type: int
   batch_size:
     description:
@@ -131,7 +140,7 @@ EXAMPLES = r"""
       - {name: gpu2, memory_mib: 32510}
       - {name: gpu3, memory_mib: 32510}
       - {name: gpu1, memory_mib: 32510}
-    ctx_size: 131072
+    slot_ctx_size: 131072
     parallel: 1
     cache_type: q4_0
     build: b11434
@@ -219,11 +228,11 @@ tensor_split:
   returned: with devices
   sample: [27, 27, 27]
 advice:
-  description: Where it does not fit, the nearest things that would.
+  description: Where it does not fit, what to do to the nearest things that would.
   type: list
   elements: str
   returned: with devices
-  sample: [ctx_size 40960, cache_type_k and cache_type_v q8_0]
+  sample: [lower slot_ctx_size to 40960, set cache_type_k and cache_type_v to q8_0]
 lines:
   description: The plan as a table.
   type: list
@@ -258,10 +267,16 @@ def main():
                 "type": "list",
                 "elements": "dict",
                 "default": [],
-                "options": {"name": {"type": "str", "required": True}, "node": {"type": "str"}, "memory_mib": {"type": "int", "required": True}},
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "main": {"type": "bool", "default": False},
+                    "bandwidth": {"type": "float"},
+                    "node": {"type": "str"},
+                    "memory_mib": {"type": "int", "required": True},
+                },
             },
             "margin_mib": {"type": "int", "default": 1024},
-            "ctx_size": {"type": "int", "default": 0},
+            "slot_ctx_size": {"type": "int", "default": 0},
             "parallel": {"type": "int"},
             "batch_size": {"type": "int", "default": 2048},
             "ubatch_size": {"type": "int", "default": 512},

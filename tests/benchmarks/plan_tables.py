@@ -49,7 +49,7 @@ def table(inventory):
         (one,) = planned["services"]["reasoning"]
         layers = ", ".join(str(device["layers"]) for device in one["devices"])
         sizes = ", ".join("%d of %d" % (device["total_mib"], device["free_mib"]) for device in one["devices"])
-        verdict = "fits" if one["fits"] else "refused: " + planned["refused"][0].partition(": choose ")[2]
+        verdict = "fits" if one["fits"] else "refused: " + planned["refused"][0].partition(" MiB are there")[2].partition(": ")[2]
         sharing = [line.strip() for line in planned["sharing"] if "decision" in line]
         lines.append("| %s | %d | %s | %s | %s | %s |" % (quant, tokens, cache, layers, sizes, "; ".join([verdict] + sharing)))
     return lines

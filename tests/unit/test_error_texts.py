@@ -9,6 +9,7 @@ a role or a playbook.
 
 import ast
 import copy
+import functools
 import os
 import re
 import socket
@@ -23,6 +24,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import (
     _intent_check,
     _llama_api,
     _model_shape,
+    _plan_cards,
     _plan_devices,
     _plan_inventory,
     _sockets,
@@ -36,7 +38,7 @@ UTILS = ROOT / "plugins/module_utils"
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
 PRODUCED = (
     "_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py", "_intent_models.py", "_intent_nodes.py", "_intent_services.py", "_intent_shared.py",
-    "_intent_values.py", "_model_shape.py", "_plan_check.py",
+    "_intent_values.py", "_model_shape.py", "_plan_cards.py", "_plan_check.py",
 )  # fmt: skip
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
@@ -138,6 +140,20 @@ def bound(**kinds):
 
 
 MAIN = {"devices": _plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
+
+
+def alone(complete=True, **_fixtures):
+    """What a plan is told that has one of two nodes."""
+    services = {"chat": dict(CHAT, model="big", quant="Q4_K_M")}
+    return _plan_inventory.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1")}, complete=complete)["refused"]
+
+
+def described(devices="", **entries):
+    """What a plan is told that asks no node. entries: llama_devices of nodes."""
+    hostvars = {"node1": {}, "node2": {}}
+    if entries:
+        hostvars = {node: {"llama_devices": entries.get(node, [{"memory_mib": 1}])} for node in hostvars}
+    return lambda **_fixtures: _plan_cards.card_errors(devices, "llama_nodes", INVENTORY["groups"], hostvars, True)
 
 
 def raised(function, *arguments):
@@ -408,21 +424,26 @@ REFUSALS = [
     # The memory plan.
     (
         "llama_services.chat.quant:",
-        "big Q8_0 with 4096 tokens of f16 KV cache does not fit, 3",
-        "MiB are needed on GPU0 of node2 and 32510 MiB are there: choose quant Q4_K_M (40.0 GB)",
+        "big Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, 3",
+        "MiB are there, the worst of 2 devices that are too small: choose quant Q4_K_M (40.0 GB), or use 3 cards of 32510 MiB",
         planned(quant="Q8_0"),
     ),
-    ("llama_services.chat.quant:", "does not fit", "choose ctx_size ", planned(ctx_size=40960, quant="Q4_K_M", nodes={"node2": card("node2", 1, 20000)})),
+    (
+        "llama_services.chat.quant:",
+        "does not fit",
+        "lower slot_ctx_size to ",
+        planned(ctx_size=40960, quant="Q4_K_M", nodes={"node2": card("node2", 1, 20000)}),
+    ),
     (
         "llama_services.chat.tensor_split:",
-        "big Q4_K_M with 4096 tokens of f16 KV cache does not fit",
-        "choose tensor_split auto (node2 41, node1 39)",
+        "big Q4_K_M with 4096 tokens a slot of f16 KV cache does not fit",
+        "set tensor_split to auto (node2 41, node1 39)",
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
     ("llama_services.chat.workers:", "big Q1_0 fits GPU0 of node1 alone", "a head without workers is needed", planned(quant="Q1_0")),
-    ("llama_services.chat.workers:", "16 devices seen", "at most 15 are needed", planned(nodes={"node2": card("node2", 15)})),
-    ("llama_services.chat.workers:", "", "one for each: use fewer workers", planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q")),
+    ("llama_services.chat.workers:", "16 devices seen", "at most 15 are allowed", planned(nodes={"node2": card("node2", 15)})),
+    ("llama_services.chat.workers:", "", "one for each layer of few: use fewer workers", planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q")),
     ("llama_services.chat.tensor_split:", "79 layers in all seen", "the 80 of big are needed", planned(tensor_split={"node1": 40, "node2": 39})),
     (
         "llama_services.chat.tensor_split.node1:",
@@ -431,7 +452,12 @@ REFUSALS = [
         planned(tensor_split={"node1": 40, "node2": 40}, nodes={"node1": MAIN, "node2": card("node2", 1, 80000)}),
     ),
     ("llama_services.chat.tensor_split:", "auto seen without a plan of big X", "a header is needed", planned(quant="X")),
-    ("llama_services.chat.ctx_size:", "40961 tokens for each request seen", "at most the 40960", planned(ctx_size=40961, cache_type_k="q4_0")),
+    (
+        "llama_services.chat.ctx_size:",
+        "40961 tokens a slot seen",
+        "at most 40960 are allowed by the header of big",
+        planned(ctx_size=40961, cache_type_k="q4_0"),
+    ),
     ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
     ("head_server_numa_node:", "7 seen for node1", "one of its NUMA nodes (0, 1) is needed", planned(nodes={"node1": bound(head="7")}, threads=2)),
     ("llama_services.chat.threads:", "64 seen", "at most the 2 cores of NUMA node 1 of node1 are needed", planned(nodes={"node1": bound()}, threads=64)),
@@ -442,7 +468,20 @@ REFUSALS = [
         "numactl is needed",
         planned(nodes={"node1": bound()}, threads=2, numa="isolate"),
     ),
-    ("devices:", "3*32510 seen", "COUNTxMIB such as 3x32510 is needed", text_of(_plan_devices.cards, "3*32510")),
+    (
+        "llama_services.chat.workers:",
+        "node2 would hold no layers",
+        "leave it out of workers",
+        planned(quant="Q1_0", force_split=True, nodes={"node2": dict(MAIN, devices=[dict(MAIN["devices"][0], node="node2")])}),
+    ),
+    ("llama_services.chat:", "not planned, node2 is not part of this run", "a plan needs all nodes of a service: run without --limit", alone),
+    ("llama_services.chat.tensor_split:", "auto seen and node2 is not", "all nodes of the service are needed", functools.partial(alone, complete=False)),
+    ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", text_of(_plan_cards.cards, "3*24GB")),
+    ("devices:", "3 nodes seen", "2 are needed, one for each of node1, node2", described("3x24GB")),
+    ("llama_devices:", "missing for node1, node2", "the memory of each card is needed", described()),
+    ("llama_devices of node1:", "{'name': 'H200'} seen", "memory_mib with a whole number of MiB is needed", described(node1=[{"name": "H200"}])),
+    ("llama_devices of node1:", "'24GB' seen", "a list of its cards is needed", described(node1="24GB")),
+    ("nodes:", "nod is neither a host nor a group", "did you mean node2?", lambda **_fixtures: _plan_cards.card_errors("", "nod", INVENTORY["groups"], {})),
     # Headers of model files.
     ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),
     ("m.gguf:", "starts with b'<htm'", "a GGUF file starts with b'GGUF'", raised(parse, b"<html>")),

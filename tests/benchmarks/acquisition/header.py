@@ -51,9 +51,10 @@ PLAN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from module_utils._plan import plan, settings_for
-from module_utils._plan_devices import cards, of_card
+from module_utils._plan_cards import cards
+from module_utils._plan_devices import of_cards
 from module_utils._plan_header import local_shape
-devices = [of_card(card["name"], 0, card, 1024) for card in cards("3x32510")]
+devices = of_cards(cards("3x32510"), 1024)
 found = plan(local_shape(sys.argv[2]), settings_for({"ctx_size": 8192, "parallel": 1}, "b11434"), devices, 1)
 assert found["fits"], found
 print(",".join(map(str, found["tensor_split"])))

@@ -10,6 +10,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
 
 SERVICE = {"model": "big", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052, "ctx_size": 8192}
+FIVE_NODES = ROOT / "tests/unit/fixtures/five_nodes"
 INVENTORY = {
     "llama_nodes": {
         "hosts": {name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(("node1", "node2"), 1)},
@@ -34,8 +35,9 @@ def plan(tmp_path):
     (tmp_path / "hosts.json").write_text(json.dumps(INVENTORY))
     (tmp_path / "nobody.json").write_text("{}")
 
-    def run(*settings, inventory="hosts"):
-        arguments = ("-i", str(tmp_path / (inventory + ".json")), "-e", " ".join(settings))
+    def run(*settings, inventory="hosts", limit=None):
+        where = FIVE_NODES if inventory == "five_nodes" else tmp_path / (inventory + ".json")
+        arguments = ("-i", str(where), "-e", " ".join(settings), *(("--limit", limit) if limit else ()))
         return run_playbook(ROOT / "playbooks/plan.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
 
     return run
@@ -44,32 +46,64 @@ def plan(tmp_path):
 def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tmp_path):
     with open(model, "rb") as stream:
         (tmp_path / "big.gguf").write_bytes(stream.read(16 << 20))
-    settings = ("headers=%s" % tmp_path, "devices=2x24000", "service=chat", "ctx_size=16384", "cache_type=q8_0", "tensor_split=auto")
+    settings = ("headers=%s" % tmp_path, "devices=2x24GB", "service=chat", "slot_ctx_size=16384", "cache_type=q8_0", "tensor_split=auto")
     status, output = plan(*settings)
     assert status == 0, output
-    assert "chat: big Q4, 16384 tokens of q8_0 KV cache" in output
+    assert "chat: big Q4, 16384 tokens a slot of q8_0 KV cache" in output
     assert " main memory of the head: 418 MiB of weights and " in output
 
 
 def test_any_model_on_cards_that_need_not_exist(plan, model):
-    status, output = plan("url=file://%s" % model, "devices=2x24000", "ctx_size=32768", "cache_type=q4_0", inventory="nobody")
+    status, output = plan("url=file://%s" % model, "devices=12GiB+12GB", "slot_ctx_size=32768", "cache_type=q4_0", inventory="nobody")
     assert status == 0, output
-    assert "plan: qwen3, 32768 tokens of q4_0 KV cache" in output
-    status, output = plan("url=file://%s" % model, "devices=2000", inventory="nobody")
+    assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
+    assert "node1 GPU0 0-" in output and "node1 GPU1 " in output
+    status, output = plan("url=file://%s" % model, "devices=4GB", inventory="nobody")
     assert status != 0
-    assert "it does not fit 1 devices: choose a smaller model, or more devices" in output
+    assert "it does not fit 1 devices: use 12 cards of 4096 MiB" in output
 
 
 @pytest.mark.parametrize(
     "inventory,settings,refusal",
     [
-        ("nobody", "ctx_size=4096", "plan: no url and no host in group llama_nodes, one of them is needed: run with -e url=... -e devices=3x32510"),
-        ("hosts", "ctx_size=4096 quant=Q8", "plan: quant, ctx_size seen without a service, the one to plan it for is needed: run with -e service=NAME"),
-        ("hosts", "url=file:///m.gguf", "plan: no devices and no llama_devices of llama_nodes, cards are needed: run with -e devices=3x32510"),
-        ("hosts", "devices=24000", "node2: no llama_devices and 1 cards given, the memory of its cards is needed: add llama_devices to the inventory"),
+        ("nobody", "ctx_size=4096", "plan: no url and no host in group llama_nodes, one of them is needed: run with -e url=... -e devices=3x24GB"),
+        (
+            "hosts",
+            "slot_ctx_size=4096 quant=Q8",
+            "plan: quant, slot_ctx_size seen without a service, the one to plan it for is needed: run with -e service=NAME",
+        ),
+        ("hosts", "url=file:///m.gguf", "llama_devices: missing for node1, node2, the memory of each card is needed to plan without asking nodes: "),
+        ("hosts", "url=file:///m.gguf devices=24GB ctx_size=4096", "plan: ctx_size seen with a url, the tokens of each slot are needed: run with -e slot"),
+        ("hosts", "devices=24000", "devices: 1 nodes seen, 2 are needed, one for each of node1, node2: give such as 2x24GB"),
+        ("hosts", "devices=5x24TB", "devices: 5x24TB seen, COUNTxSIZE such as 3x24GB is needed: "),
+        ("hosts", "devices=2x24GB service=chta", "service: chta seen, one of chat is needed: run with -e service=chat"),
     ],
 )
 def test_refusals(plan, inventory, settings, refusal):
     status, output = plan(settings, inventory=inventory)
     assert status != 0
+    assert output.count("fatal: [") + output.count("[ERROR]: Task failed") <= 2, "asserted once"
     assert refusal in output
+    assert "Traceback" not in output and "template error" not in output and "32510" not in output
+
+
+def test_a_service_that_is_not_planned_makes_it_red(plan):
+    """After everything that was planned is printed."""
+    status, output = plan("devices=2x24GB")
+    assert status != 0
+    assert "chat: not planned, llama_plan: /nowhere/big.gguf: No such file or directory: check the path on this node" in output
+    assert "llama_services.chat: not planned, llama_plan: /nowhere/big.gguf: No such file or directory: check the path on this node" in output
+    status, output = plan(inventory="five_nodes", limit="rtx1")
+    assert status != 0
+    assert "small: qwen2.5-14b Q4_K_M, 8192 tokens a slot of f16 KV cache" in output
+    sentence = "llama_services.big: not planned, a6000 and rtx2 are not part of this run, a plan needs all nodes of a service: run without --limit"
+    assert sentence in output
+
+
+def test_five_nodes_as_people_own_them(plan):
+    status, output = plan(inventory="five_nodes")
+    assert status == 0, output
+    assert "big: llama-3.3-70b Q6_K, 8192 tokens a slot (2 slots) of f16 KV cache" in output
+    assert " alone --tensor-split 17,17,17,17,13 main memory of the head: 823 MiB of weights" in output
+    assert "decision: beside big, as in the table" in output
+    assert "mem1 main" not in output

@@ -114,7 +114,7 @@ def test_what_fits_one_card_is_not_split():
     assert (each["topology"], layers(each)) == ("replicas", [9, 0])
     told = _plan.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
     assert (told["topology"], sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
-    assert "because it is told to" in told["reason"]
+    assert told["reason"] == "told to, it fits node2 GPU0 alone"
 
 
 def test_counts_that_somebody_chose_are_kept_and_judged():
@@ -141,28 +141,92 @@ def test_where_nothing_fits_the_table_shows_by_how_much():
 def test_advice_names_the_largest_context_a_cache_and_a_quant():
     devices = cards(20480, 20480, 20480)
     long = SHORT._replace(ctx_size=65536)
-    words = _plan_advice.nearest(BIG, long, devices, 1, {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB})
-    tokens = int(words[0].split()[1])
+    words = _plan_advice.nearest(BIG, long, devices, 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB})
+    tokens = int(words[0].split()[-1])
+    assert words[0].startswith("lower slot_ctx_size to ")
     assert tokens % 1024 == 0 and tokens < 65536
     assert _plan.plan(BIG, long._replace(ctx_size=tokens), devices, 1)["fits"]
     assert not _plan.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
-    assert words[1:] == ["cache_type_k and cache_type_v q8_0", "quant Q3_K (35.0 GB)"]
+    assert words[1:] == ["set cache_type_k and cache_type_v to q8_0", "choose quant Q3_K (35.0 GB)", "use 4 cards of 20480 MiB"]
+    assert _plan.plan(BIG, long, cards(*[20480] * 4), 1)["fits"]
 
 
 def test_where_one_change_is_not_enough_two_are_named():
     devices = cards(16896, 16896, 16896)
     long = SHORT._replace(ctx_size=65536)
-    plain, words = _plan_advice.nearest(BIG, long, devices, 1)
-    tokens = int(words.split()[1])
-    assert tokens > int(plain.split()[1]) > 0
-    assert words == "ctx_size %d with cache_type_k and cache_type_v q4_0" % tokens
+    plain, words = _plan_advice.nearest(BIG, long, devices, 1)[:2]
+    tokens = int(words.split()[3])
+    assert tokens > int(plain.split()[-1]) > 0
+    assert words == "lower slot_ctx_size to %d and set cache_type_k and cache_type_v to q4_0" % tokens
     small_cache = long._replace(ctx_size=tokens, cache_type_k="q4_0", cache_type_v="q4_0")
     assert _plan.plan(BIG, small_cache, devices, 1)["fits"]
     assert not _plan.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
 
 
 def test_nothing_that_does_not_fit_is_advised():
-    assert _plan_advice.nearest(BIG, SHORT, cards(4096, 4096), 1, {"": 47 * GB, "Q2_K": 27 * GB}) == []
+    assert _plan_advice.nearest(BIG, SHORT, cards(3072, 3072), 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB}) == []
+
+
+def test_a_quant_that_the_model_does_not_have_yet_and_the_cards_for_this_one():
+    words = _plan_advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "Q6_K", {"": 60 * GB})
+    assert words == ["add a quant such as Q4_K_M (about 44.4 GB)", "use 3 cards of 24576 MiB"]
+    # Of a name that says nothing of its size nothing is computed.
+    assert _plan_advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "mine", {"": 60 * GB}) == words[1:]
+
+
+def test_context_advice_is_for_each_slot():
+    two = SHORT._replace(ctx_size=131072, parallel=2)
+    words = _plan_advice.nearest(BIG, two, cards(20480, 20480, 20480), 1)
+    tokens = int(words[0].split()[-1])
+    assert tokens < 65536
+    assert _plan.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1)["fits"]
+
+
+def mixed(gpus, mains, **more):
+    """GPUs and, before the head's last one, nodes of main memory."""
+    devices = [_plan_devices.main_memory("mem%d" % number, dict(more, memory_mib=size), 1024) for number, size in enumerate(mains, 1)]
+    return devices + cards(*gpus)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("bandwidth", [None, 5000])
+def test_main_memory_is_no_gpu(force, bandwidth):
+    """However large it is and however fast it is said to be."""
+    devices = mixed((24576, 24576, 24576), (257000, 257000), bandwidth=bandwidth)
+    planned = _plan.plan(BIG, SHORT, devices, 1, force)
+    assert planned["fits"] and layers(planned)[:2] == [0, 0]
+    assert layers(planned)[2:] == layers(_plan.plan(BIG, SHORT, cards(24576, 24576, 24576), 1))
+    assert "mem1" not in planned["reason"]
+    one = _plan.plan(small(), SHORT, mixed((32510, 32510), (257000,)), 1, force)
+    assert layers(one)[0] == 0
+
+
+def test_main_memory_takes_what_is_left_over():
+    planned = _plan.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1)
+    assert planned["fits"] and planned["topology"] == "split"
+    first, second, *gpus = layers(planned)
+    assert sorted((first, second))[0] == 0, "one is enough"
+    # No GPU could hold one more layer.
+    for index in (2, 3):
+        more = list(planned["counts"])
+        more[index], more[0 if first else 1] = more[index] + 1, max(first, second) - 1
+        assert not _plan.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1, counts=more)["fits"]
+    assert "what the GPUs cannot hold is left over for mem1 main" in planned["reason"]
+    # A smaller one needs the other.
+    both = _plan.plan(BIG, SHORT, mixed((16384, 16384), (10000, 10000)), 1)
+    assert both["fits"] and min(layers(both)) > 0
+
+
+def test_nodes_without_any_gpu_count_alike():
+    devices = [_plan_devices.main_memory("mem%d" % number, {"memory_mib": 64000}, 1024) for number in (1, 2)]
+    assert layers(_plan.plan(BIG, SHORT, devices, 1, True)) == [41, 39]  # the output layer is one of the last's
+    assert "GPU" not in _plan.plan(BIG, SHORT, devices, 1, True)["reason"]
+
+
+def test_a_card_that_nobody_uses_comes_first():
+    devices = cards(32510, 32510)
+    devices[0]["claimed_mib"] = 4000
+    assert layers(_plan.plan(small(), SHORT, devices, 2)) == [0, 9]
 
 
 def test_largest_context():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _nvidia_smi
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_devices import bandwidth, cards, inventory_cards, of_node
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_devices import of_cards, of_inventory, of_node
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 
@@ -53,23 +53,21 @@ def test_a_node_without_a_card_has_its_main_memory():
     assert of_node("n", [gpu(0)], 7812, 1024, visible="")[0]["kind"] == "main"
 
 
-def test_cards_as_they_are_typed():
-    assert [card["memory_mib"] for card in cards("3x32510, 24000")] == [32510, 32510, 32510, 24000]
-    assert [card["name"] for card in cards("2x1")] == ["node1", "node2"]
+def test_main_memory_of_an_inventory_is_no_card():
+    (device,) = of_inventory("mem1", [{"main": True, "memory_mib": 257000, "bandwidth": 200, "name": "RTX 3090"}], 1024)
+    assert (device["kind"], device["device"], device["bandwidth"], device["total_mib"]) == ("main", "main", 200, 257000)
+    assert of_inventory("mem1", [{"main": True, "memory_mib": 257000}], 1024)[0]["bandwidth"] is None
+    # llama.cpp computes there only on a node without a GPU.
+    both = of_inventory("n", [{"main": True, "memory_mib": 257000}, {"name": "RTX 3090", "memory_mib": 24576}], 1024)
+    assert [(one["kind"], one["device"], one["bandwidth"]) for one in both] == [("GPU", "GPU0", 936)]
 
 
-@pytest.mark.parametrize("text", ["", "3x", "3x0", "32GB", "0x32510", "3*32510"])
-def test_what_is_no_card(text):
-    with pytest.raises(ValueError, match="COUNTxMIB such as 3x32510 is needed"):
-        cards(text)
+def test_a_bandwidth_that_the_inventory_gives_counts_more_than_the_table():
+    described = [{"name": "any", "memory_mib": 1, "bandwidth": 77}, {"memory_mib": 1}]
+    assert [one["bandwidth"] for one in of_node("n", [gpu(0), gpu(1)], 1, 1024, described=described)] == [77, 1134]
+    assert of_node("n", [], 1, 1024, described=[{"main": True, "memory_mib": 9, "bandwidth": 50}])[0]["bandwidth"] == 50
 
 
-def test_bandwidths_go_by_the_longest_name():
-    assert bandwidth("Tesla V100S-PCIE-32GB") == 1134
-    assert bandwidth("Tesla V100-SXM2-32GB") == 900
-    assert bandwidth("Some other card") is None and bandwidth(None) is None
-
-
-def test_cards_of_an_inventory():
-    hostvars = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {}}
-    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], hostvars)] == [("a", "H200"), ("a", "GPU")]
+def test_cards_of_one_node_have_numbers_of_their_own():
+    devices = of_cards([{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0)
+    assert [(one["node"], one["device"], one["total_mib"]) for one in devices] == [("a", "GPU0", 1), ("a", "GPU1", 3), ("b", "GPU0", 2)]

@@ -77,7 +77,7 @@ def test_an_automatic_split_is_planned_and_says_where_its_sizes_come_from():
     (one,) = planned["services"]["chat"]
     assert (one["fits"], one["topology"], one["source"]) == (True, "split", "catalog")
     assert one["layers"] == {"node2": 27, "node3": 27, "node1": 26}
-    assert any("ESTIMATED from the catalog" in line for line in lines(planned))
+    assert any("ESTIMATED from llama_models" in line for line in lines(planned))
 
 
 def test_a_header_is_better_than_the_catalog():
@@ -136,8 +136,9 @@ def test_what_fits_one_card_is_refused_a_split():
 def test_what_does_not_fit_is_refused_with_what_would():
     planned = plan(chat(quant="Q8_0", ctx_size=32768), nodes(26000))
     (sentence,) = planned["refused"]
-    assert sentence.startswith("llama_services.chat.quant: big Q8_0 with 32768 tokens of f16 KV cache does not fit, ")
-    assert "MiB are needed on GPU0 of node" in sentence and "choose " in sentence and "quant Q4_K_M (47.0 GB)" in sentence
+    assert sentence.startswith("llama_services.chat.quant: big Q8_0 with 32768 tokens a slot of f16 KV cache does not fit, ")
+    assert "MiB are needed on GPU0 of node" in sentence and ", or choose quant Q4_K_M (47.0 GB), or use 4 cards of 26000 MiB" in sentence
+    assert ", the worst of 3 devices that are too small: lower slot_ctx_size to " in sentence
     assert not planned["services"]["chat"][0]["fits"]
     assert any("does not fit" in line for line in lines(planned))
 
@@ -145,15 +146,15 @@ def test_what_does_not_fit_is_refused_with_what_would():
 def test_layers_that_do_not_fit_are_refused_with_the_split_that_does():
     (sentence,) = plan(chat(tensor_split={"node1": 10, "node2": 60, "node3": 10}))["refused"]
     assert sentence.startswith("llama_services.chat.tensor_split: big Q4_K_M with ")
-    assert "choose tensor_split auto (node2 27, node3 27, node1 26)" in sentence
+    assert "are there: set tensor_split to auto (node2 27, node3 27, node1 26)" in sentence
 
 
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"ctx_size": 65536}, "llama_services.chat.ctx_size: 65536 tokens for each request seen, at most the 40960 that big was made for are needed"),
+        ({"ctx_size": 65536}, "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 40960 are allowed by the header of big, llama-server caps"),
         ({"ctx_size": 65536, "parallel": 2}, None),
-        ({"ctx_size": None, "slot_ctx_size": 40961, "parallel": 2}, "llama_services.chat.ctx_size: 40961 tokens for each request seen"),
+        ({"ctx_size": None, "slot_ctx_size": 40961, "parallel": 2}, "llama_services.chat.slot_ctx_size: 40961 tokens a slot seen"),
         ({"ctx_size": None, "slot_ctx_size": 32768, "parallel": 2}, None),
         ({"threads": 41}, "llama_services.chat.threads: 41 seen, at most the 40 cores of node1 are needed: lower it"),
         ({"tensor_split": {"node1": 26, "node2": 26, "node3": 27}}, "llama_services.chat.tensor_split: 79 layers in all seen, the 80 of big are needed"),
@@ -197,10 +198,96 @@ def test_why_it_is_an_estimate_is_said():
     assert "  llama_plan: https://hub: cannot be reached" in lines(plan(chat(), headers=[failed]))
 
 
-def test_rope_scaling_allows_more_context():
+@pytest.mark.parametrize(
+    "keys, build, tokens",
+    [
+        ({}, "b11434", 40960),
+        ({"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 32768}, "b11434", 131072),
+        ({"rope_scaling": "yarn", "rope_scale": 4}, "b11434", 163840),
+        # What scales as the header does, or not by YaRN, changes no cap.
+        ({"rope_scaling": "yarn", "yarn_orig_ctx": 32768}, "b11434", 40960),
+        ({"rope_scaling": "linear", "rope_scale": 4}, "b11434", 40960),
+        # Before b10754 (llama.cpp #28030) no scaling does.
+        ({"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 32768}, "b7772", 40960),
+        ({"rope_scaling": "yarn", "override_kv": ["qwen3.context_length=int:131072"]}, "b7772", 131072),
+        ({"override_kv": ["qwen3.context_length=int:131072"]}, "b11434", 131072),
+        ({"override_kv": ["llama.context_length=int:131072", "qwen3.rope.freq_base=float:1e6"]}, "b11434", 40960),
+    ],
+)
+def test_the_context_that_llama_server_caps_slots_at(keys, build, tokens):
+    def refused(count):
+        small_cache = {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "ctx_size": None, "force_split": True}
+        return plan(chat(slot_ctx_size=count, **dict(small_cache, **keys)), nodes(80000), build=build)["refused"]
+
+    assert refused(tokens) == []
+    (sentence,) = refused(tokens + 1)
+    assert sentence.startswith("llama_services.chat.slot_ctx_size: %d tokens a slot seen, at most %d are allowed by the header of big, " % (tokens + 1, tokens))
+    assert "override_kv: ['qwen3.context_length=int:%d']" % (tokens + 1) in sentence
+
+
+def test_the_way_out_of_the_headers_context_is_one():
+    """What the refusal names is taken."""
+    (sentence,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000))["refused"]
+    assert ": lower it, or set rope_scaling: yarn, rope_scale: 4, yarn_orig_ctx: 40960, or for a model that needs no scaling override_kv: " in sentence
+    named = {"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 40960}
+    assert plan(chat(slot_ctx_size=131072, ctx_size=None, **named), nodes(80000))["refused"] == []
+    (older,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000), build="b7772")["refused"]
+    assert "yarn_orig_ctx: 40960 and override_kv: ['qwen3.context_length=int:131072']" in older
+
+
+def test_a_header_that_scales_positions_caps_too():
     shape = _plan_catalog.estimate(FACTS, 47 * 10**9)._replace(rope_scaling=True)
     header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": _plan.shape_facts(shape)}
-    assert plan(chat(ctx_size=65536), nodes(48000), [header])["refused"] == []
+    (sentence,) = plan(chat(ctx_size=65536), nodes(48000), [header])["refused"]
+    assert sentence.endswith("set override_kv: ['qwen3.context_length=int:65536'], its header scales already")
+
+
+def test_workers_that_no_layer_is_left_for_are_refused():
+    of = nodes(24000, node3={"devices": _plan_devices.of_inventory("node3", [{"main": True, "memory_mib": 257000}], 1024), "cores": 40})
+    (sentence,) = plan(chat(quant="Q4_K_M"), dict(of, node2=dict(of["node2"], devices=_cards("node2", 24000, 24000))))["refused"]
+    assert sentence == (
+        "llama_services.chat.workers: node3 would hold no layers, since the GPUs hold all of big Q4_K_M, and each worker needs one: leave it out of workers"
+    )
+    # What two cards cannot hold is left over for it, forced or not.
+    for force in (None, True):
+        planned = plan(chat(quant="Q4_K_M", force_split=force), of)
+        assert planned["refused"] == []
+        assert 0 < planned["services"]["chat"][0]["layers"]["node3"] < 20
+        assert any("what the GPUs cannot hold is left over for node3 main" in line for line in lines(planned))
+
+
+def _cards(node, *sizes):
+    return _plan_devices.of_inventory(node, [{"memory_mib": size} for size in sizes], 1024)
+
+
+def test_layers_per_node_need_no_header_for_several_cards():
+    """What the head is told is the same whether its model's header was read or not."""
+    two = {"devices": _cards("node2", 24000, 24000), "cores": 40}
+    split = {"node1": 20, "node2": 35, "node3": 25}
+    unknown = json.loads(json.dumps(plan(chat(model="unknown", quant="Q8_0", tensor_split=split), nodes(node2=two))))
+    assert unknown["services"] == {} and unknown["refused"] == []
+    known = plan(chat(tensor_split=split), nodes(node2=two))["services"]["chat"][0]
+    assert unknown["rendered"] == {"chat": {"layers": known["layers"], "tensor_split": known["tensor_split"]}}
+    hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown} for name in GROUPS["all"]}
+    (head,) = _intent.head_instances(chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["args"][head["args"].index("--tensor-split") + 1] == "18,17,25,21"
+    assert head["layers"] == split
+
+
+def test_a_plan_of_everything_refuses_what_it_cannot_plan():
+    part = {name: facts for name, facts in nodes().items() if name == "node2"}
+
+    def told(services, nodes):
+        return memory_plan(services, MODELS, GROUPS, nodes, (), "b11434", complete=True)["refused"]
+
+    assert told(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
+        "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a service: run without --limit"
+    ]
+    (sentence,) = told(chat(model="unknown", quant="Q8_0"), nodes())
+    assert sentence.startswith("llama_services.chat: not planned, its header was not read and llama_models.unknown has no header")
+    (sentence,) = told({"fast": dict(FAST, models={"unknown": "Q8_0"})}, nodes())
+    assert sentence.startswith("llama_services.fast: not planned, unknown Q8_0: ")
+    assert told(chat(), nodes()) == []
 
 
 def test_fifteen_devices_and_no_more():
@@ -209,13 +296,13 @@ def test_fifteen_devices_and_no_more():
 
     assert plan(chat(force_split=True), of(13))["refused"] == []
     (sentence,) = plan(chat(force_split=True), of(14))["refused"]
-    assert sentence.startswith("llama_services.chat.workers: 16 devices seen, at most 15 are needed")
+    assert sentence.startswith("llama_services.chat.workers: 16 devices seen, at most 15 are allowed")
 
 
 def test_fewer_layers_than_devices():
     of = nodes(node2={"devices": _plan_devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256), "cores": 40})
     (sentence,) = plan(chat(model="small", quant="Q8_0", force_split=True), of)["refused"]
-    assert sentence.startswith("llama_services.chat.workers: 14 devices seen, at most the 12 layers of small are needed")
+    assert sentence.startswith("llama_services.chat.workers: 14 devices seen, at most 12 are allowed, one for each layer of small")
 
 
 def test_layers_for_a_head_without_a_card():
@@ -235,9 +322,9 @@ def test_services_that_share_a_card_are_added_up():
     assert shared["total_mib"] <= shared["free_mib"]
     assert beside["layers"]["node3"] < alone["layers"]["node3"]
     text = "\n".join(planned["sharing"])
-    assert "apart, on the cards that fast leaves alone: fits (node2 " in text
-    assert "uneven split beside fast: fits" in text and "alternating with fast: fits" in text
-    assert "decision: apart, on the cards that fast leaves alone" in text
+    assert "apart, with node3 left out of workers: fits (node2 " in text and "alternating, with fast stopped: fits" in text
+    assert "decision: beside fast, as in the table; to keep them apart leave node3 out of workers" in text
+    assert "beside fast, as in the table: fits (node2 %d layers, " % beside["layers"]["node2"] in text
 
 
 def test_only_the_largest_models_of_a_router_are_loaded_at_once():
@@ -252,7 +339,7 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
 
 def test_a_router_whose_model_does_not_fit():
     (sentence,) = plan({"fast": FAST}, nodes(12000))["refused"]
-    assert sentence.startswith("llama_services.fast.models: small Q8_0 with 4096 tokens of f16 KV cache does not fit, ")
+    assert sentence.startswith("llama_services.fast.models: small Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, ")
 
 
 def test_the_plan_does_not_wander():
@@ -289,7 +376,7 @@ def test_a_run_without_a_node_keeps_its_earlier_split():
     assert "node3 is not part of this run" in planned["unplanned"]["chat"]
     assert any("chat: not planned" in line for line in lines(planned))
     (sentence,) = plan(chat(), part)["refused"]
-    assert sentence.startswith("llama_services.chat.tensor_split: auto seen without a plan of big Q4_K_M (node3 is not part of this run)")
+    assert sentence.startswith("llama_services.chat.tensor_split: auto seen and node3 is not part of this run, all nodes of the service are needed: ")
     without_head = {name: facts for name, facts in nodes().items() if name != "node1"}
     assert plan(chat(), without_head)["refused"] == []
 
@@ -344,8 +431,8 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     third = {"workers": "llama_rpc:llama_router", "tensor_split": {"vasp-01": 26, "vasp-02": 27, "vasp-03": 27}}
     planned = reference("beefcake2-slurm", **third)
     (sentence,) = planned["refused"]
-    assert "on GPU0 of vasp-02" in sentence and "choose tensor_split auto (vasp-03 " in sentence
-    assert "  decision: apart, on the cards that fast leaves alone" in planned["sharing"]
+    assert "on GPU0 of vasp-02" in sentence and "set tensor_split to auto (vasp-03 " in sentence
+    assert "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers" in planned["sharing"]
     assert reference("beefcake2-slurm", **dict(third, tensor_split="auto"))["refused"] == []
 
 

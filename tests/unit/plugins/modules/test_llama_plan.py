@@ -39,7 +39,7 @@ def qwen(tmp_path):
 
 
 def test_a_local_model(capsys, qwen):
-    code, result = run(capsys, path=str(qwen), devices=CARDS, ctx_size=4096, parallel=1, build="b11434")
+    code, result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=4096, parallel=1, build="b11434")
     assert (code, result["changed"], result["fits"], result["topology"]) == (0, False, True, "split")
     assert result["tensor_split"] == [27, 27, 27]
     assert [device["node"] for device in result["devices"]] == ["node2", "node3", "node1"]
@@ -58,17 +58,17 @@ def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
     path = tmp_path / "DeepSeek-V3.Q4_K_M.gguf"
     model_files.deepseek_v3().write(path)
     with FakeHub() as fake:
-        code, result = run(capsys, url=[remote(fake, path)], devices=CARDS, ctx_size=4096, parallel=1)
+        code, result = run(capsys, url=[remote(fake, path)], devices=CARDS, slot_ctx_size=4096, parallel=1)
     assert (code, result["fits"]) == (0, False)
     assert sum(device["total_mib"] for device in result["devices"]) > 350000
     assert any("does not fit" in line for line in result["lines"])
-    assert result["advice"] == ["a smaller model, or more devices"]
+    assert result["advice"] == ["use 12 cards of 32510 MiB"]
 
 
 def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
     size = header.write(tmp_path / "m.gguf")
     with FakeHub() as fake:
-        code, result = run(capsys, url=[remote(fake, tmp_path / "m.gguf")], devices=CARDS, ctx_size=4096, parallel=1, build="b11434")
+        code, result = run(capsys, url=[remote(fake, tmp_path / "m.gguf")], devices=CARDS, slot_ctx_size=4096, parallel=1, build="b11434")
         assert size < fake.sent < 16 << 20
     assert (code, result["tensor_split"]) == (0, [27, 27, 27])
 
@@ -93,7 +93,7 @@ def test_ten_shards_cost_no_more(capsys, tmp_path):
                 stream.write(header_bytes)
                 stream.truncate(len(header_bytes) + -len(header_bytes) % 32 + sum(size + -size % 32 for size in sizes))
             urls.append(remote(fake, path))
-        code, result = run(capsys, urls=urls, devices=CARDS, ctx_size=4096, parallel=1)
+        code, result = run(capsys, urls=urls, devices=CARDS, slot_ctx_size=4096, parallel=1)
         assert fake.sent < 16 << 20
     assert (code, result["fits"], result["shape"]["block_count"]) == (0, False, 61)
 
@@ -109,8 +109,11 @@ def test_a_repository_and_its_shards(capsys):
 
 
 def test_context_beyond_the_models_own_is_named(capsys, qwen):
-    result = run(capsys, path=str(qwen), devices=CARDS, ctx_size=65536, parallel=1, cache_type="q4_0")[1]
-    assert result["advice"][0] == "ctx_size 32768 for each request, the model was made for no more and has no rope scaling"
+    result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache_type="q4_0")[1]
+    assert result["advice"][0] == (
+        "lower slot_ctx_size to 32768, where llama-server caps each slot, or set rope_scaling: yarn, rope_scale: 2, yarn_orig_ctx: 32768, "
+        "or for a model that needs no scaling override_kv: ['qwen2.context_length=int:65536']"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,116 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Memory bandwidth of NVIDIA's cards by the name that nvidia-smi prints. Private to the collection.
+
+GB/s, from NVIDIA's data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is not certain are left out; some
+names stand for two memory sizes with unlike memory (RTX 3060, 3060 Ti, 3080, 4070), the more frequent one counts. Where it matters, the inventory's
+llama_devices has `bandwidth`.
+"""
+
+import re
+
+CARDS = {
+    # GeForce
+    "GTX 1050 Ti": 112,
+    "GTX 1060 3GB": 192,
+    "GTX 1060 6GB": 192,
+    "GTX 1070": 256,
+    "GTX 1070 Ti": 256,
+    "GTX 1080": 320,
+    "GTX 1080 Ti": 484,
+    "TITAN Xp": 548,
+    "TITAN RTX": 672,
+    "RTX 2060": 336,
+    "RTX 2060 SUPER": 448,
+    "RTX 2070": 448,
+    "RTX 2070 SUPER": 448,
+    "RTX 2080": 448,
+    "RTX 2080 SUPER": 496,
+    "RTX 2080 Ti": 616,
+    "RTX 3060": 360,
+    "RTX 3060 Ti": 448,
+    "RTX 3070": 448,
+    "RTX 3070 Ti": 608,
+    "RTX 3080": 760,
+    "RTX 3080 Ti": 912,
+    "RTX 3090": 936,
+    "RTX 3090 Ti": 1008,
+    "RTX 4060": 272,
+    "RTX 4060 Ti": 288,
+    "RTX 4070": 504,
+    "RTX 4070 SUPER": 504,
+    "RTX 4070 Ti": 504,
+    "RTX 4070 Ti SUPER": 672,
+    "RTX 4080": 717,
+    "RTX 4080 SUPER": 736,
+    "RTX 4090": 1008,
+    "RTX 4090 D": 1008,
+    "RTX 5050": 320,
+    "RTX 5060": 448,
+    "RTX 5060 Ti": 448,
+    "RTX 5070": 672,
+    "RTX 5070 Ti": 896,
+    "RTX 5080": 960,
+    "RTX 5090": 1792,
+    "RTX 5090 D": 1792,
+    # Workstations
+    "RTX A2000": 288,
+    "RTX A4000": 448,
+    "RTX A4500": 640,
+    "RTX A5000": 768,
+    "RTX A5500": 768,
+    "RTX A6000": 768,
+    "RTX 2000 Ada Generation": 224,
+    "RTX 4000 SFF Ada Generation": 280,
+    "RTX 4000 Ada Generation": 360,
+    "RTX 4500 Ada Generation": 432,
+    "RTX 5000 Ada Generation": 576,
+    "RTX 6000 Ada Generation": 960,
+    "RTX PRO 4000 Blackwell": 672,
+    "RTX PRO 4500 Blackwell": 896,
+    "RTX PRO 5000 Blackwell": 1344,
+    "RTX PRO 6000 Blackwell Workstation Edition": 1792,
+    "RTX PRO 6000 Blackwell Max-Q Workstation Edition": 1792,
+    # Data centres
+    "T4": 320,
+    "P40": 346,
+    "P100-PCIE-12GB": 549,
+    "P100-PCIE-16GB": 732,
+    "P100-SXM2-16GB": 732,
+    "V100-PCIE-16GB": 900,
+    "V100-PCIE-32GB": 900,
+    "V100-SXM2-16GB": 900,
+    "V100-SXM2-32GB": 900,
+    "V100S-PCIE-32GB": 1134,
+    "A2": 200,
+    "A10": 600,
+    "A16": 200,
+    "A30": 933,
+    "A40": 696,
+    "A100-PCIE-40GB": 1555,
+    "A100-SXM4-40GB": 1555,
+    "A100 80GB PCIe": 1935,
+    "A100-SXM4-80GB": 2039,
+    "L4": 300,
+    "L40": 864,
+    "L40S": 864,
+    "H100 PCIe": 2000,
+    "H100 NVL": 3900,
+    "H100 80GB HBM3": 3350,
+    "H200": 4800,
+    "H200 NVL": 4800,
+    "B200": 8000,
+}
+
+# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX.
+_MAKERS = r"^((NVIDIA|Tesla|Quadro|GeForce)\s+)+"
+_ENDINGS = r"(\s+Generation)?(\s+\d+\s?Gi?B)?\Z"
+_KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
+
+
+def bandwidth(name):
+    """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a Laptop GPU is a card of its own."""
+    card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()
+    short = re.sub(_ENDINGS, "", card, flags=re.I)
+    return next((_KNOWN[one] for one in (card, short, "rtx " + short) if one in _KNOWN), None)
