@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _drill, _firewalld, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
+from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
 
 
 def _one_sentence(function):
@@ -43,6 +43,8 @@ class FilterModule:
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
             "firewalld_changes": _firewalld.changes,
+            "client_access": _one_sentence(_clients.access),
+            "client_refusals": _clients.refusals,
             "drill_noticed": _drill.noticed,
             "drill_phases": _drill.phases,
             "drill_lines": _drill.lines,

@@ -41,6 +41,7 @@ NODE_FILES = (
     ("run/llama-cluster/digests/llama-*.service", r"\A[0-9a-f]{16}\n\Z"),
     ("run/llama-cluster/served/llama-*.service", r"\A\d+ [0-9.]+\n\Z"),
     ("var/lib/llama-cluster/baseline-*.json", r'"measured_at": '),
+    ("var/lib/llama-cluster/client-rules", r"\A# Rules of firewalld "),
     ("var/lib/llama-cluster/rollback/last.json", r'\A\{"build": '),
     ("var/lib/llama-cluster/rollback/open.json", r'\A\{"build": '),
 )

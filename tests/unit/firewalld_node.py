@@ -65,6 +65,12 @@ class FirewalldNode:
     def rules(self, which="running"):
         return {zone: rules for zone, rules in json.loads(self.state.read_text())[which].items() if rules}
 
+    def rules_of_others(self, zone, *rules):
+        state = json.loads(self.state.read_text())
+        for which in ("running", "permanent"):
+            state[which][zone].extend(rules)
+        self.state.write_text(json.dumps(state))
+
     def play(self, role, tasks_from, **variables):
         """Runs a task file of a role here -> (exit status, output)."""
         task = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster." + role, "tasks_from": tasks_from}, "vars": variables}

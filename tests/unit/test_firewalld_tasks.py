@@ -22,3 +22,37 @@ def test_a_model_is_lent_in_the_zone_of_the_fabric(node):
     status, output = node.play("model", "firewalld.yml", __model_rule=["--remove-rich-rule"], **lent)
     assert status == 0, output
     assert node.rules() == {}
+
+
+def clients(node, *networks, port=8000, address="10.0.0.31"):
+    heads = [{"service": "chat", "port": port, "address": address}] if port else []
+    record = node.folder / "client-rules"
+    status, output = node.play("head_server", "clients.yml", head_server_instances=heads, head_server_clients=networks, __head_server_client_rules=str(record))
+    assert status == 0, output
+    assert node.rules() == node.rules("permanent")
+    assert record.exists() == bool(heads)
+    return "changed=0" not in output
+
+
+def test_clients_of_the_heads_network_are_let_in_until_they_are_clients_no_more(node):
+    node.rules_of_others("public", RULE % ("10.0.0.0/24", 22))
+    theirs = [RULE % ("10.0.0.0/24", 22)]
+    assert clients(node)
+    assert node.rules() == {"public": theirs + [RULE % ("10.0.0.0/24", 8000)]}
+    assert not clients(node)
+    assert clients(node, "192.0.2.0/24", "198.51.100.0/24", address="10.1.0.31")
+    assert node.rules() == {"public": theirs, "internal": [RULE % ("192.0.2.0/24", 8000), RULE % ("198.51.100.0/24", 8000)]}
+    assert clients(node, port=None)
+    assert node.rules() == {"public": theirs}
+
+
+def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
+    for incoming in (["10.1.0.32:50052"], []):
+        status, output = node.play(
+            "node_setup",
+            "firewalld_rpc.yml",
+            node_setup_rpc_access={"incoming": incoming, "outgoing": []},
+            __node_setup_firewalld_earlier=[RULE % ("10.1.0.32", 50052)],
+        )
+        assert status == 0, output
+        assert node.rules() == ({"internal": [RULE % ("10.1.0.32", 50052)]} if incoming else {})

@@ -35,3 +35,17 @@ def test_programs_and_models_are_labelled(lab):
 def test_the_worker_runs(lab):
     lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), 10, "the worker listens")
     assert not lab.connects(lab.node3, lab.fabric("node2"), 50052, "llama")
+
+
+def test_clients_reach_the_head_through_firewalld(lab):
+    """With other programs in the head's place, which this build lacks, and at a port that is nobody's."""
+    for option in ("", "--permanent"):
+        rules = lab.node1.check_output("firewall-cmd %s --list-rich-rules" % option).splitlines()
+        assert [rule for rule in rules if 'port="8000"' in rule] == rules and len(rules) == 1
+    address = lab.ethernet("node1")
+    for port in (8000, 8001):
+        lab.node1.check_output("systemd-run --unit=listener-%d python3 -m http.server %d --bind %s" % (port, port, address))
+        lab.eventually(lambda port=port: lab.connects(lab.node1, address, port, "root"), 10, "it listens")
+    assert lab.connects(lab.node2, address, 8000, "root")
+    assert not lab.connects(lab.node2, address, 8001, "root")
+    lab.node1.check_output("systemctl stop listener-8000 listener-8001")

@@ -221,6 +221,15 @@ class ActionModule(ActionBase):
         assert words[:3] == ["ss", "-Hltn", "src"], words
         return {"changed": False, "rc": 0, "stdout": "LISTEN" if worker_at(words[3]) else ""}
 
+    def do_shell(self, arguments):
+        assert "ip -oneline route get" in arguments["cmd"], arguments
+        return {"changed": False, "rc": 0, "stdout": "10.0.0.1 dev eth0 src %s uid 0" % (NODES / "asker").read_text()}
+
+    def do_uri(self, arguments):
+        """What another node hears of this one: a node with a file `closed` answers nobody but itself."""
+        closed = (self.node.root / "closed").exists()
+        return {"changed": False, "status": -1 if closed else 200, "msg": "No route to host" if closed else "OK"}
+
     # Modules of the collection.
 
     def do_llama_unit_info(self, arguments):

@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
-ANSIBLE = ("command", "copy", "file", "slurp", "systemd_service")
+ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service", "uri")
 OURS = ("adoption_info", "llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts", "remove_ours")
 ROLES = ("activate", "configure", "stage")
 NODES = ("node1", "node2")
@@ -42,6 +42,10 @@ CONFIGURE = """
     build: "{{ llama_cpp_build | default('') }}"
     instances: "{{ %s }}"
 """
+INTERFACE = """
+- name: Note the interfaces
+  ansible.builtin.set_fact: {__head_server_interfaces: ["2: eth0 inet 10.0.0.1/24"]}
+"""
 WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_hostname, groups, hostvars)"
 HEADS = "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models')"
 REMOVE = """
@@ -53,6 +57,7 @@ REPLACED = {
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
+    "head_server/tasks/clients_interface.yml": INTERFACE,
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
 }
 REPLACED.update({"%s/tasks/remove.yml" % role: REMOVE % role for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")})

@@ -344,3 +344,17 @@ def test_teardown_refuses_while_an_adoption_can_be_undone(cluster):
     assert status != 0
     assert "the deployment of before 2026-10-01T08:00:00Z is saved there on node2, none may be: bring it back with adopt.yml -e undo=true" in output
     assert cluster.events == []
+
+
+def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
+    (cluster.node("node1") / "closed").touch()
+    asker = cluster.node("asker")
+    asker.write_text("10.0.0.2")
+    status, output = cluster.run("verify")
+    assert status != 0
+    assert "llama_services.chat.port: node2 (10.0.0.2) gets no answer from http://node1:8000/v1 (No route to host), which answers on node1 itself" in output
+    # From there nobody has to reach it.
+    asker.write_text("192.0.2.9")
+    status, output = cluster.run("verify")
+    assert status == 0, output
+    assert "chat: not asked from another machine, node2 is no client of its port (10.0.0.0/24)" in output

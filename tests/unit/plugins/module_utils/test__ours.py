@@ -247,6 +247,7 @@ WRITTEN = {
     "run/llama-cluster/digests/llama-head-chat.service": "5c1d1f0c5e0a7b31\n",
     "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
+    "var/lib/llama-cluster/client-rules": '# Rules of firewalld for the clients of this node\'s heads\nrule family="ipv4"\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
 }
