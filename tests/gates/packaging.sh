@@ -57,6 +57,7 @@ document() {
     cd "$scratch/installed/ansible_collections/thefermisea/llama_cluster"
     documentation module plugins/modules/[!_]*.py
     documentation filter plugins/filter/*.yml
+    documentation callback plugins/callback/*.py
     documentation role roles/*
 }
 

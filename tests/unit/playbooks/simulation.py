@@ -208,6 +208,12 @@ class Simulation:
 
 def run_playbook(playbook, *arguments, home, **environment):
     """-> (exit status, output as one line)"""
+    status, lines = playbook_lines(playbook, *arguments, home=home, **environment)
+    return status, " ".join(" ".join(lines).split())
+
+
+def playbook_lines(playbook, *arguments, home, **environment):
+    """-> (exit status, the lines of the output)"""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
     settings = {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home), "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
     done = subprocess.run(
@@ -220,4 +226,4 @@ def run_playbook(playbook, *arguments, home, **environment):
         timeout=180,
         check=False,
     )
-    return done.returncode, " ".join(done.stdout.split())
+    return done.returncode, done.stdout.splitlines()

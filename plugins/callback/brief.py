@@ -1,0 +1,221 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an operator wants to read of a run: plays, what changed, whole lines of the collection's own tasks, and each mistake once."""
+
+import os
+import time
+
+from ansible import constants as C
+from ansible import context
+from ansible.plugins.callback.default import CallbackModule as Default
+
+from ..plugin_utils._failures import Failures, is_rescued, of
+from ..plugin_utils._progress import duration
+
+DOCUMENTATION = """
+name: brief
+type: stdout
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: A line per play, what changed, and each mistake in one sentence
+description:
+  - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a line.
+  - Lines of M(thefermisea.llama_cluster.show_lines) and the progress of long work come through as they are.
+  - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A failure that a rescue or C(ignore_errors)
+    takes care of is not shown.
+  - The last line says whether anything was changed.
+  - With C(-v) and more it is Ansible's own output, of the callback P(ansible.builtin.default#callback).
+requirements:
+  - C(stdout_callback = thefermisea.llama_cluster.brief) in C(ansible.cfg), or the environment variable C(ANSIBLE_STDOUT_CALLBACK)
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+"""
+
+SHOW_LINES = "thefermisea.llama_cluster.show_lines"
+# So many names of changed tasks are shown.
+NAMES = 3
+
+
+def count(number, what):
+    return "%d %s%s" % (number, what, "" if number == 1 else "s")
+
+
+class CallbackModule(Default):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "thefermisea.llama_cluster.brief"
+
+    def __init__(self):
+        super().__init__()
+        if self._display.verbosity:
+            self.__class__ = Default
+            return
+        self.begun = time.monotonic()
+        self.play_name = None
+        self.play_begun = self.begun
+        # {id of a task that changed something: its name}, of this play and of all.
+        self.play_changes = {}
+        self.changes = {}
+        # Plays that changed nothing and have not been shown yet.
+        self.unchanged = []
+        self.failures = Failures()
+        self.warned = set()
+        self.verified = False
+        self.diff_of = None
+
+    # Plays
+
+    def v2_playbook_on_start(self, playbook):
+        pass
+
+    def v2_playbook_on_play_start(self, play):
+        self.end_play()
+        self.play_name = play.get_name().strip()
+
+    def end_play(self):
+        self.show_failures()
+        took = time.monotonic() - self.play_begun
+        self.play_begun += took
+        line = "%s %s" % (self.play_name, duration(took))
+        if self.play_changes:
+            self.show_unchanged()
+            names = list(self.play_changes.values())
+            more = ["%d more" % (len(names) - NAMES)] if len(names) > NAMES else []
+            self._display.display("%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED)
+            self.play_changes = {}
+        elif self.play_name and took >= 1:
+            self.unchanged.append(line)
+
+    def show_unchanged(self):
+        if self.unchanged:
+            self._display.display("%s: no change" % ", ".join(self.unchanged))
+            self.unchanged = []
+
+    # Tasks
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        self.show_failures()
+        if task.action == SHOW_LINES:
+            self.show_unchanged()
+
+    def v2_playbook_on_handler_task_start(self, task):
+        self.show_failures()
+
+    def v2_runner_on_ok(self, result):
+        task, returned = of(result, "task"), of(result, "result")
+        self.warn(result)
+        if returned.get("changed"):
+            self.changed(result)
+        if task.action in C._ACTION_DEBUG:
+            self.show_unchanged()
+            self._display.display(str(returned["msg"]) if "msg" in returned else self._dump_results(returned))
+        role = getattr(task, "_role", None)
+        self.verified = self.verified or bool(role and role.get_name(include_role_fqcn=False) == "acceptance")
+
+    def changed(self, result):
+        name = result.task_name.partition(" : ")[2] or result.task_name
+        self.play_changes[of(result, "task")._uuid] = name
+        self.changes[of(result, "task")._uuid] = name
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self.warn(result)
+        if of(result, "result").get("changed"):
+            self.changed(result)
+        if not ignore_errors and not is_rescued(of(result, "task")):
+            self.failures.add(result)
+
+    def v2_runner_on_unreachable(self, result):
+        if not of(result, "task").ignore_unreachable:
+            self.failures.add_unreachable(result)
+
+    def show_failures(self):
+        for line in self.failures.take():
+            self.show_unchanged()
+            self._display.display(line, color=C.COLOR_ERROR)
+
+    def warn(self, result):
+        for text in map(str, of(result, "result").get("warnings") or []):
+            if text not in self.warned:
+                self.warned.add(text)
+                self.show_unchanged()
+                self._display.display("warning: %s: %s" % (of(result, "host"), text), color=C.COLOR_WARN)
+
+    def v2_on_file_diff(self, result):
+        # Each host has a diff of its own.
+        self._last_task_banner, self.diff_of = None, "%s: %s" % (of(result, "host"), result.task_name)
+        super().v2_on_file_diff(result)
+
+    def _print_task_banner(self, task):
+        self.show_unchanged()
+        self._display.display(self.diff_of)
+
+    # What Ansible says of these is not shown.
+
+    def v2_runner_on_skipped(self, result):
+        pass
+
+    def v2_runner_item_on_ok(self, result):
+        pass
+
+    def v2_runner_item_on_failed(self, result):
+        pass
+
+    def v2_runner_item_on_skipped(self, result):
+        pass
+
+    def v2_runner_retry(self, result):
+        pass
+
+    def v2_runner_on_async_poll(self, result):
+        pass
+
+    def v2_runner_on_async_ok(self, result):
+        pass
+
+    def v2_runner_on_async_failed(self, result):
+        pass
+
+    def v2_playbook_on_include(self, included_file):
+        pass
+
+    def v2_playbook_on_no_hosts_matched(self):
+        pass
+
+    def v2_playbook_on_no_hosts_remaining(self):
+        pass
+
+    # The end
+
+    def v2_playbook_on_stats(self, stats):
+        self.end_play()
+        took = duration(time.monotonic() - self.begun)
+        if self.failures.said:
+            self._display.display("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
+        elif context.CLIARGS["check"]:
+            self._display.display("check mode: %s would change something, %s" % (count(len(self.changes), "task") if self.changes else "no task", took))
+        else:
+            done = "%d changed" % len(self.changes) if self.changes else "no change"
+            self._display.display("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
+
+    def why_stopped(self):
+        only_mistakes = not self.failures.raw
+        what = count(len(self.failures.said), "mistake" if only_mistakes else "failure")
+        if only_mistakes and given():
+            what += " in " + given()
+        if self.changes and not context.CLIARGS["check"]:
+            became = "%s had changed something" % count(len(self.changes), "task")
+        elif only_mistakes or context.CLIARGS["check"]:
+            became = "nothing was changed"
+        else:
+            became = "no task before had changed anything"
+        return "%s, %s%s" % (what, became, "" if only_mistakes else "; -v shows more")
+
+
+def given():
+    """Where an operator's mistakes are: the inventory as he named it, and what he gave with -e."""
+    below = os.getcwd() + os.sep
+    sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
+    inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
+    return " or ".join(filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else ""]))

@@ -1,0 +1,100 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What failed tasks say, for the callback brief: each sentence once, without what Ansible wraps around it. Private to the collection."""
+
+import re
+
+OURS = "thefermisea.llama_cluster."
+# They look at something and change nothing: their messages are sentences of ours, one for each line.
+REFUSE = ("assert", "fail", "set_fact", "validate_argument_spec")
+# So many lines of a program's output are shown.
+TAIL = 5
+# What Ansible writes before the message of an error, of 2.16 to 2.21.
+WRAPPED = re.compile(
+    r"^(Task failed: |Action failed: |Module failed: |Error rendering template: |Finalization of task args for '[^']*' failed: "
+    r"|Error while (resolving|evaluating) [^:]*: |error while evaluating conditional \(.*?\): |The (filter|lookup) plugin '[^']*' failed: "
+    r"|The conditional check '.*?' failed\. The error was: |The task includes an option with an undefined variable\.\.? The error was: "
+    r"|An unhandled exception occurred while templating .*?original message: )",
+    re.DOTALL,
+)
+# The wrapper of an error that came before the task did anything.
+BEFORE = re.compile(r"Finalization of task args|(?i:error while (resolving|evaluating))|undefined variable|conditional check|occurred while templating")
+# What 2.16 writes behind it, and twice.
+WHERE = re.compile(r"\s*The error appears to be in .*", re.DOTALL)
+TWICE = re.compile(r"^(.+)\. \1\Z", re.DOTALL)
+
+
+def of(result, name):
+    """host, task or result of a task's result: attributes that were private before ansible-core 2.19."""
+    return getattr(result, name) if hasattr(result, name) else getattr(result, "_" + name)
+
+
+def is_rescued(task):
+    """Whether a failure of this task leads to a rescue: it is in the block of one, and neither in its rescue nor in its always."""
+    child, parent = task, task._parent
+    while parent is not None:
+        if getattr(parent, "rescue", None) and not any(one._uuid == child._uuid for one in parent.rescue + parent.always):
+            return True
+        child, parent = parent, getattr(parent, "_parent", None)
+    return False
+
+
+def unwrapped(text):
+    text = WHERE.sub("", text)
+    while True:
+        bare = WRAPPED.sub("", text, count=1)
+        if bare == text:
+            return TWICE.sub(r"\1", text.strip())
+        text = bare
+
+
+class Failures:
+    """Collects what fails in a task on several hosts, until it is taken to be shown."""
+
+    def __init__(self):
+        # Every sentence of the run.
+        self.said = set()
+        # Whether some came from a task that could have changed something.
+        self.raw = False
+        self.waiting = {}
+
+    def add(self, result):
+        task, host, returned = of(result, "task"), of(result, "host").get_name(), of(result, "result")
+        name = result.task_name.partition(" : ")[2] or result.task_name
+        action = task.resolved_action or task.action
+        role = getattr(task, "_role", None)
+        refused = action.rpartition(".")[2] in REFUSE or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
+        items = [item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item]
+        for one in [item for item in items if item.get("failed") or item.get("exception")] or [returned]:
+            message = str(one.get("msg") or one.get("censored") or "no reason given")
+            before = BEFORE.search(message) is not None
+            sentences = [line.strip() for line in unwrapped(message).splitlines() if line.strip()]
+            if before and OURS not in message:
+                sentences = ["%s: %s" % (name, "; ".join(sentences))]
+            if before or refused:
+                for sentence in sentences:
+                    self._add(sentence, None)
+                continue
+            self.raw = True
+            output = "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
+            first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
+            self._add("\n  ".join([first] + sentences[1:][-TAIL:] + output), host)
+
+    def add_unreachable(self, result):
+        host = of(result, "host").get_name()
+        self._add("%s: %s" % (host, "; ".join(unwrapped(str(of(result, "result").get("msg"))).split("\n"))), None)
+
+    def _add(self, sentence, host):
+        if sentence not in self.said:
+            self.waiting.setdefault(sentence, []).append(host)
+
+    def take(self):
+        """What was not shown yet, behind the names of its hosts where the sentence does not say it itself."""
+        lines = []
+        for sentence, hosts in self.waiting.items():
+            named = [host for host in dict.fromkeys(hosts) if host and not sentence.startswith(host + ":")]
+            lines.append("%s: %s" % (", ".join(named), sentence) if named else sentence)
+        self.said.update(self.waiting)
+        self.waiting = {}
+        return lines

@@ -1,0 +1,208 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Callback brief as ansible-playbook prints it: every line of small playbooks, seconds apart."""
+
+import re
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, playbook_lines
+
+SHOW = "thefermisea.llama_cluster.show_lines"
+WARNS = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule(argument_spec={})
+module.warn("the fabric is slow")
+module.exit_json()
+"""
+# Two nodes each.
+QUIET = """
+- name: Fast
+  hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.assert: {that: true}
+- name: First
+  hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.command: sleep 1
+      changed_when: false
+- name: Second
+  hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.command: sleep 1
+      changed_when: false
+- name: Shown
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Fail, and nobody minds
+      ansible.builtin.fail: {msg: ignored}
+      ignore_errors: true
+    - block:
+        - name: Fail, and be rescued
+          ansible.builtin.command: "false"
+          changed_when: false
+      rescue:
+        - name: Rescue
+          ansible.builtin.assert: {that: true}
+    - name: Warn
+      warns:
+      run_once: true
+    - name: Debug
+      ansible.builtin.debug: {msg: a message}
+      run_once: true
+    - name: Show
+      thefermisea.llama_cluster.show_lines: {lines: [one line, "  and another"]}
+      run_once: true
+"""
+CHANGING = """
+- name: Files
+  hosts: all
+  gather_facts: false
+  roles: [files]
+  tasks:
+    - name: Write four
+      ansible.builtin.copy: {content: "new\\n", dest: "{{ folder }}/{{ inventory_hostname }}"}
+    - name: Write five
+      ansible.builtin.copy: {content: "{{ item }}", dest: "{{ folder }}/{{ item }}{{ inventory_hostname }}"}
+      loop: [a, b]
+      diff: false
+- name: Prove
+  hosts: n1
+  gather_facts: false
+  roles: [acceptance]
+"""
+ROLE = """
+- name: Write one
+  ansible.builtin.file: {path: "{{ folder }}/1{{ inventory_hostname }}", state: touch}
+  diff: false
+- name: Write two
+  ansible.builtin.file: {path: "{{ folder }}/2{{ inventory_hostname }}", state: touch}
+  diff: false
+"""
+FAILING = """
+- name: Checks
+  hosts: all
+  gather_facts: false
+  any_errors_fatal: true
+  tasks:
+    - name: Change
+      ansible.builtin.command: "true"
+      when: change is defined
+    - name: Check
+      ansible.builtin.assert:
+        that: item == 1
+        fail_msg: "a.b: {{ item }} seen, 1 is needed\\nc.d: missing, it is needed"
+        quiet: true
+      loop: [1, 2, 3]
+      when: case == 'refused'
+    - name: Call a filter
+      ansible.builtin.command: "echo {{ '5x24GBx' | thefermisea.llama_cluster.plan_cards }}"
+      when: case == 'filter'
+    - name: Read a variable
+      ansible.builtin.assert: {that: nowhere | length > 0}
+      when: case == 'undefined'
+    - name: Call a program
+      ansible.builtin.shell: "echo one >&2; echo two >&2; exit 3"
+      when: case == 'program'
+    - name: Call a module
+      thefermisea.llama_cluster.gguf_verify: {path: "{{ folder }}/m.gguf"}
+      when: case == 'module'
+    - name: Hide it
+      ansible.builtin.shell: echo secret; exit 1
+      no_log: true
+      when: case == 'hidden'
+"""
+
+
+@pytest.fixture(name="run")
+def fixture_run(tmp_path):
+    """run(PLAYBOOK, *arguments) -> (exit status, the lines with N for seconds)"""
+    for role, tasks in (("files", ROLE), ("acceptance", "- ansible.builtin.assert: {that: true}\n")):
+        (tmp_path / "roles" / role / "tasks").mkdir(parents=True)
+        (tmp_path / "roles" / role / "tasks/main.yml").write_text(tasks)
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/warns.py").write_text(WARNS)
+    for name in ("files", "nodes"):
+        (tmp_path / name).mkdir()
+    variables = "ansible_connection=local ansible_python_interpreter=%s folder=%s" % (sys.executable, tmp_path / "files")
+    (tmp_path / "nodes/hosts").write_text("n1 %s\nn2 %s\n" % (variables, variables))
+
+    def playbook(text, *arguments, callback=COLLECTIONS):
+        (tmp_path / "play.yml").write_text(text)
+        environment = {"ANSIBLE_COLLECTIONS_PATH": callback, "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
+        status, lines = playbook_lines(tmp_path / "play.yml", "-i", str(tmp_path / "nodes"), *arguments, home=tmp_path, **environment)
+        return status, [re.sub(r"\b\d+ s\b", "N s", line).replace(str(tmp_path), "") for line in lines]
+
+    return playbook
+
+
+def test_plays_that_change_nothing_share_a_line(run):
+    assert run(QUIET) == (
+        0,
+        ["First N s, Second N s: no change", "warning: n1: the fabric is slow", "a message", "one line", "  and another", "no change, N s"],
+    )
+
+
+def test_what_changed_and_what_was_verified(run):
+    status, lines = run(CHANGING, "--forks", "1")
+    assert (status, lines) == (0, ["Files N s: 4 changed (Write one, Write two, Write four, 1 more)", "4 changed, verified in N s"])
+
+
+def test_check_mode_shows_what_would_differ(run):
+    status, lines = run(CHANGING, "--check", "--diff", "--limit", "n1")
+    shown = ["n1: Write four", "--- before", "+++ after: /files/n1", "@@ -0,0 +1 @@", "+new", ""]
+    changed = "Files N s: 4 changed (Write one, Write two, Write four, 1 more)"
+    assert (status, lines) == (0, [*shown, changed, "check mode: 4 tasks would change something, N s"])
+
+
+@pytest.mark.parametrize(
+    "case,lines",
+    [
+        (
+            "refused",
+            ["a.b: 2 seen, 1 is needed", "c.d: missing, it is needed", "a.b: 3 seen, 1 is needed", "stopped: 3 mistakes in /nodes or -e, nothing was changed"],
+        ),
+        (
+            "filter",
+            [
+                "devices: 5x24GBx seen, COUNTxMIB such as 3x32510 is needed: give the memory of each card in MiB",
+                "stopped: 1 mistake in /nodes or -e, nothing was changed",
+            ],
+        ),
+        ("undefined", ["Read a variable: 'nowhere' is undefined", "stopped: 1 mistake in /nodes or -e, nothing was changed"]),
+        ("module", ["n1, n2: gguf_verify: /files/m.gguf: No such file or directory: fetch it, or correct the path",
+                    "stopped: 1 failure, no task before had changed anything; -v shows more"]),
+    ],
+)  # fmt: skip
+def test_a_failure_is_said_once(run, case, lines):
+    status, seen = run(FAILING, "-e", "case=" + case)
+    assert status != 0
+    assert [re.sub("^n2, n1:", "n1, n2:", line) for line in seen] == lines
+
+
+def test_what_had_changed_before_a_failure(run):
+    status, lines = run(FAILING, "-e", "case=program change=1", "--limit", "n2")
+    assert status != 0
+    assert lines[0].startswith("n2: Call a program: ") and lines[1:3] == ["  one", "  two"]
+    assert lines[3:] == ["Checks N s: 2 changed (Change, Call a program)", "stopped: 1 failure, 2 tasks had changed something; -v shows more"]
+    status, lines = run(FAILING, "-e", "case=refused change=1", "--limit", "n2")
+    assert lines[-1] == "stopped: 3 mistakes in /nodes or -e, 1 task had changed something"
+
+
+def test_what_is_hidden_stays_hidden(run):
+    status, lines = run(FAILING, "-e", "case=hidden", "--limit", "n1")
+    assert status != 0
+    assert "n1: Hide it: the output has been hidden due to the fact that 'no_log: true' was specified for this result" in lines
+    assert "secret" not in "".join(lines)
+
+
+def test_verbose_is_ansibles_own(run):
+    status, lines = run(FAILING, "-e", "case=refused", "-v")
+    assert status != 0
+    assert any(line.startswith("TASK [Check] ***") for line in lines) and any(line.startswith("PLAY RECAP ***") for line in lines)
+    assert not any(line.startswith("stopped:") for line in lines)
