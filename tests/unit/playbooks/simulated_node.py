@@ -136,6 +136,8 @@ class ActionModule(ActionBase):
             options = ["--host", one["address"], "--port", str(one["port"])]
             if one.get("rpc_endpoints"):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
+            if one.get("cache"):
+                options += ["rpc_cache", one["cache"]]
             unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
             unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
             if self.node.unit(name) == unit:
@@ -263,6 +265,11 @@ class ActionModule(ActionBase):
         if state in arguments.get("fail_on", ["loading", "degraded", "down"]):
             answer.update(failed=True, msg="llama_health: %s is %s: %s" % (arguments["url"], state, reason))
         return answer
+
+    def do_tensor_caches(self, arguments):
+        if arguments["services"]:
+            self.event("caches of %s" % ", ".join(arguments["services"]))
+        return {"changed": False, "actions": []}
 
     def do_llama_drain(self, arguments):
         self.event("drain %s for %s s" % (arguments["unit"], arguments["timeout"]))

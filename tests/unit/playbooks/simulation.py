@@ -21,7 +21,17 @@ ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("command", "copy", "file", "slurp", "systemd_service")
-OURS = ("adoption_info", "llama_drain", "llama_health", "llama_load_info", "llama_snapshot", "llama_unit_info", "nvidia_smi_facts", "remove_ours")
+OURS = (
+    "adoption_info",
+    "llama_drain",
+    "llama_health",
+    "llama_load_info",
+    "llama_snapshot",
+    "llama_unit_info",
+    "nvidia_smi_facts",
+    "remove_ours",
+    "tensor_caches",
+)
 ROLES = ("activate", "configure", "stage")
 NODES = ("node1", "node2")
 
@@ -48,10 +58,15 @@ REMOVE = """
 - name: Remove
   thefermisea.llama_cluster.remove_ours: {role: %s}
 """
+CACHES = """
+- name: Caches
+  thefermisea.llama_cluster.tensor_caches: {services: "{{ cached }}"}
+"""
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
+    "rpc_worker/tasks/cache.yml": CACHES,
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
 }
@@ -64,7 +79,7 @@ INVENTORY = {
             "ansible_connection": "local",
             "ansible_become": False,
             "llama_cpp_version": "b1",
-            "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30})},
+            "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache="1G")},
             "llama_models": {"m": {"quants": {"F16": {"urls": ["file:///m.gguf"], "file": "m.gguf"}}}},
             "acceptance_wait": 1,
             "upgrade_requests": 1,

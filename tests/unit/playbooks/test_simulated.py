@@ -244,6 +244,7 @@ def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
     assert status != 0
     assert "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is needed" in output
     assert "rolled back, b1 serves again" in output
+    assert "node2 caches of chat" in cluster.events
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
 
 
