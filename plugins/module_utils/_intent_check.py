@@ -16,6 +16,9 @@ from ._settings import kind_of, value
 
 # One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
 HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)')
+# llama.cpp that somebody started by hand is not for kill.
+SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
+ADOPT = "run adopt.yml, which takes over what was started by hand,"
 
 
 def errors(services, models, groups, hostvars, routes=None, api_keys=None):
@@ -123,6 +126,7 @@ def port_conflicts(wanted, listeners, own_pids):
             if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
                 holder = "%s (pid %s)" % holders[0] if holders else "another process"
                 found.append(
-                    "%s: port %s of %s is in use by %s, a free port is needed: stop that process or choose another port" % (entry, port, wanted_address, holder)
+                    "%s: port %s of %s is in use by %s, a free port is needed: %s or choose another port"
+                    % (entry, port, wanted_address, holder, ADOPT if holders and holders[0][0] in SERVERS else "stop that process")
                 )
     return found

@@ -360,7 +360,10 @@ def test_foreign_listeners_are_conflicts():
         "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: "
         "stop that process or choose another port"
     ]
-    assert len(_intent_check.port_conflicts(wanted, LISTENERS, [])) == 2
+    assert _intent_check.port_conflicts(wanted, LISTENERS, [])[0] == (
+        "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is needed: run adopt.yml, which takes over "
+        "what was started by hand, or choose another port"
+    )
 
 
 @pytest.mark.parametrize("name", ['x",pid=7', 'x",pid=7),("', '",pid=7,fd=1)', '",pid=7,fd=1),(', '"),("x",pid=7'])
