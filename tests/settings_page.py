@@ -10,11 +10,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_models, _intent_values, _settings  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _variables  # noqa: E402
 
 PAGE = """# Settings
 
 What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an inventory; [inventory.md](inventory.md) explains
 how they go together, and the README of each role has its own variables.
+
+## Variables of the intent
+
+%s
 
 ## A service of `llama_services`
 
@@ -68,7 +73,8 @@ def keys(table):
 
 
 def page():
-    return PAGE % (settings("server"), settings("router"), keys(_intent_models.MODEL_KEYS), keys(_intent_models.QUANT_KEYS))
+    intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in _variables.INTENT.items()]
+    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(_intent_models.MODEL_KEYS), keys(_intent_models.QUANT_KEYS))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        _validation, arguments = self.validate_argument_spec(argument_spec={"lines": {"type": "list", "elements": "str", "required": True}})
+        lines = {"type": "list", "elements": "str"}
+        _validation, arguments = self.validate_argument_spec(argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])})
+        for line in arguments["warnings"]:
+            display.warning(line)
         for line in arguments["lines"]:
             display.display(line)
         return dict(result, changed=False)

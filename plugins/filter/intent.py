@@ -6,6 +6,7 @@
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
+from ..plugin_utils import _variables
 
 
 def _one_sentence(function):
@@ -22,6 +23,8 @@ class FilterModule:
     def filters(self):
         return {
             "intent_errors": _intent_check.errors,
+            "undefined_variables": _variables.undefined_variables,
+            "unknown_variables": _variables.unknown_variables,
             "undeployable": _intent_check.undeployable,
             "hopeless": _one_sentence(_intent_check.hopeless),
             "port_conflicts": _intent_check.port_conflicts,

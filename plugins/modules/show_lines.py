@@ -19,6 +19,12 @@ options:
     type: list
     elements: str
     required: true
+  warnings:
+    description:
+      - Lines that are printed before, each as a warning of Ansible's.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     support: full
