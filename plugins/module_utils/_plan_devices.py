@@ -15,11 +15,11 @@ def of_node(node, gpus, memory_mib, margin_mib, pids=(), visible=None, described
     """The devices of a node.
 
     gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible: CUDA_VISIBLE_DEVICES of
-    the units, None where it is not set; described: llama_devices of the node, in the order of nvidia-smi, for bandwidths that nobody else knows.
+    the units, None where it is not set; described: llama_devices of the node, the visible cards in order, for bandwidths that nobody else knows.
     """
     found = []
     mains, cards = [one for one in described if one.get("main")], [one for one in described if not one.get("main")]
-    for gpu in _visible(gpus, visible):
+    for number, gpu in enumerate(_visible(gpus, visible)):
         # A process sees one MIG instance at most; the card as a whole is nobody's.
         part = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
         used, free = part["memory_used_mib"] or 0, part["memory_free_mib"]
@@ -33,7 +33,7 @@ def of_node(node, gpus, memory_mib, margin_mib, pids=(), visible=None, described
             "total_mib": part["memory_total_mib"] if free is None else used + free,
             "others_mib": max(0, used - ours),
             "margin_mib": margin_mib,
-            "bandwidth": next((card.get("bandwidth") for card in cards[gpu["index"] : gpu["index"] + 1]), None) or bandwidth(gpu["name"]),
+            "bandwidth": next((card.get("bandwidth") for card in cards[number : number + 1]), None) or bandwidth(gpu["name"]),
         })  # fmt: skip
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
 
