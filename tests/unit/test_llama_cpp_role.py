@@ -123,3 +123,10 @@ def test_what_an_archive_may_hold(tmp_path, planted, allowed):
     listed = subprocess.check_output(["tar", "--numeric-owner", "-tvzf", str(tmp_path / "tree.tar.gz")], text=True, stderr=subprocess.DEVNULL)
     pattern = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_member"]
     assert all(re.match(pattern.strip(), line) for line in listed.splitlines()) == allowed, json.dumps(listed)
+
+
+def test_a_cuda_build_takes_no_library_that_only_its_node_may_have():
+    """And the CPU build keeps its name, under which it is kept on controllers."""
+    accelerators = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_accelerators"]
+    assert accelerators["cpu"] == {}
+    assert accelerators["cuda"]["GGML_CUDA_NCCL"] == accelerators["cuda"]["LLAMA_OPENSSL"] == "OFF"
