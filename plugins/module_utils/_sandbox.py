@@ -53,7 +53,8 @@ BY_ACCELERATOR = {
         "DevicePolicy=closed",
         "DeviceAllow=char-nvidia* rw",
         "ExecStartPre=+-/usr/bin/nvidia-modprobe -c 0 -u",
-        "ExecStartPre=/bin/sh -c '[ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl 4<>/dev/nvidia-uvm'",
+        "ExecStartPre=/bin/sh -c '[ ! -e /dev/nvidiactl -o -e /dev/nvidia-uvm ] || { echo \"/dev/nvidia-uvm: missing, CUDA needs it: install the package "
+        "nvidia-modprobe, which makes it\" >&2; exit 1; }; [ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl 4<>/dev/nvidia-uvm'",
     ),
 }
 
