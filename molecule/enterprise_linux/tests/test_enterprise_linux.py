@@ -28,8 +28,9 @@ def test_programs_and_models_are_labelled(lab):
     assert "semanage fcontext --add --type usr_t /opt/models(/.*)?" in seen
     # The head listens as an unconfined service: its port needs no label, and 8000 has one of the policy.
     assert not [call for call in seen if call.startswith("semanage port")]
-    assert "restorecon -R -v /opt/llama.cpp" in seen
-    assert len([call for call in seen if "--add" in call]) == 2
+    assert "semanage fcontext --add --type bin_t /opt/llama-cluster/bin(/.*)?" in seen
+    assert {"restorecon -R -v /opt/llama.cpp", "restorecon -R -v /opt/llama-cluster/bin"} <= set(seen)
+    assert len([call for call in seen if "--add" in call]) == 3
 
 
 def test_the_worker_runs(lab):
