@@ -15,6 +15,8 @@ from module_utils._plan_devices import of_inventory  # noqa: E402
 from module_utils._plan_inventory import memory_plan  # noqa: E402
 
 MARGIN = 1024
+# The header of the 72B says 40960.
+YARN = {"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 32768}
 
 
 def groups_of(inventory):
@@ -37,7 +39,7 @@ def rows(inventory):
         for tokens in (4096, 32768, 131072):
             for cache in ("f16", "q4_0"):
                 services = copy.deepcopy(intent["llama_services"])
-                services["reasoning"].update(quant=quant, slot_ctx_size=tokens, cache_type_k=cache, cache_type_v=cache, tensor_split="auto")
+                services["reasoning"].update(quant=quant, slot_ctx_size=tokens, cache_type_k=cache, cache_type_v=cache, tensor_split="auto", **YARN)
                 yield quant, tokens, cache, memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"])
 
 
