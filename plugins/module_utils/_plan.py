@@ -70,7 +70,7 @@ def plan(shape, settings, devices, local=0, force_split=False, counts=None):
         chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
-    unsplit = "replicas" if len(alone) > 1 else "single"
+    unsplit = "replicas" if len({devices[index]["node"] for index in alone}) > 1 else "single"
     return {
         "fits": _fits(placed, devices),
         "topology": "split" if len(used) > 1 else unsplit,

@@ -162,7 +162,7 @@ class _Inventory(object):
                     self.refused.append(check.does_not_fit(name, service, found[-1], self._advice(shape, settings, devices, len(devices), model, quant)))
             # The largest ones, since any of them may be loaded together.
             for index, device in enumerate(self._devices([host])):
-                totals = sorted((one["devices"][index]["total_mib"] for one in found), reverse=True)[: service.get("models_max", 1)]
+                totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: service.get("models_max", 1)]
                 self._claim(name, [dict(device, total_mib=sum(totals))])
             parts.extend(found)
         self.planned[name] = parts
@@ -211,7 +211,8 @@ class _Inventory(object):
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []
             self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
-        self._claim(name, planned["devices"])
+        if planned["fits"]:
+            self._claim(name, planned["devices"])
         self._share(name, shape, settings, devices, local, planned)
 
     def _advice(self, shape, settings, devices, local, model, quant, counts=None):

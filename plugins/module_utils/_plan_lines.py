@@ -14,7 +14,9 @@ def lines(planned):
     for name in sorted(planned["services"]):
         for one in planned["services"][name]:
             found.extend(table(one))
-    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()))
+    # What is refused has a sentence of its own.
+    told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
+    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told)
     return found + planned["sharing"]
 
 
@@ -32,7 +34,7 @@ def table(one):
         cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
         found.append("  " + "  ".join(cells).rstrip())
     found.append("  MiB; %s" % ("%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"))
-    if one["topology"] == "split" and one["tensor_split"]:
+    if one["fits"] and one["topology"] == "split":
         found.append("  --tensor-split %s" % ",".join(map(str, one["tensor_split"])))
     if any(one["host"].values()):
         found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"]))

@@ -162,7 +162,7 @@ fits:
   returned: with devices
   sample: true
 topology:
-  description: V(single), V(replicas) where it fits each of several devices, or V(split).
+  description: V(single), V(replicas) where it fits devices of several nodes, or V(split).
   type: str
   returned: with devices
   sample: split

@@ -81,10 +81,19 @@ def test_the_table_says_what_is_deployed():
     assert planned["sharing"][-1] == "  decision: beside big, as in the table"
 
 
+def test_what_does_not_fit_takes_no_memory_from_others():
+    planned = plan(cards=8192)
+    assert {sentence.split(":")[0] for sentence in planned["refused"]} == {"llama_services.big.quant"}
+    (small,) = planned["services"]["small"]
+    assert {row["free_mib"] for row in small["devices"]} == {8192}
+    assert not any("--tensor-split" in line for line in lines({**planned, "services": {"big": planned["services"]["big"]}}))
+
+
 def test_one_card_of_a_node_needs_no_split_in_the_table():
     planned = plan(services=("small",))
     (small,) = planned["services"]["small"]
     assert [row["layers"] for row in small["devices"]] == [48, 0]
+    assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1 alone")
     # llama-server is still told, or it would use both cards.
     assert small["tensor_split"] == [49]
     assert not any("--tensor-split" in line for line in lines(planned))
