@@ -418,11 +418,21 @@ def _foretell(request, plan, watch):
     """What a run would do, for check mode."""
     entries, missing, news = _missing(plan, watch, check=True)
     _reserve(request, missing)
+    names = [name for target in missing for name in _alike(target)]
     for target in missing:
         pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
         entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": pieces}
     outcome = "would be fetched" if missing else "is there"
-    return result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
+    foretold = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
+    return dict(foretold, alike=names)
+
+
+def _alike(target):
+    """Models beside a target that have its size: one of them may be it, under another name. Models of one family have one size, too."""
+    folder = os.path.dirname(target.path)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    paths = [os.path.join(folder, name) for name in names if name.endswith(".gguf") and name != os.path.basename(target.path)]
+    return [os.path.basename(path) for path in paths if os.path.isfile(path) and os.path.getsize(path) == target.size]
 
 
 def _perform(request, plan, started, watch):

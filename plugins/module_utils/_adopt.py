@@ -66,7 +66,7 @@ def match_pieces(paths, targets):
         fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
         if not fitting:
             sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
-            raise FetchError("adopt: %s has %s, the pieces have %s: take it out of adopt" % (path, exact(size), sizes))
+            raise FetchError("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
         taken.add(fitting[0][1])
         found.append((path,) + fitting[0])
     return found
@@ -148,5 +148,5 @@ def _accept(path, target, piece, found):
         return
     number, needed = exactly
     if needed and found != needed:
-        raise FetchError("adopt: %s has sha256 %s, %s needs %s: take it out of adopt and it is fetched" % (path, found, piece.source.name, needed))
+        raise FetchError("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (path, found, piece.source.name, needed))
     target.digests[number] = found
