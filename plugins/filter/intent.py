@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _report, _sandbox, _systemd_escape, _upgrade
+from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _reach, _report, _sandbox, _systemd_escape, _upgrade
 from ..plugin_utils import _variables
 
 
@@ -53,4 +53,5 @@ class FilterModule:
             "drill_lines": _drill.lines,
             "status_lines": _report.status_lines,
             "did_you_mean": _intent.near,
+            "reach_refusals": _reach.refusals,
         }

@@ -231,6 +231,7 @@ def playbook_lines(playbook, *arguments, home, **environment):
     """-> (exit status, the lines of the output)"""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
     settings = {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home), "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
+    settings["ANSIBLE_STDOUT_CALLBACK"] = "default"
     done = subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
         env=dict(kept, COLUMNS="10000", **dict(settings, **environment)),

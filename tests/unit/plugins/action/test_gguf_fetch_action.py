@@ -45,6 +45,7 @@ class Control:
             ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
             ANSIBLE_ASYNC_DIR=str(self.asynchronous),
             ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_STDOUT_CALLBACK="default",
             ANSIBLE_CONFIG=str(folder / "none.cfg"),
         )
 

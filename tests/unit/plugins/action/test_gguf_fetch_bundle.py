@@ -57,6 +57,7 @@ class Site:
             ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
             ANSIBLE_ASYNC_DIR=str(self.folder / "async"),
             ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_STDOUT_CALLBACK="default",
             ANSIBLE_CONFIG=str(self.folder / "none.cfg"),
         )
         variables = ["-e", "ansible_connection=local ansible_python_interpreter=%s" % sys.executable]
