@@ -116,7 +116,7 @@ def _clients(given):
 
 
 def _devices(given):
-    name, example = "llama_devices", "as in [{name: Tesla V100S-PCIE-32GB, memory_mib: 32510}]"
+    name, example = "llama_devices", "as in [{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"
     if given is None:
         return []
     if not isinstance(given, list):

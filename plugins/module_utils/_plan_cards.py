@@ -6,6 +6,7 @@
 import re
 
 from ._intent import IntentError, expand
+from ._intent_nodes import node_errors
 
 # A card's memory as makers print it on the box: their GB is 1024 MiB.
 SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
@@ -60,15 +61,4 @@ def card_errors(devices, nodes, groups, hostvars, each=False):
             "[{name: RTX 3090, memory_mib: 24576}], for a node without a GPU [{main: true, memory_mib: 256000}], or run with -e devices=%dx24GB"
             % (", ".join(without) or nodes, len(hosts) or 1)
         ]
-    return [sentence for host in hosts for sentence in entry_errors(host, hostvars[host]["llama_devices"])]
-
-
-def entry_errors(host, entries):
-    """What is wrong with the llama_devices of a node."""
-    if not isinstance(entries, list):
-        return ["llama_devices of %s: %r seen, a list of its cards is needed: write [{name: RTX 3090, memory_mib: 24576}]" % (host, entries)]
-    return [
-        "llama_devices of %s: %r seen, memory_mib with a whole number of MiB is needed: write such as {name: RTX 3090, memory_mib: 24576}" % (host, entry)
-        for entry in entries
-        if not isinstance(entry, dict) or not re.match(r"^[1-9]\d*\Z", str(entry.get("memory_mib")))
-    ]
+    return node_errors(hosts, {host: {"llama_devices": hostvars[host]["llama_devices"]} for host in hosts})

@@ -6,7 +6,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_cards import card_errors, cards, inventory_cards
 
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
-DESCRIBED = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {"llama_devices": [{"memory_mib": "9"}]}}
+DESCRIBED = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {"llama_devices": [{"memory_mib": 9}]}}
 
 
 def errors(devices="", hostvars=None, nodes="llama_nodes", each=True):
@@ -50,9 +50,12 @@ def test_enough_cards_are_no_mistake():
         ({"hostvars": {"a": {}, "b": {}}, "each": False}, "llama_devices: missing for a, b, "),
         ({"nodes": "nobody", "each": False}, "llama_devices: missing for nobody, "),
         ({"nodes": "a,bb", "each": False}, "nodes: bb is neither a host nor a group of this inventory, did you mean b?"),
-        ({"hostvars": {"a": {"llama_devices": [{"name": "RTX 3090"}]}, "b": DESCRIBED["b"]}}, "llama_devices of a: {'name': 'RTX 3090'} seen, memory_mib "),
-        ({"hostvars": {"a": {"llama_devices": [{"memory_mib": "24GB"}]}, "b": DESCRIBED["b"]}}, "llama_devices of a: {'memory_mib': '24GB'} seen, memory_mib "),
-        ({"hostvars": {"a": {"llama_devices": {"memory_mib": 24576}}, "b": DESCRIBED["b"]}}, "llama_devices of a: {'memory_mib': 24576} seen, a list "),
+        ({"hostvars": {"a": {"llama_devices": [{"name": "RTX 3090"}]}, "b": DESCRIBED["b"]}}, "llama_devices: card 1 without memory_mib seen for a, "),
+        ({"hostvars": {"a": {"llama_devices": [{"memory_mib": "24GB"}]}, "b": DESCRIBED["b"]}}, "llama_devices.1.memory_mib: '24GB' seen for a, "),
+        (
+            {"hostvars": {"a": {"llama_devices": {"memory_mib": 24576}}, "b": DESCRIBED["b"]}},
+            "llama_devices: a map of 1 seen for a, a list of maps is needed: ",
+        ),
     ],
 )
 def test_each_mistake_is_one_sentence(given, sentence):

@@ -133,3 +133,16 @@ def test_no_header(capsys, options, sentence):
 def test_a_repo_needs_its_files(capsys):
     code, result = run(capsys, repo="some/m-GGUF")
     assert code == 1 and "files" in result["msg"]
+
+
+def test_two_cards_of_one_node_and_main_memory_beside_them(capsys, qwen):
+    devices = [
+        {"node": "mem1", "name": "main", "main": True, "memory_mib": 257000},
+        {"node": "rtx1", "name": "RTX 3090", "memory_mib": 49152},
+        {"node": "rtx1", "name": "of our own", "bandwidth": 468, "memory_mib": 49152},
+    ]
+    code, result = run(capsys, path=str(qwen), devices=devices, slot_ctx_size=4096)
+    assert (code, result["fits"]) == (0, True)
+    assert [(one["node"], one["device"]) for one in result["devices"]] == [("mem1", "main"), ("rtx1", "GPU0"), ("rtx1", "GPU1")]
+    main, first, second = (one["layers"] for one in result["devices"])
+    assert main == 0 and first > 1.2 * second
