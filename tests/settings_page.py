@@ -48,7 +48,7 @@ def values(key):
     if key.choices:
         return ", ".join("`%s`" % one for one in key.choices)
     if key.form:
-        return key.form[1].strip(",") if key.type is str else "a list of " + key.form[1]
+        return "a list of " + key.form[1] if key.type is list else key.form[1]
     if key.bounds[1]:
         return "%d to %d" % key.bounds
     return names(key.type)

@@ -75,7 +75,12 @@ def _mistakes(facts):
     accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
     if accounts[0] == accounts[1]:
         found.append(
-            ("node_setup_rpc_user", accounts[1], "another account than node_setup_user is", "a worker that is taken over would read what belongs to a head")
+            (
+                "node_setup_rpc_user",
+                accounts[1],
+                "another account than node_setup_user is",
+                "rename it, a worker that is taken over would read what belongs to a head",
+            )
         )
     if facts.get("llama_builds") is not None:
         found.append(("llama_builds", "a name kept for later", "one build for all nodes is", "set llama_cpp_version and llama_cpp_accelerator instead"))

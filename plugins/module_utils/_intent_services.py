@@ -112,7 +112,7 @@ def _worker_errors(entry, service, hosts, groups, hostvars):
     for host in hosts.get("head", [])[:1]:
         # Rules and units know addresses: at boot they are read before anybody could look up a name.
         address = plain(rpc_address(host, hostvars))
-        if host in groups.get("llama_nodes", []) and not IPV4.match(str(address)):
+        if host in groups.get("llama_nodes", []) and not hostvars[host].get("llama_fabric_address") and not IPV4.match(str(address)):
             found.append(
                 "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in hosts.yml" % (entry, host, address)
             )
@@ -174,8 +174,6 @@ def _split_errors(entry, service, hosts, model):
     if split == "auto":
         return []
     entry += ".tensor_split"
-    if not isinstance(split, dict):
-        return ["%s: %r seen, auto or a map of node to number of layers is needed: write auto or {NODE: LAYERS}" % (entry, split)]
     nodes = hosts.get("workers", []) + hosts["head"]
     found = [
         "%s: %s is no node of this service, one of %s is needed%s" % (entry, plain(node), ", ".join(nodes), near(node, nodes, ": correct the name"))

@@ -34,27 +34,26 @@ def is_a(value, kind):
     return isinstance(value, kind)
 
 
-def type_errors(entry, value, kinds):
+def type_errors(entry, value, kinds, needed=None, step=None):
     """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of them."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if any(is_a(value, kind) for kind in kinds):
         return []
-    return ["%s: %s seen, %s is needed: %s" % (entry, shown(value), " or ".join(NAMES[kind] for kind in kinds), _step(value, kinds))]
+    needed = needed or " or ".join(NAMES[kind] for kind in kinds)
+    return ["%s: %s seen, %s is needed: %s" % (entry, shown(value), needed, step or _step(value, kinds))]
 
 
 def key_errors(entry, value, key):
     """A sentence in a list for a value that a key of the table of settings does not take."""
-    found = type_errors(entry, value, key.type)
-    if found and key.type is list:
-        return list_errors(entry, value)
+    if key.choices:
+        return [] if value in key.choices else [_one_of(entry, value, key.choices)]
+    found = list_errors(entry, value) if key.type is list else type_errors(entry, value, key.type, *(key.form or ())[1:])
     if found:
         return found
     texts = value if isinstance(value, list) else [value]
-    wrong = [one for one in texts if key.form and not (isinstance(one, str) and key.form[0].match(one))]
+    wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
     if wrong:
-        return ["%s: %s seen, %s is needed: correct it" % (entry, shown(wrong[0]), key.form[1])]
-    if key.choices and value not in key.choices:
-        return [one_of(entry, value, key.choices)]
+        return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
     low, high = key.bounds
     if is_a(value, float) and high and not low <= value <= high:
         return ["%s: %s seen, %d to %d is needed: choose another number" % (entry, value, low, high)]
@@ -63,12 +62,9 @@ def key_errors(entry, value, key):
     return []
 
 
-def one_of(entry, value, choices):
-    """A sentence for a value that is none of the choices."""
-    words = ", ".join(str(one) for one in choices)
-    if isinstance(value, bool):
-        return "%s: %s seen, one of %s is needed: %s" % (entry, shown(value), words, _step(value, (str,)))
-    return "%s: %s seen, one of %s is needed%s" % (entry, shown(value), words, near(value, choices, ": choose one of them"))
+def _one_of(entry, value, choices):
+    step = ": " + _step(value, (str,)) if isinstance(value, bool) else near(value, choices, ": choose one of them")
+    return "%s: %s seen, one of %s is needed%s" % (entry, shown(value), ", ".join(choices), step)
 
 
 def list_errors(entry, value):

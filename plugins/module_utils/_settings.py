@@ -8,7 +8,7 @@ from collections import namedtuple
 
 Key = namedtuple("Key", "name type text default required choices bounds form flag memory kinds")
 """type: of its value, or a tuple of types; float takes whole numbers too. text: one sentence for docs/settings.md. default: what holds without the key, None
-for llama-server's own. bounds: (lowest, highest or None) of a number. form: (what a text, or each text of a list, has to match, how that is said).
+for llama-server's own. bounds: (lowest, highest or None) of a number. form: (what a text, or each text of a list, has to match, how that is said, next step).
 flag: llama-server's, or ((first build, {value: words}), ...). memory: whether a memory plan depends on it. kinds: the kinds of service that know it."""
 Key.__new__.__defaults__ = (None, False, (), (1, None), None, None, False, ("server",))
 
@@ -16,13 +16,15 @@ BOTH = ("server", "router")
 KINDS = BOTH
 PORT = (1, 65535)
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
-SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G")
-QUOTA = (re.compile(r"^[1-9][0-9]*[MGT]\Z"), "the most that a worker may keep, such as 80G,")
-SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's")
+SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digits and one of K, M, G, T")
+QUOTA = (re.compile(r"^[1-9][0-9]*[MGT]\Z"), "a size such as 80G", "write digits and one of M, G, T")
+SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
 OVERRIDE = (
     re.compile(r"^[A-Za-z0-9_.-]{1,100}=(int:-?[0-9]+|float:-?[0-9.]+|bool:(true|false)|str:[A-Za-z0-9._:/@+-]{1,127})\Z"),
     "KEY=TYPE:VALUE such as qwen3.context_length=int:131072",
+    "correct it",
 )
+SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
 SPELLED_OUT = {
     "none": ["--no-mmap", "--no-direct-io"],
@@ -120,6 +122,7 @@ KEYS = (
         "`auto` (the [memory plan](plan.md) decides), or a map of node to layers; they sum to the model's blocks, and the output "
         "layer is added to the last device.",
         "auto",
+        form=SPLIT,
     ),  # fmt: skip
     Key("force_split", bool, "Split the model over the workers although it fits one device.", False),
     Key("memory_max", str, "systemd's MemoryMax of the head.", form=SIZE),

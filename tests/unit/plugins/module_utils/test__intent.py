@@ -97,7 +97,7 @@ def test_a_sound_inventory_has_no_mistake():
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
         ({"rpc_cache": "80G"}, None),
-        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, the most that a worker may keep, such as 80G, is needed: correct it"),
+        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of M, G, T"),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
