@@ -214,8 +214,9 @@ class CallbackModule(Default):
 
 
 def given():
-    """Where an operator's mistakes are: the inventory as he named it, and what he gave with -e."""
+    """Where an operator's mistakes are: the inventory as he named it, and what else he gave."""
     below = os.getcwd() + os.sep
     sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
     inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
-    return " or ".join(filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else ""]))
+    tags = set(context.CLIARGS["tags"]) - {"all"} or context.CLIARGS["skip_tags"]
+    return " or ".join(filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else "", "--tags" if tags else ""]))
