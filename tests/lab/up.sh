@@ -16,13 +16,16 @@ run "creating the lab's containers" .venv/bin/ansible-playbook molecule/shared/c
 say "deploying inventories/lab with playbooks/site.yml (the first build of llama.cpp takes about ten minutes)"
 .venv/bin/ansible-playbook playbooks/site.yml -i inventories/lab
 
-# What verify measured, and the curl line tried from here.
+# What verify printed is not printed again; its curl line is tried from here.
 report=$lab_cache/reports/llama-lab${LLAMA_LAB_SLOT:-0}/chat.json
-show() { .venv/bin/python -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$report" "$1"; }
-curl_line=$(show curl)
-answer=$(bash -c "$curl_line" | .venv/bin/python -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"].strip())')
-say "the lab is up after $((SECONDS - started)) s; make lab-down removes it"
-echo "endpoint: $(show endpoint)"
-echo "tokens/s: $(show tokens_per_second)"
-echo "$curl_line"
-echo "$answer"
+show() { .venv/bin/python -c "import json, sys; report = json.load(open(sys.argv[1])); print($1)" "$report"; }
+bash -c "$(show 'report["curl"]')" | .venv/bin/python -c 'import json, sys; json.load(sys.stdin)["choices"][0]["message"]["content"]'
+say "the lab is up after $((SECONDS - started)) s, and the curl line above works from here"
+cat <<END
++-- endpoint    $(show 'report["endpoint"]'), $(show 'report["tokens_per_second"]') tokens/s
+|   model       $(show '"%s %s, split over %s" % (report["model"], report["quant"], ", ".join(worker["node"] for worker in report["workers"]))')
+|   look at it  .venv/bin/ansible-playbook playbooks/status.yml -i inventories/lab
+|   break it    .venv/bin/ansible-playbook playbooks/drill.yml -i inventories/lab
+|   your nodes  cp -r inventories/example inventories/mine, then README.md, "Deploy"
++-- remove it   make lab-down
+END
