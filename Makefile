@@ -13,7 +13,7 @@ lab-down:  ## remove them without a trace
 test: gates scenarios  ## everything: gates, among them the unit tests, and scenarios in containers
 	@tests/gates/skipped.sh
 
-gates:  ## lint, ansible-test with the unit tests, other ansible-core versions, packaging
+gates:  ## lint, ansible-test with the unit tests, other ansible-core versions, packaging, plans of the reference inventories
 	@tests/gates/all.sh
 
 unit:  ## unit tests alone, two side by side
