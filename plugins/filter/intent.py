@@ -5,7 +5,7 @@
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _reach, _report, _sandbox, _systemd_escape, _upgrade
+from ..module_utils import _changes, _clients, _drill, _firewalld, _intent, _intent_check, _reach, _report, _room, _sandbox, _systemd_escape, _upgrade
 from ..plugin_utils import _variables
 
 
@@ -34,6 +34,7 @@ class FilterModule:
             "unit_sandbox": _sandbox.unit_sandbox,
             "systemd_escape": _one_sentence(_systemd_escape.systemd_escape),
             "model_items": _one_sentence(_intent.model_items),
+            "quant_way": _room.way,
             "model_fan_out": _intent.fan_out,
             "wanted_units": _one_sentence(_changes.wanted_units),
             "unit_changes": _changes.unit_changes,

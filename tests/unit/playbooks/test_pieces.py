@@ -29,12 +29,17 @@ def run(models, tasks_from):
     item = {"model": "m", "quant": "Q8_0", "dest": str(models / "m.gguf"), "repo": "", "files": [], "revision": "main"}
     item["urls"] = ["file://%s" % (models.parent / "source" / ("m.gguf.part%dof2" % number)) for number in (1, 2)]
     item["sha256"] = [hashlib.sha256(part).hexdigest() for part in PARTS]
+    return play(models.parent, tasks_from, model_items=[item], model_dir=str(models))
+
+
+def play(folder, tasks_from, **variables):
+    """Runs a task file of role model here -> (exit status, output)."""
     task = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster.model", "tasks_from": tasks_from}}
     show = {"ansible.builtin.debug": {"msg": "{{ __model_fetched.results[0].msg }}"}}
-    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task, show]}
-    play["vars"] = {"model_items": [item], "model_dir": str(models), "ansible_python_interpreter": sys.executable}
-    (models.parent / "play.yml").write_text(json.dumps([play]))
-    return run_playbook(models.parent / "play.yml", "-i", "localhost,", home=models.parent, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    one = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task, show]}
+    one["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
+    (folder / "play.yml").write_text(json.dumps([one]))
+    return run_playbook(folder / "play.yml", "-i", "localhost,", home=folder, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
 
 
 def test_pieces_fetched_by_hand_become_the_model(models):
@@ -59,3 +64,21 @@ def test_a_file_of_the_same_size_is_named(models):
     status, output = run(models, "preflight.yml")
     assert status == 0, output
     assert "m Q8_0: %s/by-hand.gguf of localhost has its size; if it is this model, `file: by-hand.gguf` in its quant's entry" % models in output
+
+
+def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):
+    """Two models of 4 TiB, which are sparse."""
+    header = gguf_files.header_bytes([("general.architecture", gguf_files.STRING, "llama")], [("w", (1 << 20, 1 << 21), 1)])
+    for name in ("large.gguf", "models/small.gguf"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        with open(tmp_path / name, "wb") as stream:
+            stream.write(header)
+            stream.truncate((1 << 42) + len(header) + -len(header) % 32)
+    source = {"urls": ["file://%s/large.gguf" % tmp_path], "file": "large.gguf"}
+    variables = {"llama_services": {"chat": {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}}}
+    variables["llama_models"] = {"m": {"quants": {"Q8_0": source, "Q4_1": {"urls": ["file:///small.gguf"], "file": "small.gguf"}}}}
+    item = dict(source, model="m", quant="Q8_0", dest=str(tmp_path / "models/large.gguf"), repo="", files=[], sha256=[])
+    status, output = play(tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables)
+    assert status != 0
+    assert "large.gguf needs 4.4 TB" in output
+    assert "; or set llama_services.chat.quant to Q4_1, which is there, and run site.yml, then switch_model.yml -e service=chat -e quant=Q8_0" in output
