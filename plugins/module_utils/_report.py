@@ -41,6 +41,7 @@ def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
         "quant": head["quant"],
         "state": health["state"],
         "tokens_per_second": None if rate is None else round(rate, 1),
+        "context": _context(health),
         "answer": health.get("answer"),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards or {})],
@@ -91,7 +92,7 @@ def acceptance_lines(report):
         for worker in report["workers"]
     ]
     lines.extend(_plan_line(row) for row in report["plan"])
-    lines.append("endpoint: %s" % report["endpoint"])
+    lines.append("endpoint: %s" % ", ".join(part for part in (report["endpoint"], report["context"]) if part))
     if report["answer"] is None:
         lines.append("tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"])
     else:
@@ -100,6 +101,13 @@ def acceptance_lines(report):
         lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
     lines.append(report["curl"])
     return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
+
+
+def _context(health):
+    """What one request may use, as llama-server tells it."""
+    if not health.get("n_ctx"):
+        return None
+    return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "")
 
 
 def _moved(worker, answer):
@@ -133,7 +141,8 @@ def status_lines(nodes, heads):
     for head, health in heads:
         awaited = [node for node in head["workers"] if nodes.get(node, {}).get("held")]
         reason = "it waits for %s, held for maintenance" % ", ".join(awaited) if awaited and health["state"] != "ready" else health["reason"]
-        lines.append("%s: %s at %s, %s" % (head["service"], health["state"], head["endpoint"], reason))
+        known = ", %s" % _context(health) if _context(health) else ""
+        lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))
     for node, info in nodes.items():
         if info["held"]:
             lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))

@@ -21,6 +21,8 @@ LOAD = {
 READY = {
     "state": "ready",
     "reason": "it answered",
+    "n_ctx": 4096,
+    "slots": 2,
     "tokens_per_second": 33.137,
     "answer": "It is\nParis.",
     "workers": [
@@ -53,8 +55,10 @@ def test_bytes_that_ss_does_not_count_are_unknown():
 def test_the_last_lines():
     lines = _report.acceptance_lines(_report.acceptance(HEAD, READY, LOAD, "Where?", 8))
     assert lines[0] == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and 20 back for the answer"
-    assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1", "tokens/s: 33.1"]
-    assert lines[5] == "answer: It is Paris."
+    assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1, 4096 tokens a slot (2 slots)", "tokens/s: 33.1"]
+    assert lines[-1] == "answer: It is Paris."
+    untold = _report.acceptance_lines(_report.acceptance(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8))
+    assert untold[2] == "endpoint: http://10.0.0.31:8000/v1"
 
 
 def test_the_curl_line_survives_a_quote():
@@ -84,7 +88,7 @@ def test_status():
     }
     lines = _report.status_lines(nodes, [(HEAD, READY)])
     assert lines == [
-        "chat: ready at http://10.0.0.31:8000/v1, it answered",
+        "chat: ready at http://10.0.0.31:8000/v1, it answered, 4096 tokens a slot (2 slots)",
         "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, "
         "its configuration changed since it started",
         "  node4        held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
@@ -146,5 +150,5 @@ def test_a_head_that_computes_on_its_main_memory():
 
 def test_a_head_says_which_held_node_it_waits_for():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
-    waiting = dict(READY, state="loading", reason="refused")
+    waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
     assert _report.status_lines(nodes, [(HEAD, waiting)])[0] == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"
