@@ -34,7 +34,10 @@ def expand(pattern, groups):
         elif name in known:
             hosts = [name]
         else:
-            raise IntentError("%s is neither a host nor a group of this inventory%s" % (name, near(name, known + sorted(groups))))
+            raise IntentError(
+                "%s is neither a host nor a group of this inventory%s"
+                % (name, near(name, known + sorted(groups), ": correct the name, or add it to hosts.yml"))
+            )
         if sign == "!":
             excluded.update(hosts)
         elif sign == "&":

@@ -7,7 +7,7 @@ import re
 
 from ._intent import near
 from ._intent_models import SHA256
-from ._intent_values import IPV4, OCTET, is_a, plain, shown
+from ._intent_values import IPV4, OCTET, is_a, named, plain, shown
 from ._llama_args import OLDEST, build_number
 
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
@@ -48,7 +48,13 @@ def node_errors(nodes, hostvars):
     for node in nodes:
         for mistake in _mistakes(hostvars[node]):
             where.setdefault(mistake, []).append(node)
-    return ["%s: %s seen for %s, %s needed: %s" % (entry, seen, ", ".join(found), needed, step) for (entry, seen, needed, step), found in where.items()]
+    addresses = {}
+    for node in nodes:
+        addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
+    for address, found in addresses.items():
+        if IPV4.match(str(address)) and len(found) > 1:
+            where[("llama_fabric_address", shown(address), "an address of its own is", "correct it in hosts.yml")] = found
+    return ["%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step) for (entry, seen, needed, step), found in where.items()]
 
 
 def _mistakes(facts):

@@ -6,7 +6,7 @@
 import re
 
 from ._intent import IntentError, build_of, expand, near, rpc_address
-from ._intent_values import IPV4, NAMES, is_a, key_errors, plain, type_errors, unknown_key
+from ._intent_values import IPV4, NAMES, is_a, key_errors, plain, shown, type_errors, unknown_key
 from ._llama_args import OLDEST, build_number, load_modes
 from ._settings import BY_KIND, KINDS, SLURM_KEYS, context, kind_of, value
 
@@ -23,7 +23,7 @@ def service_errors(name, service, models, groups, hostvars):
     if found:
         return found
     if kind_of(service) not in KINDS:
-        return ["%s.kind: %r seen, server or router is needed: drop the key for a llama-server, with or without workers" % (entry, service["kind"])]
+        return ["%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers" % (entry, shown(service["kind"]))]
     keys = BY_KIND[kind_of(service)]
     found = [unknown_key(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
@@ -119,7 +119,7 @@ def _worker_errors(entry, service, hosts, groups, hostvars):
     for host in hosts["workers"]:
         if not hostvars[host].get("llama_fabric_address"):
             found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed: add it in hosts.yml" % (entry, host))
-        if host in hosts.get("head", []):
+        if [host] == hosts.get("head"):
             found.append(
                 "%s.workers: %s is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in %s:!%s"
                 % (entry, host, service["workers"], host)

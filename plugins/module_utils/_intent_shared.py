@@ -64,8 +64,8 @@ def api_key_errors(api_keys, services):
         if name not in services:
             found.append("%s: no service of that name, one of %s is needed%s" % (entry, ", ".join(sorted(services)), near(name, services, ": rename it")))
         elif not isinstance(keys, list) or not keys:
-            seen = "an empty list" if keys == [] else "no list"
-            found.append("%s: %s seen, a list of at least one key is needed: add a key or remove the entry" % (entry, seen))
+            seen, step = ("an empty list", "add a key or remove the entry") if keys == [] else ("no list", "write [KEY]")
+            found.append("%s: %s seen, a list of at least one key is needed: %s" % (entry, seen, step))
         else:
             found.extend(
                 "%s: key %d is no plain text, letters, digits and punctuation without spaces or a # in front are needed: choose another" % (entry, number)

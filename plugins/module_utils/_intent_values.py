@@ -27,6 +27,11 @@ def plain(name):
     return name if str(name).isprintable() else ascii(name)
 
 
+def named(some, nodes):
+    """Nodes as a sentence names them."""
+    return "all %d nodes" % len(nodes) if len(some) == len(nodes) > 3 else ", ".join(some)
+
+
 def is_a(value, kind):
     """Whether a value has a type; true is no number, and a whole number is a number."""
     if kind in (int, float):

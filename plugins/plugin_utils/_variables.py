@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ansible.module_utils.common.yaml import yaml_load
 
+from ..module_utils._intent_values import named
+
 # The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists them.
 INTENT = {
     "llama_services": "What runs, see below.",
@@ -74,7 +76,7 @@ def undefined_variables(hostvars, nodes):
             problem = _problem(hostvars, node, name, raw)
             if problem:
                 where.setdefault((name, problem), []).append(node)
-    return ["%s: %s for %s, %s" % (name, seen, ", ".join(found), step) for (name, (seen, step)), found in where.items()]
+    return ["%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()]
 
 
 def _raw(hostvars, node):

@@ -384,6 +384,7 @@ REFUSALS = [
     ("llama_services.chat.flash_attn:", "off seen", "on or auto is needed", chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0")),
     ("llama_services.chat.model:", "n is not in llama_models", "known models: m", chat(model="n")),
     ("llama_services.chat.quant:", "m has no Q4_0", "one of Q8_0 is needed", chat(quant="Q4_0")),
+    ("llama_services.chat.head:", "elsewhere is neither a host nor a group of this inventory", "correct the name", chat(head="elsewhere")),
     ("llama_services.chat.head:", "nod1 is neither a host nor a group", "did you mean node1?", chat(head="nod1")),
     ("llama_services.chat.head:", "matches node1, node2", "exactly one host is needed", chat(head="llama_nodes", workers=None)),
     ("llama_services.chat.head:", "other is not in group llama_nodes", "every head and worker is needed there", chat(head="other")),

@@ -62,3 +62,15 @@ def test_what_is_right(facts):
 def test_each_mistake_is_one_sentence(facts, sentence):
     (found,) = node_errors(["n"], {"n": facts})
     assert found.startswith(sentence)
+
+
+def test_a_cluster_of_many_is_not_spelled_out():
+    hostvars = {name: {"llama_cpp_accelerator": "rocm"} for name in "abcd"}
+    assert node_errors(list("abcd"), hostvars) == ["llama_cpp_accelerator: 'rocm' seen for all 4 nodes, cpu or cuda is needed: choose one of them"]
+
+
+def test_two_nodes_have_two_addresses():
+    hostvars = {name: {"llama_fabric_address": "10.0.0.1"} for name in ("a", "b")}
+    assert node_errors(["a", "b", "c"], dict(hostvars, c={})) == [
+        "llama_fabric_address: '10.0.0.1' seen for a, b, an address of its own is needed: correct it in hosts.yml"
+    ]

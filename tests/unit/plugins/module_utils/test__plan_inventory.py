@@ -437,7 +437,7 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
 
 
 def test_the_intent_checks_know_the_new_keys():
-    hostvars = {name: {"llama_fabric_address": "10.1.0.1"} for name in GROUPS["all"]}
+    hostvars = {name: {"llama_fabric_address": "10.1.0.%d" % number} for number, name in enumerate(GROUPS["all"], 1)}
 
     def errors(models=None, **changes):
         return _intent_check.errors(chat(**changes), models or MODELS, GROUPS, hostvars)
