@@ -3,16 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an operator wants to read of a run: plays, what changed, whole lines of the collection's own tasks, and each mistake once."""
 
-import os
-import time
-
-from ansible import constants as C
-from ansible import context
-from ansible.plugins.callback.default import CallbackModule as Default
-
-from ..plugin_utils._failures import Failures, is_rescued, of
-from ..plugin_utils._progress import duration
-
 DOCUMENTATION = """
 name: brief
 type: stdout
@@ -32,6 +22,16 @@ extends_documentation_fragment:
   - default_callback
   - result_format_callback
 """
+
+import os
+import time
+
+from ansible import constants as C
+from ansible import context
+from ansible.plugins.callback.default import CallbackModule as Default
+
+from ..plugin_utils._failures import Failures, is_rescued, of
+from ..plugin_utils._progress import duration
 
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
 # So many names of changed tasks are shown.

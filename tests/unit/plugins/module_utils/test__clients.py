@@ -10,47 +10,47 @@ RULE = 'rule family="ipv4" source address="%s" port port="8000" protocol="tcp" a
 # nft 1.0.6, what iptables 1.8.9 and nft made of rules as distributions have them.
 IPTABLES = """\
 table ip filter {
-	chain INPUT {
-		type filter hook input priority filter; policy %s;
-		iifname "lo" counter packets 0 bytes 0 accept
-		ct state related,established counter packets 0 bytes 0 accept
-		meta l4proto tcp ct state new tcp dport 22 counter packets 0 bytes 0 accept
-		meta l4proto icmp counter packets 0 bytes 0 accept
-		fib daddr type multicast counter packets 0 bytes 0 accept
-		ip daddr 224.0.0.251 udp dport 5353 counter packets 0 bytes 0 accept
-		%s
-	}
+    chain INPUT {
+        type filter hook input priority filter; policy %s;
+        iifname "lo" counter packets 0 bytes 0 accept
+        ct state related,established counter packets 0 bytes 0 accept
+        meta l4proto tcp ct state new tcp dport 22 counter packets 0 bytes 0 accept
+        meta l4proto icmp counter packets 0 bytes 0 accept
+        fib daddr type multicast counter packets 0 bytes 0 accept
+        ip daddr 224.0.0.251 udp dport 5353 counter packets 0 bytes 0 accept
+        %s
+    }
 
-	chain OUTPUT {
-		type filter hook output priority filter; policy accept;
-		counter packets 0 bytes 0 accept
-	}
+    chain OUTPUT {
+        type filter hook output priority filter; policy accept;
+        counter packets 0 bytes 0 accept
+    }
 }
 """
 NFT = """\
 table inet llama_cluster {
-	chain input {
-		type filter hook input priority -10; policy accept;
-		ip saddr 10.1.0.1 tcp dport 50052 accept comment "llama-cluster 0123456789abcdef"
-		tcp dport 50052 reject with tcp reset
-	}
+    chain input {
+        type filter hook input priority -10; policy accept;
+        ip saddr 10.1.0.1 tcp dport 50052 accept comment "llama-cluster 0123456789abcdef"
+        tcp dport 50052 reject with tcp reset
+    }
 }
 table inet firewalld {
-	chain filter_INPUT {
-		type filter hook input priority filter + 10; policy accept;
-		reject with icmpx admin-prohibited
-	}
+    chain filter_INPUT {
+        type filter hook input priority filter + 10; policy accept;
+        reject with icmpx admin-prohibited
+    }
 }
 table inet filter {
-	chain input {
-		type filter hook input priority filter; policy drop;
-		iif "lo" accept comment "loop { x"
-		ct state { established, related } accept
-		ct state vmap { established : accept, related : accept }
-		meta l4proto { icmp, ipv6-icmp } accept
-		%s
-		log prefix "refused: " drop
-	}
+    chain input {
+        type filter hook input priority filter; policy drop;
+        iif "lo" accept comment "loop { x"
+        ct state { established, related } accept
+        ct state vmap { established : accept, related : accept }
+        meta l4proto { icmp, ipv6-icmp } accept
+        %s
+        log prefix "refused: " drop
+    }
 }
 """
 REFUSAL = (

@@ -433,7 +433,8 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     (sentence,) = planned["refused"]
     assert "on GPU0 of vasp-02" in sentence and "set tensor_split to auto (vasp-03 " in sentence
     assert "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers" in planned["sharing"]
-    assert reference("beefcake2-slurm", **dict(third, tensor_split="auto"))["refused"] == []
+    third["tensor_split"] = "auto"
+    assert reference("beefcake2-slurm", **third)["refused"] == []
 
 
 def test_the_intent_checks_know_the_new_keys():
@@ -446,4 +447,4 @@ def test_the_intent_checks_know_the_new_keys():
     assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
     assert errors(slot_ctx_size=0)[0].startswith("llama_services.chat.slot_ctx_size: 0 seen")
     broken = dict(MODELS, big=dict(MODELS["big"], header={"architecture": "qwen3", "blocks": 80}))
-    assert [one.split(":")[0] for one in errors(broken)] == ["llama_models.big.header.blocks", "llama_models.big.header"]
+    assert [one.partition(":")[0] for one in errors(broken)] == ["llama_models.big.header.blocks", "llama_models.big.header"]
