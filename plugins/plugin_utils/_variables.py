@@ -97,6 +97,8 @@ def _leaves(value):
 
 def _problem(hostvars, node, name, raw):
     """-> (what is wrong with a variable, its next step), or None."""
+    if _needs_a_run(raw, name):
+        return None
     try:
         texts = [str(leaf) for leaf in _leaves(hostvars[node][name])]
         # Before ansible-core 2.19 a template without a value stays as it is written.
@@ -116,9 +118,22 @@ def _problem(hostvars, node, name, raw):
     return None
 
 
+def _needs_a_run(raw, name):
+    """Whether a value comes from facts or from the play: those are not known yet."""
+    open_names, seen = [name], set()
+    while open_names:
+        one = open_names.pop()
+        if one == "ansible_facts" or (one.startswith("ansible_") and one not in raw):
+            return True
+        if one in raw and one not in seen:
+            seen.add(one)
+            open_names.extend(word for leaf in _leaves(raw[one]) if isinstance(leaf, str) for word in _names_in(leaf))
+    return False
+
+
 def _names_in(text):
     """The variables of a text's templates; words in quotes, attributes and filters are none."""
-    for expression in re.findall(r"{{(.*?)}}", text):
+    for expression in re.findall(r"{{(.*?)}}", text, re.DOTALL):
         yield from WORD.findall(re.sub(r"'[^']*'|\"[^\"]*\"|\.\s*\w+|\|\s*[\w.]+", "", expression))
 
 

@@ -119,7 +119,7 @@ def test_a_port_in_use(lab):
 
 
 def test_a_fabric_address_that_is_nowhere(lab):
-    status, output = lab.playbook("site", "-e", "llama_fabric_address=10.99.0.1")
+    status, output = lab.playbook("site", "-e", json.dumps({"llama_fabric_address": "10.99.0.{{ groups.llama_nodes.index(inventory_hostname) + 1 }}"}))
     assert status != 0
     assert "llama_fabric_address 10.99.0.1 is on none of its interfaces" in output
     untouched(lab)

@@ -43,12 +43,11 @@ def test_one_sentence_comes_first(tmp_path, intent, sentence):
     assert status != 0
     assert sentence in " ".join(output.split())
     assert "Validating arguments" not in output and "ssh" not in output
-    assert len(output.splitlines()) <= 15
 
 
 def test_a_mistyped_variable_is_a_warning(tmp_path):
     _status, output = run(tmp_path, "site", llama_cpp_accelerater="cuda", llama_services={})
-    assert "warning" in output
+    assert "warning" in output.lower()
     assert "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?" in " ".join(output.split())
 
 
