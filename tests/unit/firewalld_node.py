@@ -79,4 +79,6 @@ class FirewalldNode:
         path = self.folder / "play.yml"
         path.write_text(json.dumps([play]))
         environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "FIREWALLD": str(self.state), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
-        return run_playbook(path, "-i", "localhost,", home=self.folder, **environment)
+        hosts = self.folder / "hosts.json"
+        hosts.write_text(json.dumps({"llama_nodes": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
+        return run_playbook(path, "-i", str(hosts), home=self.folder, **environment)

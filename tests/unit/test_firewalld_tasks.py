@@ -56,3 +56,11 @@ def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
         )
         assert status == 0, output
         assert node.rules() == ({"internal": [RULE % ("10.1.0.32", 50052)]} if incoming else {})
+
+
+def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
+    """One node, which is the controller too."""
+    head = {"service": "chat", "port": 8000, "address": "10.0.0.31", "endpoint": "http://10.0.0.31:8000/v1"}
+    status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[])
+    assert status == 0, output
+    assert "chat: not asked from another machine, the controller is no client of its port (10.0.0.0/24)" in output
