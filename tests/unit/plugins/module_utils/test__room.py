@@ -21,8 +21,8 @@ DISK = {"free": 77_000_000_000, "missing": 77_330_000_000}
 SMALL = {"path": "/opt/models/big.Q4_K_M.gguf", "size": 47_400_000_000}
 
 
-def words(files, disk=DISK, item=ITEM):
-    return way(item, disk, files, SERVICES, MODELS, "node1", {"all": ["node1"]})
+def words(files, disk=None, item=None):
+    return way(item or ITEM, disk or DISK, files, SERVICES, MODELS, "node1", {"all": ["node1"]})
 
 
 def test_what_is_there_is_deployed_first_and_makes_room():
