@@ -98,6 +98,8 @@ def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
     [
         (member("./bin/llama-server"), True),
         (member("./bin/ggml-rpc-server", tarfile.SYMTYPE, 0o777, "rpc-server"), True),
+        (member("./bin/rpc-server", tarfile.SYMTYPE, 0o777, "ggml-rpc-server"), True),
+        (member("./bin/rpc-server", tarfile.SYMTYPE, 0o777, "/bin/sh"), False),
         (member("./bin/root", mode=0o4755), False),
         (member("./bin/group", mode=0o2755), False),
         (member("./etc/cron.d/x"), False),
@@ -130,3 +132,12 @@ def test_a_cuda_build_takes_no_library_that_only_its_node_may_have():
     accelerators = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_accelerators"]
     assert accelerators["cpu"] == {}
     assert accelerators["cuda"]["GGML_CUDA_NCCL"] == accelerators["cuda"]["LLAMA_OPENSSL"] == "OFF"
+
+
+@pytest.mark.parametrize(("program", "link"), [("ggml-rpc-server", "rpc-server"), ("rpc-server", "ggml-rpc-server")])
+def test_the_rpc_server_has_both_of_its_names(tmp_path, program, link):
+    last = (ROOT / "roles/llama_cpp/templates/build.sh.j2").read_text().splitlines()[-1]
+    (tmp_path / "tree/bin").mkdir(parents=True)
+    (tmp_path / "tree/bin" / program).touch()
+    subprocess.run(["sh", "-ec", last], cwd=str(tmp_path), check=True)
+    assert os.readlink(tmp_path / "tree/bin" / link) == program

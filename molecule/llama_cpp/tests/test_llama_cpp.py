@@ -43,7 +43,8 @@ def test_it_runs_where_it_was_not_compiled(lab):
 
 
 def test_the_path_operators_know_leads_to_the_build(lab):
-    assert lab.node1.file("/opt/llama.cpp/build/bin/ggml-rpc-server").exists
+    for name in ("ggml-rpc-server", "rpc-server"):
+        assert lab.node1.file("/opt/llama.cpp/build/bin/" + name).exists, name
 
 
 def test_only_one_node_compiled_and_left_nothing_behind(lab):
@@ -72,7 +73,7 @@ def test_a_damaged_build_is_refused(lab):
     status, output = build(lab)
     lab.node2.check_output("cp /var/tmp/kept %s", program)
     assert status != 0
-    assert "bin/ggml-rpc-server differ from build.json, an intact build is needed" in output
+    assert "bin/ggml-rpc-server, bin/rpc-server differ from build.json, an intact build is needed" in output
 
 
 def flip(archive, copy):
@@ -104,7 +105,7 @@ def plant(archive, copy):
 
 DAMAGES = (
     (flip, "is damaged (gzip:"),
-    (swap, "bin/ggml-rpc-server in it differ from its build.json"),
+    (swap, "bin/ggml-rpc-server, bin/rpc-server in it differ from its build.json"),
     (plant, "./bin/root seen in it, only build.json and programs in bin without special rights are allowed"),
 )
 
