@@ -72,13 +72,14 @@ class CallbackModule(Default):
 
     def v2_playbook_on_play_start(self, play):
         self.end_play()
-        self.play_name = play.get_name().strip()
+        # A play of this machine alone is a check of a moment.
+        self.play_name = None if play.hosts == ["localhost"] else play.get_name().strip()
 
     def end_play(self):
         self.show_failures()
         took = time.monotonic() - self.play_begun
         self.play_begun += took
-        line = "%s %s" % (self.play_name, duration(took))
+        line = "%s %s" % (self.play_name or "localhost", duration(took))
         if self.play_changes:
             self.show_unchanged()
             names = list(self.play_changes.values())
@@ -132,7 +133,10 @@ class CallbackModule(Default):
 
     def show_failures(self):
         for line in self.failures.take():
-            self.show_unchanged()
+            # Where nothing was changed at all, the sentences are what there is to read.
+            if self.changes:
+                self.show_unchanged()
+            self.unchanged = []
             self._display.display(line, color=C.COLOR_ERROR)
 
     def warn(self, result):
