@@ -115,9 +115,9 @@ MODELS = [
 ]  # fmt: skip
 EVERYWHERE = [
     (32, {"llama_cpp_accelerator": "rocm"},
-     "llama_cpp_accelerator: 'rocm' seen for a6000, rtx1, rtx2, mem1, mem2, cpu or cuda is needed: choose one of them"),
+     "llama_cpp_accelerator: 'rocm' seen for all 5 nodes, cpu or cuda is needed: choose one of them"),
     (32, {"llama_cpp_version": "latest"},
-     "llama_cpp_version: 'latest' seen for a6000, rtx1, rtx2, mem1, mem2, the tag of a release such as b11434 is needed: "
+     "llama_cpp_version: 'latest' seen for all 5 nodes, the tag of a release such as b11434 is needed: "
      "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"),
 ]  # fmt: skip
 
@@ -141,7 +141,7 @@ def test_what_a_look_at_all_services_finds(run):  # 6, 29 and 39
         "llama_services.small.port: 8000 on a6000 is taken by llama_services.big.port, a port of its own is needed: choose another",
         "llama_services.small.primary: true seen for big too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key",
         "llama_api_keys.bigg: no service of that name, one of big, small is needed, did you mean big?",
-        "llama_api_keys.big: no list seen, a list of at least one key is needed: add a key or remove the entry",
+        "llama_api_keys.big: no list seen, a list of at least one key is needed: write [KEY]",
     ]
 
 
@@ -172,7 +172,7 @@ def forget(name):
          "group llama_nodes: no host in PATH/hosts.json, whose groups are llama_cpu, llama_empty, llama_head, llama_node, llama_rpc, at least one is needed, "
          "did you mean llama_node?"),
         ("site", "", {"variables": {"llama_api_keys": "{{ vault_llama_api_keys }}"}},  # 13
-         "llama_api_keys: vault_llama_api_keys is not defined for a6000, rtx1, rtx2, mem1, mem2, a value is needed: run with --ask-vault-pass or "
+         "llama_api_keys: vault_llama_api_keys is not defined for all 5 nodes, a value is needed: run with --ask-vault-pass or "
          "-e @vault.yml, or define it"),
         ("site", "", {"inventory": forget("llama_services")},  # 31
          "llama_services: nothing seen, at least one service is needed: write it in PATH/group_vars/all/services.yml, since group_vars/services.yml would be "
@@ -184,7 +184,7 @@ def forget(name):
          "devices: 5y24GB seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, as in 2x24GB+24GB,48GB "
          "for two nodes of two cards and one node of one"),
         ("plan", "", {"variables": {"llama_devices": [{"name": "NVIDIA GeForce RTX 3090"}]}},  # 36
-         "llama_devices: card 1 without memory_mib seen for a6000, rtx1, rtx2, mem1, mem2, its memory in MiB is needed: add it, as in "
+         "llama_devices: card 1 without memory_mib seen for all 5 nodes, its memory in MiB is needed: add it, as in "
          "[{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"),
         ("plan", "", {"inventory": forget("llama_devices")},  # 37
          "llama_devices: missing for a6000, rtx1, rtx2, mem1, mem2, the memory of each card is needed to plan without asking nodes: add it to the inventory, "
