@@ -27,7 +27,8 @@ KINDS = {
     "glm4moe": {"nextn_predict_layers": 1, "expert_count": 4, "expert_used_count": 2, "attention.sliding_window_pattern": [0, 1, 1, 1]},
 }
 GIVEN = {
-    "ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache_type": "f16", "build": "b11434", "margin_mib": 16, "force_split": False,
+    "slot_ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache_type": "f16", "build": "b11434", "margin_mib": 16,
+    "force_split": False,
 }  # fmt: skip
 
 

@@ -50,7 +50,11 @@ def test_a_tag_that_no_play_has_is_refused(tmp_path):
 
 
 def test_no_inventory_stands_in_for_one_that_was_forgotten(tmp_path):
-    environment = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
+    environment = {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief",
+        "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
+    }
     status, lines = playbook_lines(ROOT / "playbooks/status.yml", home=tmp_path, **environment)
     assert status != 0
     assert [line for line in lines if not line.endswith(": no change")] == [NONE, "stopped: 1 mistake, nothing was changed"]
