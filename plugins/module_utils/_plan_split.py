@@ -10,6 +10,7 @@ most bytes of weights per byte/s of memory bandwidth.
 from ._memory import kv_bytes, place
 
 INFINITE = float("inf")
+SCALE = 1 << 20
 ROUNDS = 4
 """The compute buffers depend a little on who has how many layers: place, look, place again."""
 
@@ -42,6 +43,28 @@ def needed(device):
     return device["weights"] + device["kv"] + device["compute"]
 
 
+class _Stages(object):
+    """The stages of one partition: consecutive blocks on one device."""
+
+    def __init__(self, shape, settings, room, speeds, compute):
+        caches = kv_bytes(shape, settings)
+        self.weights, self.bytes = _sums(shape.block_bytes), _sums([sum(both) for both in zip(shape.block_bytes, caches)])
+        self.output = [0] * (len(speeds) - 1) + [shape.output_bytes]
+        self.room = [most - own - output for most, own, output in zip(room, compute, self.output)]
+        # Whole numbers: sums of them are exact, so equal splits are equal and the first one counts.
+        self.slowness = [int(SCALE * max(speeds) / speed) for speed in speeds]
+
+    def too_large(self):
+        """Whether all devices together are too small."""
+        return self.bytes[-1] > sum(self.room)
+
+    def time(self, device, start, end):
+        """Of blocks start to end, infinite where they do not fit. It never shrinks with more blocks."""
+        if self.bytes[end] - self.bytes[start] > self.room[device]:
+            return INFINITE
+        return (self.weights[end] - self.weights[start] + self.output[device]) * self.slowness[device]
+
+
 def _sums(sizes):
     sums = [0]
     for size in sizes:
@@ -51,54 +74,80 @@ def _sums(sizes):
 
 def _partition(shape, settings, room, speeds, compute):
     """Consecutive blocks per device: first the shortest slowest stage, then, among those, the most even ones (least squares)."""
-    weights, caches = _sums(shape.block_bytes), _sums(kv_bytes(shape, settings))
-    last = len(speeds) - 1
-
-    def stage(device, start, end):
-        """-> time of a stage, infinite where it does not fit"""
-        held = weights[end] - weights[start] + (shape.output_bytes if device == last else 0)
-        if held + caches[end] - caches[start] + compute[device] > room[device]:
-            return INFINITE
-        return held / float(speeds[device])
-
-    slowest = _best(shape.block_count, last + 1, stage, max)[0]
+    stages = _Stages(shape, settings, room, speeds, compute)
+    if stages.too_large():
+        return None
+    tables = _slowest(stages, shape.block_count, len(speeds))
+    slowest = tables[-1].get(shape.block_count, INFINITE)
     if slowest == INFINITE:
         return None
-
-    def square(device, start, end):
-        time = stage(device, start, end)
-        return time * time if time <= slowest else INFINITE
-
-    return _best(shape.block_count, last + 1, square, lambda one, other: one + other)[1]
+    ends = [[end for end, time in sorted(table.items()) if time <= slowest] for table in tables]
+    return _most_even(stages, ends, slowest)
 
 
-def _best(blocks, devices, cost, join):
-    """-> (least joined cost of all stages, blocks per device), by dynamic programming over (device, blocks placed so far)."""
-    known = {0: (0.0, None)}
-    history = []
+def _slowest(stages, blocks, devices):
+    """-> [{end: time of the slowest stage when the first end blocks lie on this device and those before}] of each device.
+
+    A later start leaves a device less to do and, among the starts that are kept, those before it more: the best one is where the two meet.
+    """
+    known, tables = {0: 0}, []
     for device in range(devices):
-        left = devices - device - 1
-        ends = [blocks] if not left else range(device + 1, blocks - left + 1)
-        table = {}
-        for end in ends:
-            best = (INFINITE, None)
-            for start, (before, _from) in known.items():
-                if start < end and before < best[0]:
-                    total = join(before, cost(device, start, end))
-                    if total < best[0]:
-                        best = (total, start)
-            table[end] = best
+        last, table = device == devices - 1, {}
+        starts, before = [], []
+        for end in range(device + 1, blocks - (devices - device - 1) + 1):
+            if end - 1 in known:
+                # A start that leaves more to do for this device and the others than a later one is never the best.
+                while before and before[-1] >= known[end - 1]:
+                    starts.pop()
+                    before.pop()
+                starts.append(end - 1)
+                before.append(known[end - 1])
+            if not starts or (last and end < blocks):
+                continue
+            low, high = 0, len(starts) - 1
+            while low < high:
+                middle = (low + high) // 2
+                if stages.time(device, starts[middle], end) <= before[middle]:
+                    high = middle
+                else:
+                    low = middle + 1
+            best = min(max(before[at], stages.time(device, starts[at], end)) for at in range(max(0, low - 1), low + 1))
+            if best < INFINITE:
+                table[end] = best
         known = table
-        history.append(table)
-    total = known[blocks][0]
-    if total == INFINITE:
-        return INFINITE, None
-    counts, end = [], blocks
-    for table in reversed(history):
-        start = table[end][1]
-        counts.insert(0, end - start)
-        end = start
-    return total, counts
+        tables.append(table)
+    return tables
+
+
+def _most_even(stages, ends, slowest):
+    """-> blocks per device; ends: of each device, where its blocks may end so that no stage takes longer than slowest.
+
+    The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the others.
+    """
+    known, history = {0: 0}, []
+    for device, own in enumerate(ends):
+        starts, table, origin = sorted(known), {}, {}
+        open_ranges = [(0, len(own) - 1, 0, len(starts) - 1)]
+        while open_ranges:
+            first, last, low, high = open_ranges.pop()
+            if first > last:
+                continue
+            middle = (first + last) // 2
+            end, best, at = own[middle], INFINITE, low
+            for index in range(low, high + 1):
+                start = starts[index]
+                time = stages.time(device, start, end) if start < end else INFINITE
+                if time <= slowest and known[start] + time * time < best:
+                    best, at = known[start] + time * time, index
+            table[end], origin[end] = best, starts[at]
+            open_ranges += [(first, middle - 1, low, at), (middle + 1, last, at, high)]
+        known = table
+        history.append(origin)
+    counts, end = [], ends[-1][-1]
+    for origin in reversed(history):
+        counts.insert(0, end - origin[end])
+        end = origin[end]
+    return counts
 
 
 def with_output(counts):
