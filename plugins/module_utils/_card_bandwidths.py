@@ -4,22 +4,31 @@
 """Memory bandwidth of NVIDIA's cards by the name that nvidia-smi prints. Private to the collection.
 
 GB/s, from NVIDIA's data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is not certain are left out; some
-names stand for two memory sizes with unlike memory (RTX 3060, 3060 Ti, 3080, 4070), the more frequent one counts. Where it matters, the inventory's
-llama_devices has `bandwidth`.
+names stand for cards with unlike memory (GTX 1050, 1650, RTX 3050, 3060, 3060 Ti, 3080, 4070), the first one made counts. Where it matters, the
+inventory's llama_devices has `bandwidth`.
 """
 
 import re
 
 CARDS = {
     # GeForce
+    "GTX 1050": 112,
     "GTX 1050 Ti": 112,
     "GTX 1060 3GB": 192,
+    "GTX 1060 5GB": 160,
     "GTX 1060 6GB": 192,
     "GTX 1070": 256,
     "GTX 1070 Ti": 256,
     "GTX 1080": 320,
     "GTX 1080 Ti": 484,
+    "GTX 1650": 128,
+    "GTX 1650 SUPER": 192,
+    "GTX 1660": 192,
+    "GTX 1660 SUPER": 336,
+    "GTX 1660 Ti": 288,
+    "TITAN X (Pascal)": 480,
     "TITAN Xp": 548,
+    "TITAN V": 653,
     "TITAN RTX": 672,
     "RTX 2060": 336,
     "RTX 2060 SUPER": 448,
@@ -28,6 +37,8 @@ CARDS = {
     "RTX 2080": 448,
     "RTX 2080 SUPER": 496,
     "RTX 2080 Ti": 616,
+    "RTX 3050": 224,
+    "RTX 3050 6GB": 168,
     "RTX 3060": 360,
     "RTX 3060 Ti": 448,
     "RTX 3070": 448,
@@ -55,6 +66,16 @@ CARDS = {
     "RTX 5090": 1792,
     "RTX 5090 D": 1792,
     # Workstations
+    "Quadro P4000": 243,
+    "Quadro P5000": 288,
+    "Quadro P6000": 432,
+    "Quadro GV100": 870,
+    "Quadro RTX 4000": 416,
+    "Quadro RTX 5000": 448,
+    "Quadro RTX 6000": 672,
+    "Quadro RTX 8000": 672,
+    "RTX A400": 96,
+    "RTX A1000": 192,
     "RTX A2000": 288,
     "RTX A4000": 448,
     "RTX A4500": 640,
@@ -66,7 +87,10 @@ CARDS = {
     "RTX 4000 Ada Generation": 360,
     "RTX 4500 Ada Generation": 432,
     "RTX 5000 Ada Generation": 576,
+    "RTX 5880 Ada Generation": 960,
     "RTX 6000 Ada Generation": 960,
+    "RTX PRO 2000 Blackwell": 288,
+    "RTX PRO 4000 Blackwell SFF Edition": 432,
     "RTX PRO 4000 Blackwell": 672,
     "RTX PRO 4500 Blackwell": 896,
     "RTX PRO 5000 Blackwell": 1344,
@@ -74,6 +98,7 @@ CARDS = {
     "RTX PRO 6000 Blackwell Max-Q Workstation Edition": 1792,
     # Data centres
     "T4": 320,
+    "P4": 192,
     "P40": 346,
     "P100-PCIE-12GB": 549,
     "P100-PCIE-16GB": 732,
@@ -85,32 +110,42 @@ CARDS = {
     "V100S-PCIE-32GB": 1134,
     "A2": 200,
     "A10": 600,
+    "A10G": 600,
     "A16": 200,
     "A30": 933,
     "A40": 696,
     "A100-PCIE-40GB": 1555,
     "A100-SXM4-40GB": 1555,
     "A100 80GB PCIe": 1935,
+    "A100-SXM-80GB": 2039,
     "A100-SXM4-80GB": 2039,
+    "A800 80GB PCIe": 1935,
+    "A800-SXM4-80GB": 2039,
     "L4": 300,
+    "L20": 864,
     "L40": 864,
     "L40S": 864,
     "H100 PCIe": 2000,
     "H100 NVL": 3900,
     "H100 80GB HBM3": 3350,
+    "H800 PCIe": 2000,
+    "H800": 3350,
+    "H20": 4000,
     "H200": 4800,
     "H200 NVL": 4800,
     "B200": 8000,
 }
 
-# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX.
-_MAKERS = r"^((NVIDIA|Tesla|Quadro|GeForce)\s+)+"
-_ENDINGS = r"(\s+Generation)?(\s+\d+\s?Gi?B)?\Z"
+# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX. Quadro is part of a name, or stands before one.
+_MAKERS = r"^((NVIDIA|Tesla|GeForce)\s+)+"
+_ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"
 _KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
 
 
 def bandwidth(name):
     """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a Laptop GPU is a card of its own."""
     card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()
+    card = re.sub(r"(\d)\s?gi?b\Z", r"\1gb", card)
     short = re.sub(_ENDINGS, "", card, flags=re.I)
-    return next((_KNOWN[one] for one in (card, short, "rtx " + short) if one in _KNOWN), None)
+    names = (card, short, "rtx " + short, re.sub(r"^quadro\s+", "", short))
+    return next((_KNOWN[one] for one in names if one in _KNOWN), None)
