@@ -3,8 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prints docs/settings.md from the tables that the intent check reads: python tests/settings_page.py > docs/settings.md"""
 
+import re
 import sys
 from pathlib import Path
+
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
 
@@ -13,8 +16,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _
 
 PAGE = """# Settings
 
-What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an inventory; [inventory.md](inventory.md) explains
-how they go together, and the README of each role has its own variables.
+What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an inventory, and from the arguments that each role
+declares; [inventory.md](inventory.md) explains how they go together.
 
 ## Variables of the intent
 
@@ -24,7 +27,8 @@ how they go together, and the README of each role has its own variables.
 
 %s
 
-A memory plan depends on the keys with a star.
+The star: how much memory layers, cache and buffers take depends on this key. Where the layers go also depends on `tensor_split` and `force_split`, and how much
+context a slot may have on `rope_scaling`, `rope_scale`, `yarn_orig_ctx` and `override_kv`.
 
 ## A router
 
@@ -39,7 +43,16 @@ A memory plan depends on the keys with a star.
 ## A quant of a model
 
 %s
+
+## Variables of roles
+
+They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and leave alone those that come from another variable.
+
+%s
 """
+TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "dict": dict}
+# A default that is longer than this is in the role's defaults/main.yml.
+LONG = 120
 
 
 def values(key):
@@ -71,9 +84,47 @@ def keys(table):
     )
 
 
+def roles():
+    """A table for each role, of the arguments of all of its entry points."""
+    return "\n\n".join("### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path)) for path in sorted(_variables.ROLES.iterdir()))
+
+
+def role(path):
+    options = {}
+    for entry_point in yaml.safe_load((path / "meta/argument_specs.yml").read_text())["argument_specs"].values():
+        options = dict(entry_point.get("options", {}), **options)
+    rows = ["| variable | value | default | meaning |", "|---|---|---|---|"]
+    return "\n".join(rows + ["| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option)) for name, option in options.items()])
+
+
+def kind(option):
+    if "choices" in option:
+        return ", ".join("`%s`" % one for one in option["choices"])
+    return {"path": "a path", "raw": "any"}.get(option["type"]) or names(TYPES[option["type"]])
+
+
+def default(option):
+    if option.get("required"):
+        return "required"
+    given = option.get("default")
+    if "{{" in str(given):
+        sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in _variables.known()]
+        return "from " + ", ".join("`%s`" % word for word in dict.fromkeys(sources)) if sources else "computed"
+    text = ", ".join(given) if isinstance(given, list) else str(given)
+    if given in (None, "", [], {}):
+        return ""
+    return ("`%s`" % text.replace("True", "true").replace("False", "false")) if len(text) <= LONG else "a text"
+
+
+def meaning(option):
+    """The first sentence of a description."""
+    text = option["description"] if isinstance(option["description"], str) else " ".join(option["description"])
+    return re.split(r"(?<=[a-z0-9)\]])\.\s", text)[0].rstrip(".").replace("|", "\\|") + "."
+
+
 def page():
     intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in _variables.INTENT.items()]
-    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(_intent_models.MODEL_KEYS), keys(_intent_models.QUANT_KEYS))
+    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(_intent_models.MODEL_KEYS), keys(_intent_models.QUANT_KEYS), roles())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from ansible.module_utils.common.yaml import yaml_load
 
 from ..module_utils._intent_values import named
 
-# The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists them.
+# The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists both.
 INTENT = {
     "llama_services": "What runs, see below.",
     "llama_models": "What may be served, see below.",
@@ -23,7 +23,8 @@ INTENT = {
     "llama_fabric_interface": "The interface that this address is expected on.",
     "llama_clients": "IPv4 networks that may use the API port (default: the head's own network).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
-    "llama_devices": "The cards of a node, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, memory_mib: 32510}]`.",
+    "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, memory_mib: 32510, bandwidth: 1134}]`, where "
+    "`bandwidth` in GB/s may be left out; without a card its main memory, `[{main: true, memory_mib: 64000}]`.",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
     "llama_builds": "Kept for later; refused.",
 }

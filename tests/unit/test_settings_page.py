@@ -6,11 +6,18 @@
 import importlib.util
 from pathlib import Path
 
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _variables
+
 ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs/settings.md").read_text()
 
 
 def test_the_page_of_settings_is_up_to_date():
     spec = importlib.util.spec_from_file_location("settings_page", ROOT / "tests/settings_page.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs/settings.md").read_text() == module.page(), "run: .venv/bin/python tests/settings_page.py > docs/settings.md"
+    assert module.page() == PAGE, "run: .venv/bin/python tests/settings_page.py > docs/settings.md"
+
+
+def test_every_variable_that_is_read_has_a_row():
+    assert [name for name in sorted(_variables.known()) if "\n| `%s` | " % name not in PAGE] == []
