@@ -62,6 +62,13 @@ def test_commands_name_what_there_is(page):
             assert option != "--tags" or set(value.split(",")) <= TAGS, words
 
 
+def test_every_module_is_on_the_page_of_the_architecture():
+    named = set(re.findall(r"`(\w+)`", (ROOT / "docs/architecture.md").read_text()))
+    modules = {path.stem for folder in ("module_utils", "plugin_utils") for path in ROOT.glob("plugins/%s/*.py" % folder)}
+    assert modules - named == set()
+    assert {name for name in named if re.match(r"_[a-z]", name)} - modules == set()
+
+
 def test_every_page_is_in_the_index():
     index = LINK.findall((ROOT / "docs/README.md").read_text())
     assert {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"} <= set(index)
