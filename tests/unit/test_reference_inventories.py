@@ -1,0 +1,58 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plans of the reference inventories."""
+
+import copy
+import re
+from pathlib import Path
+
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _plan_devices
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_inventory import memory_plan
+
+INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
+
+
+def reference(name, **changes):
+    """A plan of a reference inventory from its catalog. changes: of service reasoning."""
+    folder = INVENTORIES / name / "group_vars"
+    models = yaml.safe_load((folder / "all/models.yml").read_text())["llama_models"]
+    intent = yaml.safe_load((folder / "all/services.yml").read_text())
+    devices = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
+    services = copy.deepcopy(intent["llama_services"])
+    services["reasoning"].update(dict({"quant": intent["llama_quant"], "tensor_split": intent["llama_tensor_split"]}, **changes))
+    groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
+    groups = {group: list(members["hosts"]) for group, members in groups.items()}
+    groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
+    hosts = {host: {"devices": _plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in groups["all"]}
+    return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
+
+
+def test_the_reference_cluster_fits_its_quant():
+    planned = reference("beefcake2")
+    assert planned["refused"] == []
+    assert planned["services"]["reasoning"][0]["tensor_split"] == [27, 27, 27]
+
+
+def test_the_maps_that_the_reference_inventories_name_are_those_of_the_plan():
+    for name in ("beefcake2", "beefcake2-slurm"):
+        (named,) = re.findall(r"it says: ({.*?})", (INVENTORIES / name / "group_vars/all/services.yml").read_text())
+        assert reference(name)["services"]["reasoning"][0]["layers"] == yaml.safe_load(named)
+
+
+def test_the_tiers_of_the_reference_cluster_share_no_card():
+    planned = reference("beefcake2-slurm")
+    assert (planned["refused"], planned["sharing"]) == ([], [])
+    assert [device["node"] for device in planned["services"]["reasoning"][0]["devices"]] == ["vasp-03", "vasp-01"]
+    assert [device["node"] for device in planned["services"]["fast"][0]["devices"]] == ["vasp-02"]
+
+
+def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
+    third = {"workers": "llama_rpc:llama_router", "tensor_split": {"vasp-01": 26, "vasp-02": 27, "vasp-03": 27}}
+    planned = reference("beefcake2-slurm", **third)
+    (sentence,) = planned["refused"]
+    assert "on GPU0 of vasp-02" in sentence and "set tensor_split to auto (vasp-03 " in sentence
+    assert "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers" in planned["sharing"]
+    third["tensor_split"] = "auto"
+    assert reference("beefcake2-slurm", **third)["refused"] == []
