@@ -16,11 +16,11 @@ BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_
 OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
-def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None):
+def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None, more=True):
     """What to do to the nearest things that would fit, [] for none.
 
     quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that
-    somebody chose.
+    somebody chose; more: whether more cards are advice.
     """
 
     def fits(shape, tokens=0, **changes):
@@ -42,7 +42,7 @@ def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None
         found.append("choose quant %s (%s)" % (best, human(sizes[best])))
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
-    return found + ([] if counts else _more_cards(shape, settings, devices))
+    return found + ([] if counts or not more else _more_cards(shape, settings, devices, not found))
 
 
 def _smaller_cache(fits, cache_type, wanted, tokens):
@@ -65,16 +65,33 @@ def _new_quant(fits, quant, size):
     return []
 
 
-def _more_cards(shape, settings, devices):
-    """Words for how many cards, like the smallest of these, would do."""
+def _more_cards(shape, settings, devices, alone):
+    """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with less context."""
     cards = [device for device in devices if device["kind"] == "GPU"]
     if not cards:
         return []
     such = dict(min(cards, key=room), others_mib=0, claimed_mib=0)
-    for count in range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1):
-        if plan(shape, settings, [dict(such, node="card%d" % index) for index in range(count)], 1)["fits"]:
-            return ["use %d cards of %d MiB" % (count, such["total_mib"])]
-    return []
+    like = " such as %s's" % such["node"] if len({device["total_mib"] for device in cards}) > 1 else ""
+
+    def fits(count, tokens=0, **changes):
+        changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
+        many = [dict(such, node="card%d" % index) for index in range(count)]
+        return plan(shape, settings._replace(**changes), many, 1)["fits"]
+
+    counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
+    enough = next((count for count in counts if fits(count)), 0)
+    found = ["use %d cards of %d MiB%s" % (enough, such["total_mib"], like)] if enough else []
+    least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k)
+    fewer = next((count for count in counts if alone and (count < enough or not enough) and fits(count, CONTEXT_STEP, **least)), 0)
+    if not fewer:
+        return found
+    wanted = slot_context(shape, settings)
+    tokens = largest(lambda tokens: fits(fewer, tokens), wanted)
+    words = ["lower slot_ctx_size to %d" % tokens] if tokens else []
+    if settings.flash_attn:
+        words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
+    such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such["total_mib"], like)
+    return found + ["use %s and %s" % (such_cards, word) for word in words]
 
 
 def weight(shape):

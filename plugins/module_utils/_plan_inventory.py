@@ -30,6 +30,7 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
     one.refused.extend(check.numa(nodes))
     for name in sorted(services, key=one.order):
         one.add(name)
+    one.refuse_misfits()
     return {"services": one.planned, "unplanned": one.unplanned, "rendered": one.rendered, "refused": one.refused, "sharing": one.sharing}
 
 
@@ -49,6 +50,7 @@ class _Inventory(object):
         self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
         self.planned, self.unplanned, self.rendered, self.refused, self.sharing = {}, {}, {}, [], []
         self.claimed = {}  # (node, device): {service: MiB}
+        self.misfits = []  # arguments of _refuse_misfit(): where else it fits is known when all others have their place
 
     def order(self, name):
         """What leaves no choice is placed first."""
@@ -159,7 +161,8 @@ class _Inventory(object):
                 found.append(self._described(name, model, quant, source, shape, settings, planned, []))
                 self.refused.extend(check.context_length(name, service, model, shape, settings))
                 if not planned["fits"]:
-                    self.refused.append(check.does_not_fit(name, service, found[-1], self._advice(shape, settings, devices, len(devices), model, quant)))
+                    advice = self._advice(shape, settings, devices, len(devices), model, quant)
+                    self.refused.append(check.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
             # The largest ones, since any of them may be loaded together.
             for index, device in enumerate(self._devices([host])):
                 totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: service.get("models_max", 1)]
@@ -210,14 +213,50 @@ class _Inventory(object):
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []
-            self.refused.append(check.does_not_fit(name, service, described, words or self._advice(shape, settings, devices, local, model, quant, counts)))
+            self.misfits.append((name, shape, settings, devices, local, described, counts, words, self._beside(devices)))
         if planned["fits"]:
             self._claim(name, planned["devices"])
         self._share(name, shape, settings, devices, local, planned)
 
-    def _advice(self, shape, settings, devices, local, model, quant, counts=None):
+    def _advice(self, shape, settings, devices, local, model, quant, counts=None, more=True):
         sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
-        return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts)
+        return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts, more)
+
+    def _beside(self, devices):
+        """What other services take of each device."""
+        keys = [(device["node"], device["device"]) for device in devices]
+        return {key: dict(self.claimed[key]) for key in keys if key in self.claimed}
+
+    def refuse_misfits(self):
+        for misfit in self.misfits:
+            self._refuse_misfit(*misfit)
+
+    def _refuse_misfit(self, name, shape, settings, devices, local, described, counts, words, beside):
+        elsewhere = [] if words or counts else self._elsewhere(name, shape, settings, devices, local)
+        advice = words or elsewhere + self._advice(shape, settings, devices, local, described["model"], described["quant"], counts, not elsewhere)
+        self.refused.append(check.does_not_fit(name, self.services[name], described, advice, beside))
+
+    def _elsewhere(self, name, shape, settings, devices, local):
+        """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given their memory."""
+        used = {device["node"] for device in devices}
+        others = []
+        for node in self.nodes:
+            found = self._devices([node])
+            if node not in used and found and found[0]["kind"] == devices[-1]["kind"]:
+                others.append((any(device["claimed_mib"] for device in found), node, found))
+        others.sort(key=lambda other: other[0])
+        for _busy, node, found in others:
+            planned = plan(shape, settings, found, len(found))
+            if planned["fits"]:
+                self._claim(name, planned["devices"])
+                return ["make %s its head%s" % (node, " and drop workers" if self.services[name].get("workers") else "")]
+        if local:
+            for _busy, node, found in others:
+                planned = plan(shape, settings, found + devices, local)
+                if planned["fits"]:
+                    self._claim(name, planned["devices"])
+                    return ["add %s to workers" % node]
+        return []
 
     def _share(self, name, shape, settings, devices, local, planned):
         """What is done about a service whose cards others use too, and what the other choices are."""
@@ -225,7 +264,8 @@ class _Inventory(object):
         if not others:
             return
         names = ", ".join(others)
-        self.sharing.append("%s shares cards with %s:" % (name, names))
+        memory = "cards" if devices[0]["kind"] == "GPU" else "main memory"
+        self.sharing.append("%s shares %s with %s:" % (name, memory, names))
         self.sharing.append("  beside %s, as in the table: %s" % (names, _choice(planned)))
         apart = [device for device in devices if not device["claimed_mib"]]
         left = sorted({device["node"] for device in devices} - {device["node"] for device in apart})

@@ -89,8 +89,9 @@ def test_refusals(plan, inventory, settings, refusal):
 
 def test_a_service_that_is_not_planned_makes_it_red(plan):
     """After everything that was planned is printed."""
-    status, output = plan("devices=2x24GB")
+    status, output = plan("devices=2x24GB", "llama_cpp_accelerator=cuda")
     assert status != 0
+    assert "note: " not in output
     assert output.count("not planned, llama_plan: /nowhere/big.gguf: No such file or directory: check the path on this node") <= 2  # and Ansible's own
     assert "llama_services.chat: not planned, llama_plan: /nowhere/big.gguf: " in output
     status, output = plan(inventory="five_nodes", limit="rtx1")
@@ -107,3 +108,5 @@ def test_five_nodes_as_people_own_them(plan):
     assert " alone --tensor-split 17,17,17,17,13 main memory of the head: 823 MiB of weights" in output
     assert "decision: beside big, as in the table" in output
     assert "mem1 main" not in output
+    note = "note: mem1, mem2 have main memory alone and llama_cpp_accelerator is cuda, site.yml refuses a node without NVIDIA's driver: leave them out of"
+    assert note in output

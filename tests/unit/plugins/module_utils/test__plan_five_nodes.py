@@ -20,7 +20,10 @@ MODELS = yaml.safe_load((FOLDER / "group_vars/all/models.yml").read_text())["lla
 SERVICES = yaml.safe_load((FOLDER / "group_vars/all/services.yml").read_text())["llama_services"]
 
 
-def plan(cards=None, services=("big", "small"), **changes):
+THIRD = dict(SERVICES["small"], head="rtx2", port=8002)
+
+
+def plan(cards=None, services=("big", "small"), known=None, **changes):
     """changes: of service big; cards: MiB of each card."""
     nodes = {}
     for group in CHILDREN.values():
@@ -29,7 +32,8 @@ def plan(cards=None, services=("big", "small"), **changes):
             if cards and not host.startswith("mem"):
                 described = [dict(card, memory_mib=cards) for card in described]
             nodes[host] = {"devices": of_inventory(host, described, 1024), "cores": None}
-    wanted = {name: dict(SERVICES[name], **(changes if name == "big" else {})) for name in services}
+    known = known or dict(SERVICES, third=THIRD)
+    wanted = {name: dict(known[name], **(changes if name == "big" else {})) for name in services}
     return memory_plan(wanted, MODELS, GROUPS, nodes, (), "b11434", complete=True)
 
 
@@ -70,6 +74,34 @@ def test_what_does_not_fit_says_what_would():
     assert sentence.startswith("llama_services.big.quant: llama-3.3-70b Q6_K with 8192 tokens a slot (2 slots) of f16 KV cache does not fit, ")
     assert sentence.endswith(", the worst of 4 devices that are too small: add a quant such as Q4_K_M (about 42.8 GB), or use 6 cards of 12288 MiB")
     assert "mem1" not in sentence
+
+
+def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
+    """A head in use with room is the second choice, main memory none."""
+    planned = plan(workers="rtx1")
+    (sentence,) = planned["refused"]
+    big = {row["device"]: row["total_mib"] for row in planned["services"]["big"][0]["devices"] if row["node"] == "rtx1"}
+    there = 24576 - big["GPU0"]
+    assert ", 6091 MiB are needed on GPU0 of rtx1 and %d MiB are there beside big (%d MiB)" % (there, big["GPU0"]) in sentence
+    assert sentence.endswith(": make rtx2 its head")
+    (sentence,) = plan(services=("big", "small", "third"), workers="rtx1")["refused"]
+    assert "make a6000 its head" in sentence
+
+
+def test_a_split_that_does_not_fit_is_offered_an_idle_worker():
+    (sentence,) = plan(services=("big",), workers="rtx1", slot_ctx_size=65536)["refused"]
+    assert ": add rtx2 to workers, or " in sentence and "beside" not in sentence
+    assert plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=65536)["refused"] == []
+
+
+def test_unlike_cards_are_told_apart():
+    (sentence,) = plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=131072)["refused"]
+    assert " cards of 24576 MiB such as rtx1's" in sentence
+
+
+def test_main_memory_is_no_card():
+    services = {name: dict(SERVICES["small"], head="mem1", port=port) for name, port in (("one", 8001), ("two", 8002))}
+    assert "two shares main memory with one:" in lines(plan(services=("one", "two"), known=services))
 
 
 def test_the_table_says_what_is_deployed():

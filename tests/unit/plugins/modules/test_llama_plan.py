@@ -65,6 +65,17 @@ def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
     assert result["advice"] == ["use 12 cards of 32510 MiB"]
 
 
+def test_where_the_weights_alone_are_too_large_fewer_cards_with_less_context_are_offered(capsys, qwen):
+    result = run(capsys, path=str(qwen), devices=CARDS[:1], slot_ctx_size=32768, parallel=4, build="b11434")[1]
+    most, context, cache = result["advice"]
+    assert most == "use 4 cards of 32510 MiB"
+    tokens = int(context.rsplit(" ", 1)[1])
+    assert context == "use 3 such cards and lower slot_ctx_size to %d" % tokens
+    assert cache == "use 3 such cards and set cache_type_k and cache_type_v to q4_0"
+    for fitting in ({"slot_ctx_size": tokens}, {"slot_ctx_size": 32768, "cache_type": "q4_0"}):
+        assert run(capsys, path=str(qwen), devices=CARDS, parallel=4, build="b11434", **fitting)[1]["fits"]
+
+
 def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
     size = header.write(tmp_path / "m.gguf")
     with FakeHub() as fake:
