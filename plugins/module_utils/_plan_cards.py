@@ -13,19 +13,20 @@ SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
 
 
 def cards(text):
-    """'2x24GB+24GB,48GB' -> [{node: node1, name, memory_mib}, ...]; ValueError in one sentence."""
+    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]; ValueError in one sentence."""
     found, nodes = [], 0
     for part in re.split(r"[\s,]+", str(text).strip()):
-        count, own = re.match(r"^(?:([1-9]\d?)x)?(.*)\Z", part).groups()
+        count, main, own = re.match(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part).groups()
         sizes = [SIZE.match(size) for size in own.split("+")]
-        if not all(sizes):
+        if not all(sizes) or (main and len(sizes) > 1):
             raise ValueError(
                 "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, "
                 "as in 2x24GB+24GB,48GB for two nodes of two cards and one node of one" % (part or "nothing")
             )
         for _number in range(int(count or 1)):
             nodes += 1
-            found.extend({"node": "node%d" % nodes, "name": "GPU", "memory_mib": _mib(size)} for size in sizes)
+            kind = {"name": "main memory", "main": True} if main else {"name": "GPU"}
+            found.extend(dict(kind, node="node%d" % nodes, memory_mib=_mib(size)) for size in sizes)
     return found
 
 

@@ -58,6 +58,9 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     assert status == 0, output
     assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
     assert "node1 GPU0 0-" in output and "node1 GPU1 " in output
+    status, output = plan("url=file://%s" % model, "devices=16GB,main:256GB", "slot_ctx_size=4096", inventory="nobody")
+    assert status == 0, output
+    assert "what the GPUs cannot hold is left over for node2 main" in output
     status, output = plan("url=file://%s" % model, "devices=4GB", inventory="nobody")
     assert status != 0
     assert "it does not fit 1 devices: use 12 cards of 4096 MiB" in output

@@ -4,6 +4,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_cards import card_errors, cards, inventory_cards
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_devices import of_cards
 
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
 DESCRIBED = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {"llama_devices": [{"memory_mib": 9}]}}
@@ -26,7 +27,17 @@ def test_cards_as_they_are_typed(text, found):
     assert [(card["node"], card["memory_mib"]) for card in cards(text)] == found
 
 
-@pytest.mark.parametrize("text", ["", "3x", "3x0", "32TB", "0x32510", "3*32510", "24GB+", "2x2x24GB", "24.5GB"])
+def test_a_node_without_a_card():
+    typed = cards("24GB,2xmain:256GB")
+    assert [(card["node"], card.get("main", False), card["memory_mib"]) for card in typed] == [
+        ("node1", False, 24576),
+        ("node2", True, 262144),
+        ("node3", True, 262144),
+    ]
+    assert [device["device"] for device in of_cards(typed, 1024)] == ["GPU0", "main", "main"]
+
+
+@pytest.mark.parametrize("text", ["main:", "main:256GB+24GB", "24GB+main:256GB", "", "3x", "3x0", "32TB", "0x32510", "3*32510", "24GB+", "2x2x24GB", "24.5GB"])
 def test_what_is_no_card(text):
     with pytest.raises(ValueError, match="COUNTxSIZE such as 3x24GB is needed"):
         cards(text)
