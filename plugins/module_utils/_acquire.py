@@ -11,17 +11,18 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 import time
 from urllib.parse import quote
 
-from ._adopt import adopt, extra_disk, match_pieces, proving
+from ._adopt import adopt, extra_disk, loose_pieces, proving
 from ._bytes import duration, exact, human
-from ._gguf import check_shards, describe, read_header, read_path, shard_name, size_problem
+from ._gguf import check_shards, describe, read_header, shard_name, size_problem
 from ._http import Client, FetchError, FileSource, attempts, clean_url, content_url, make_source, read_range, same_origin
 from ._hub import DEFAULT_ENDPOINT, Hub, model_name, order_files, piece_name, select
 from ._journal import open_regular
 from ._manifest import covers, file_entry, find_manifests, hash_pieces, is_model_name, manifest_path, read_manifest, untouched, write_manifest
-from ._transfer import Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
+from ._transfer import DiskTooSmall, Piece, Span, Stopped, Target, Transfer, check_disk, disk_failure
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
@@ -402,47 +403,69 @@ def _missing(plan, watch, check=False):
     return entries, missing, news or bool(missing)
 
 
-def _reserve(request, missing):
-    """Match what is to be adopted and see that the disk suffices. -> matches of match_pieces()"""
-    matches = match_pieces(request.adopt, missing)
-    if missing:
-        needed = sum(target.missing_disk() for target in missing)
-        needed -= sum(piece.size for _path, _target, piece in matches)
-        size = sum(target.size for target in missing)
-        first = missing[0].path
-        check_disk(os.path.dirname(first), os.path.basename(first), size, max(0, needed) + extra_disk(matches))
-    return matches
+def _reserve(missing, pieces):
+    """See that the disk suffices. pieces: those of loose_pieces()."""
+    if not missing:
+        return
+    needed = sum(target.missing_disk() for target in missing)
+    needed -= sum(loose.piece.size for loose in pieces if loose.ours)
+    size = sum(target.size for target in missing)
+    first, kept = missing[0].path, _kept(pieces)
+    try:
+        check_disk(os.path.dirname(first), os.path.basename(first), size, max(0, needed) + extra_disk(pieces))
+    except DiskTooSmall as error:
+        if not kept:
+            raise
+        text = "%s; %s would be used without a copy if only root could write it: chown root, chmod go-w" % (error, ", ".join(kept))
+        raise DiskTooSmall(text, error.disk["folder"], error.disk["free"], error.disk["missing"]) from None
+
+
+def _kept(pieces):
+    """Paths of pieces that are copied and stay: they are not root's alone."""
+    return [loose.path for loose in pieces if not loose.ours]
 
 
 def _foretell(request, plan, watch):
     """What a run would do, for check mode."""
     entries, missing, news = _missing(plan, watch, check=True)
-    _reserve(request, missing)
+    with loose_pieces(request.adopt, missing) as pieces:
+        _reserve(missing, pieces)
+        kept = _kept(pieces)
     names = [name for target in missing for name in _alike(target)]
     for target in missing:
         pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
         entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": pieces}
     outcome = "would be fetched" if missing else "is there"
     foretold = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
-    return dict(foretold, alike=names)
+    return dict(foretold, alike=names, kept=kept)
 
 
 def _alike(target):
     """Models beside a target that have its size: one of them may be it, under another name. Models of one family have one size, too."""
     folder = os.path.dirname(target.path)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    paths = [os.path.join(folder, name) for name in names if name.endswith(".gguf") and name != os.path.basename(target.path)]
-    return [os.path.basename(path) for path in paths if os.path.isfile(path) and os.path.getsize(path) == target.size]
+    # The directory may be somebody else's, and a name goes to the operator's screen.
+    return [name for name in names if is_model_name(name) and name != os.path.basename(target.path) and _file_size(folder, name) == target.size]
+
+
+def _file_size(folder, name):
+    """Bytes of a regular file, None of anything else."""
+    try:
+        status = os.lstat(os.path.join(folder, name))
+    except FileNotFoundError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _perform(request, plan, started, watch):
     entries, missing, news = _missing(plan, watch)
-    matches = _reserve(request, missing)
     resumed = sum(target.ranges.total() for target in missing)
-    adopted = sum(piece.size for _path, _target, piece in matches)
     moved = 0
     try:
-        adopt(matches, watch.meter(plan.path, adopted))
+        with loose_pieces(request.adopt, missing) as pieces:
+            _reserve(missing, pieces)
+            adopted, kept = sum(loose.piece.size for loose in pieces), _kept(pieces)
+            adopt(pieces, watch.meter(plan.path, adopted))
         for target in missing:
             if target.fd is None:
                 target.open()
@@ -459,14 +482,17 @@ def _perform(request, plan, started, watch):
     seconds = time.monotonic() - started
     parts = [human(count) + what for count, what in ((moved, " fetched"), (resumed, " resumed"), (adopted, " adopted")) if count]
     outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "is there and proved"
+    if kept:
+        outcome += "; copied and still there, because not only root may write it: %s" % ", ".join(kept)
     done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s: %s" % (plan.path, outcome))
-    return dict(done, transferred=moved, resumed=resumed, adopted=adopted, seconds=round(seconds, 1))
+    return dict(done, transferred=moved, resumed=resumed, adopted=adopted, kept=kept, seconds=round(seconds, 1))
 
 
 def _verify(targets):
     """Header and exact size of what is on disk now, as llama.cpp will read it."""
     for target in targets:
-        problem = size_problem(read_path(target.partial), os.fstat(target.fd).st_size, target.partial)
+        header = read_header(lambda offset, length, fd=target.fd: os.pread(fd, length, offset), target.partial)
+        problem = size_problem(header, os.fstat(target.fd).st_size, target.partial)
         if problem:
             target.discard()
             raise FetchError(problem)
@@ -482,7 +508,7 @@ def _publish(request, plan, entries, targets):
     write_manifest(manifest_path(plan.path), _manifest(request, plan, entries))
     # The first shard last: it is the one that gets loaded.
     for target in reversed(targets):
-        os.rename(target.partial, target.path)
+        target.publish()
     sync_folder(os.path.dirname(plan.path))
     for target in targets:
         target.journal.delete()
@@ -524,5 +550,6 @@ def result(manifest, folder, changed, message):
         "transferred": 0,
         "resumed": 0,
         "adopted": 0,
+        "kept": [],
         "seconds": 0.0,
     }

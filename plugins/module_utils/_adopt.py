@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Using pieces that already lie on the node, with at most one piece's worth of extra disk.
 
-A piece that begins its target becomes the partial file by a rename; every other one is copied to its place and removed
-once its bytes are on disk and in the journal. What was adopted is therefore safe at any moment, either as the piece
-itself or as a recorded range of the partial file.
+Each is opened once, and all that follows is decided and read by that descriptor: the directory may be somebody else's, who exchanges names as he likes.
+A piece of root's that begins its target becomes the partial file by a rename; every other one is copied to its place, hashed as it is copied, and
+removed once its bytes are on disk and in the journal. One that another user owns, or may write, is copied and stays where it is.
+What was adopted is therefore safe at any moment, either as the piece itself or as a recorded range of the partial file.
 """
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import stat
@@ -22,131 +24,207 @@ from ._transfer import BLOCK, disk_failure
 
 
 def open_model(path):
-    """A descriptor of a model file of its own. Raises FetchError for a link and for a file with a second name; OSError."""
+    """A descriptor of a model file of its own. Raises FetchError for anything but a regular file and for one with a second name; OSError."""
     try:
         return open_regular(path, os.O_RDONLY)
     except OSError as error:
-        if error.errno not in (errno.ELOOP, errno.EINVAL):
+        if error.errno not in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
             raise
         raise FetchError("%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove it" % path) from None
 
 
 @contextlib.contextmanager
 def proving(path, check=False):
-    """A descriptor by which a file is proved. What was proved is ours: its owner could write it and set its time back. check: it stays as it is.
+    """A descriptor by which a file is proved. It is ours from before it is read, else its owner could write it and set its time back. check: it stays as it is.
 
-    Raises FetchError as open_model() does and for one that is written meanwhile; OSError.
+    Raises FetchError as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its owner's again.
     """
     fd = open_model(path)
     try:
-        before = os.fstat(fd)
-        yield fd
-        after = os.fstat(fd)
-        if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
-            raise FetchError("%s: was changed while it was read: run again when nobody writes it" % path)
-        if not check and not is_ours(after):
-            with contextlib.suppress(PermissionError):  # NFS with root_squash: every run proves it
-                os.fchown(fd, os.geteuid(), os.getegid())
-                os.fchmod(fd, stat.S_IMODE(after.st_mode) & 0o755)
+        found = os.fstat(fd)
+        taken = not check and not is_ours(found) and _take(fd, found)
+        try:
+            before = os.fstat(fd)
+            yield fd
+            _require_unchanged(path, before, os.fstat(fd))
+        except BaseException:
+            if taken:
+                os.fchown(fd, found.st_uid, found.st_gid)
+                os.fchmod(fd, found.st_mode & 0o777)
+            raise
     finally:
         os.close(fd)
 
 
-def match_pieces(paths, targets):
-    """-> [(path, target, piece)] of every path that exists; paths consumed by an earlier run are passed over.
-
-    A path fits the piece of its size, preferably the one of its name. Raises FetchError for a file that fits none.
-    """
-    found, taken = [], set()
-    for path in paths:
-        if not os.path.exists(path):
-            continue
-        size = os.path.getsize(path)
-        fitting = [(target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken]
-        fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
-        if not fitting:
-            sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
-            raise FetchError("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
-        taken.add(fitting[0][1])
-        found.append((path,) + fitting[0])
-    return found
-
-
-def is_rename(path, target, piece):
-    """Whether the piece can become the partial file itself, without a copy."""
-    if piece.offset or target.ranges.total() or os.path.islink(path) or os.stat(path).st_nlink > 1:
+def _take(fd, found):
+    """Have a file be ours. -> False on NFS with root_squash, where every run proves it."""
+    try:
+        os.fchown(fd, os.geteuid(), os.getegid())
+        os.fchmod(fd, stat.S_IMODE(found.st_mode) & 0o755)
+    except PermissionError:
         return False
-    return os.stat(path).st_dev == os.stat(os.path.dirname(target.path)).st_dev
+    return True
 
 
-def extra_disk(matches):
-    """Bytes needed for a moment beyond the finished files: the largest piece that has to be copied."""
-    return max([piece.size for path, target, piece in matches if not is_rename(path, target, piece)] or [0])
+def _require_unchanged(path, before, after):
+    if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
+        raise FetchError("%s: was changed while it was read: run again when nobody writes it" % path)
+
+
+class Loose(object):
+    """A file that lies on the node, open, and the piece of a target that it may be."""
+
+    def __init__(self, path, fd):
+        self.path, self.fd = path, fd
+        self.target = self.piece = None
+        status = os.fstat(fd)
+        self.size, self.device = status.st_size, status.st_dev
+        self.ours = is_ours(status) and not status.st_mode & 0o022
+
+    def becomes_partial(self):
+        """Whether it can become the partial file itself, without a copy."""
+        if not self.ours or self.piece.offset or self.target.ranges.total():
+            return False
+        return self.device == os.stat(os.path.dirname(self.target.path)).st_dev and _has_no_writer(self.fd)
+
+    def close(self):
+        """Its disk is free only then, where it was removed."""
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+def _has_no_writer(fd):
+    """Whether nobody has a file open or mapped to write it: on another one the kernel gives no read lease. Nor does it on NFS, there the answer is no."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def loose_pieces(paths, targets):
+    """[Loose] of every path that exists, open meanwhile; paths consumed by an earlier run are passed over.
+
+    A path fits the piece of its size, preferably the one of its name. Raises FetchError for a file that fits none, or one that no digest is known of.
+    """
+    with contextlib.ExitStack() as stack:
+        found = []
+        for path in paths if targets else ():
+            try:
+                fd = open_model(path)
+            except FileNotFoundError:
+                continue
+            loose = Loose(path, fd)
+            stack.callback(loose.close)
+            loose.target, loose.piece = _match(path, loose.size, targets, [other.piece for other in found])
+            found.append(loose)
+        yield found
+
+
+def _match(path, size, targets, taken):
+    fitting = [(target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken]
+    fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
+    if not fitting:
+        sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
+        raise FetchError("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
+    proved = [pair for pair in fitting if needed_digest(*pair)]
+    if not proved:
+        text = "adopt: %s: no sha256 of %s is known, one is needed to use it: give that sha256, or move the file away and it is fetched"
+        raise FetchError(text % (path, fitting[0][1].source.name))
+    return proved[0]
+
+
+def extra_disk(pieces):
+    """Bytes needed for a moment beyond the finished files: the largest piece that is copied and then removed."""
+    return max([loose.piece.size for loose in pieces if loose.ours and not loose.becomes_partial()] or [0])
 
 
 def needed_digest(target, piece):
-    """(span number, needed sha256 or None) of the span that is exactly this piece, or None."""
+    """(span number, needed sha256) of the span that is exactly this piece, or None."""
     for number, span in enumerate(target.spans):
-        if (span.start, span.end) == (piece.offset, piece.offset + piece.size):
+        if (span.start, span.end) == (piece.offset, piece.offset + piece.size) and span.sha256:
             return number, span.sha256
     return None
 
 
-def adopt(matches, advance):
-    """Consume the matched files into their targets: these are loaded but not open before, open but not allocated after.
+def adopt(pieces, advance):
+    """Use what loose_pieces() found: the targets are loaded but not open before, open but not allocated after.
 
     advance(bytes) is called as it goes. Raises FetchError when a piece's digest is not the needed one; that piece is left as it is.
     """
-    renamed = [match for match in matches if is_rename(*match)]
-    for path, target, piece in renamed:
-        with proving(path) as fd:
-            digest = hash_pieces(path, [piece.size], advance, fd)[0]
-            _accept(path, target, piece, digest)
-            os.fsync(fd)
-        target.ranges.add(0, piece.size)
-        target.discard()
-        # Recorded before it is renamed: a partial file without a record would be thrown away by the next run.
-        target.journal.start(target.identity, target.ranges)
-        os.rename(path, target.partial)
-    copied = sorted((match for match in matches if match not in renamed), key=lambda match: match[2].size)
-    for target in {id(match[1]): match[1] for match in matches}.values():
+    renamed = [loose for loose in pieces if loose.becomes_partial()]
+    for loose in renamed:
+        _rename(loose, advance)
+    for target in {id(loose.target): loose.target for loose in pieces}.values():
         target.open()
-    for path, target, piece in copied:
-        if target.ranges.gaps(piece.offset, piece.offset + piece.size):
-            _copy(path, target, piece, advance)
-        os.unlink(path)
+    for loose in renamed:
+        # Its name may have been exchanged at any moment since.
+        if not os.path.samestat(os.fstat(loose.fd), os.fstat(loose.target.fd)):
+            loose.target.discard()
+            raise FetchError("adopt: %s: was exchanged while it was used, a piece that stays is needed: look at who writes its directory" % loose.path)
+    for loose in sorted((loose for loose in pieces if loose not in renamed), key=lambda loose: loose.piece.size):
+        if loose.target.ranges.gaps(loose.piece.offset, loose.piece.offset + loose.piece.size):
+            _copy(loose, advance)
+        if loose.ours:
+            os.unlink(loose.path)
+            loose.close()
 
 
-def _copy(path, target, piece, advance):
-    digest = hashlib.sha256()
-    buffer = memoryview(bytearray(BLOCK))
-    with open(path, "rb", buffering=0) as stream:
-        position = piece.offset
-        while position < piece.offset + piece.size:
-            count = stream.readinto(buffer)
-            if not count:
-                raise FetchError("adopt: %s became shorter while it was read: run again" % path)
-            digest.update(buffer[:count])
-            try:
-                written = 0
-                while written < count:
-                    written += os.pwrite(target.fd, buffer[written:count], position + written)
-            except OSError as error:
-                raise disk_failure(target.partial, error) from None
-            position += count
-            advance(count)
-    _accept(path, target, piece, digest.hexdigest())
-    target.ranges.add(piece.offset, piece.offset + piece.size)
-    target.journal.add(piece.offset, piece.offset + piece.size)
+def _rename(loose, advance):
+    target, before = loose.target, os.fstat(loose.fd)
+    _accept(loose, hash_pieces(loose.path, [loose.piece.size], advance, loose.fd)[0])
+    os.fsync(loose.fd)
+    _require_unchanged(loose.path, before, os.fstat(loose.fd))
+    target.ranges.add(0, loose.piece.size)
+    target.discard()
+    # Recorded before it is renamed: a partial file without a record would be thrown away by the next run.
+    target.journal.start(target.identity, target.ranges)
+    os.rename(loose.path, target.partial)
+
+
+def _copy(loose, advance):
+    start, end = loose.piece.offset, loose.piece.offset + loose.piece.size
+    target = loose.target
+    try:
+        _accept(loose, _copied(loose, advance))
+    except BaseException:
+        target.forget(start, end)
+        raise
+    target.ranges.add(start, end)
+    target.journal.add(start, end)
     target.flush()
     target.journal.durable(target.journal.count)
 
 
-def _accept(path, target, piece, found):
-    exactly = needed_digest(target, piece)
-    if exactly is None:
-        return
-    number, needed = exactly
-    if needed and found != needed:
-        raise FetchError("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (path, found, piece.source.name, needed))
-    target.digests[number] = found
+def _copied(loose, advance):
+    """Write a piece to its place. -> sha256 of what was written"""
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(BLOCK))
+    position, end = loose.piece.offset, loose.piece.offset + loose.piece.size
+    with open(os.dup(loose.fd), "rb", buffering=0) as stream:
+        stream.seek(0)
+        while position < end:
+            count = stream.readinto(buffer[: end - position])
+            if not count:
+                raise FetchError("adopt: %s became shorter while it was read: run again" % loose.path)
+            digest.update(buffer[:count])
+            try:
+                written = 0
+                while written < count:
+                    written += os.pwrite(loose.target.fd, buffer[written:count], position + written)
+            except OSError as error:
+                raise disk_failure(loose.target.partial, error) from None
+            position += count
+            advance(count)
+    return digest.hexdigest()
+
+
+def _accept(loose, found):
+    number, needed = needed_digest(loose.target, loose.piece)
+    if found != needed:
+        name = loose.piece.source.name
+        raise FetchError("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (loose.path, found, name, needed))
+    loose.target.digests[number] = found

@@ -21,9 +21,9 @@ from ._safe_files import owners
 _MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
 
 
-def open_regular(path, flags):
+def open_regular(path, flags, mode=0o644):
     """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
-    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
         return fd

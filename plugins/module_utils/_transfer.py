@@ -34,6 +34,7 @@ _FIRST_BACKOFF = 0.5  # seconds, doubled with each failure
 _MAX_BACKOFF = 60.0
 _RATE_OVER = 10.0  # seconds
 _TICK = 1.0  # seconds between reports
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate
 _HELD_UP = 5.0  # seconds that a chunk is given before an idle connection takes the rest of it, doubled each time
 _MAX_TAKEN = 5  # times
 
@@ -72,7 +73,11 @@ class Target(object):
         if not self.ranges.total():
             self.discard()
         fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
-        self.fd = open_regular(self.partial, os.O_RDWR | fresh)
+        self.fd = open_regular(self.partial, os.O_RDWR | fresh, 0o600)
+        if not fresh and not is_ours(os.fstat(self.fd)):
+            raise FetchError("%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run again" % self.partial)
+        # Until it is proved nobody else reads it: what is copied into it may turn out to be another file.
+        os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
@@ -103,6 +108,27 @@ class Target(object):
         except OSError as error:
             raise disk_failure(self.partial, error) from None
 
+    def forget(self, start, end):
+        """Give back what was written there and is not what was needed."""
+        if not self.ranges.total():
+            self.discard()
+            return
+        with contextlib.suppress(OSError):
+            _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
+
+    def publish(self):
+        """Have the partial file under the target's name, readable as a new file is. Raises FetchError where another file is under one of these names."""
+        umask = os.umask(0o077)
+        os.umask(umask)
+        os.fchmod(self.fd, 0o644 & ~umask)
+        self._require_name(self.partial)
+        os.rename(self.partial, self.path)
+        self._require_name(self.path)
+
+    def _require_name(self, path):
+        if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
+            raise FetchError("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+
     def close(self):
         self.journal.close()
         if self.fd is not None:
@@ -118,24 +144,31 @@ class Target(object):
 
     def missing_disk(self):
         """Bytes of disk that this target still has to take; what a partial file holds is used or given back."""
-        there = os.stat(self.partial).st_blocks * 512 if os.path.exists(self.partial) else 0
+        there = os.lstat(self.partial).st_blocks * 512 if os.path.lexists(self.partial) else 0
         return max(0, self.size - there)
 
 
 def _allocate(fd, size):
-    """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length.
+    """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length."""
+    try:
+        _fallocate(fd, 0, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        os.ftruncate(fd, size)
+
+
+def _fallocate(fd, mode, start, size):
+    """Linux' call; an OSError where it fails or is none.
 
     Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
     """
-    fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
-    if fallocate is not None:
-        fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
-        if fallocate(fd, 0, 0, size) == 0:
-            return
-        code = ctypes.get_errno()
-        if code not in (errno.EOPNOTSUPP, errno.ENOSYS):
-            raise OSError(code, os.strerror(code))
-    os.ftruncate(fd, size)
+    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
+    if call(fd, mode, start, size):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def free_disk(folder):
@@ -522,34 +555,32 @@ class Transfer(object):
     # Hashers and flusher
 
     def _hash(self):
-        buffer = memoryview(bytearray(BLOCK))
         while True:
             with self._state:
                 self._check()
                 if not self._hash_queue:
                     return
                 lane = self._hash_queue.pop(0)
-            self._hash_lane(lane, buffer)
+            self._hash_lane(lane)
 
-    def _hash_lane(self, lane, buffer):
+    def _hash_lane(self, lane):
         target, span = lane.target, lane.span
         digest = hashlib.sha256()
         position = span.start
-        with open(target.partial, "rb", buffering=0) as stream:
-            while position < span.end:
-                with self._state:
-                    while self._failure is None and target.ranges.frontier(position) == position:
-                        self._state.wait()
-                    self._check()
-                    frontier = min(target.ranges.frontier(position), span.end)
-                stream.seek(position)
-                while position < frontier:
-                    self._check()
-                    count = stream.readinto(buffer[: frontier - position])
-                    if not count:
-                        raise FetchError("%s: became shorter while it was written: run again" % target.partial)
-                    digest.update(buffer[:count])
-                    position += count
+        while position < span.end:
+            with self._state:
+                while self._failure is None and target.ranges.frontier(position) == position:
+                    self._state.wait()
+                self._check()
+                frontier = min(target.ranges.frontier(position), span.end)
+            while position < frontier:
+                self._check()
+                # By the descriptor: the name may lead elsewhere by now.
+                data = os.pread(target.fd, min(BLOCK, frontier - position), position)
+                if not data:
+                    raise FetchError("%s: became shorter while it was written: run again" % target.partial)
+                digest.update(data)
+                position += len(data)
         found = digest.hexdigest()
         if span.sha256 and found != span.sha256:
             with self._state:

@@ -110,6 +110,8 @@ options:
     description:
       - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are B(consumed), removed as soon as their
         bytes are safe in the new place, so that at most one piece of extra disk is needed. Paths that do not exist are passed over.
+      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link and a file with a second name are refused.
+      - A file that is not root's (or of the task's user), or that its group or others may write, is copied and stays where it is.
     type: list
     elements: path
     default: []
@@ -290,6 +292,12 @@ alike:
   elements: str
   returned: in check mode
   sample: [or1-behemoth-q8_0.gguf]
+kept:
+  description: Files of O(adopt) that are copied and not consumed, because not only root may write them.
+  type: list
+  elements: path
+  returned: success
+  sample: []
 seconds:
   description: How long it took.
   type: float

@@ -7,6 +7,7 @@ import argparse
 import errno
 import hashlib
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import sys
 import time
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _http, _journal, _transfer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _adopt, _http, _journal, _transfer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._acquire import Request, Watch, acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gguf import GGUFError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
@@ -98,7 +99,7 @@ def test_the_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatc
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     fake.log.clear()
     monkeypatch.setattr(_acquire, "hash_pieces", None)
-    monkeypatch.setattr(_acquire, "read_path", None)
+    monkeypatch.setattr(_acquire, "read_header", None)
     done = fetch(dest, fake, repo=REPO, quant="Q8_0")
     assert (done["changed"], done["transferred"], done["files"][0]["path"], fake.log) == (False, 0, str(dest), [])
 
@@ -720,15 +721,6 @@ def test_a_link_in_place_of_a_partial_file_with_a_journal_is_replaced(fake, tmp_
     assert victim.read_bytes() == bytes(len(MODEL))
 
 
-def test_a_piece_with_a_second_name_is_copied_and_not_written_to(fake, tmp_path):
-    (tmp_path / "to").mkdir()
-    paths = loose(tmp_path)
-    os.link(paths[0], str(tmp_path / "second name"))
-    fetch(tmp_path / "to/m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
-    assert whole(tmp_path / "to/m.gguf")
-    assert (tmp_path / "second name").read_bytes() == PIECES[sorted(PIECES)[0]]
-
-
 @pytest.mark.parametrize("change", [{"name": "../../victim"}, {"name": "/etc/passwd"}, {"name": None}, {"size": "1"}, {"pieces": [{}]}, {"inode": None}])
 def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
     dest = tmp_path / "models" / "m.gguf"
@@ -951,13 +943,15 @@ def test_a_partial_file_of_another_user_is_replaced(fake, tmp_path):
     assert os.stat(tmp_path / "m.gguf").st_uid == 0
 
 
-def test_a_piece_of_another_user_becomes_ours(fake, tmp_path):
-    (tmp_path / "to").mkdir()
-    paths = loose(tmp_path)
-    for path in paths:
-        give_away(path)
-    fetch(tmp_path / "to/m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
-    assert whole(tmp_path / "to/m.gguf") and os.stat(tmp_path / "to/m.gguf").st_uid == 0
+def test_a_file_of_another_user_is_ours_from_before_it_is_read(fake, tmp_path, monkeypatch):
+    """Else its owner writes it once it is read and sets its time back."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(MODEL)
+    give_away(path)
+    real, owners = _acquire.hash_pieces, []
+    monkeypatch.setattr(_acquire, "hash_pieces", lambda *arguments: owners.append(os.stat(path).st_uid) or real(*arguments))
+    fetch(path, fake, repo=REPO, quant="Q8_0")
+    assert owners == [0]
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -1089,6 +1083,171 @@ def test_a_file_that_is_no_piece_is_refused(fake, tmp_path):
     assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
         tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
     )
+
+
+def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    (tmp_path / "by hand").write_bytes(OTHER)
+    text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "by hand")])
+    assert text.startswith("adopt: %s: no sha256 of m.gguf is known, one is needed to use it: " % (tmp_path / "by hand"))
+    # Neither is one of the joined file, which tells nothing of a piece before it is consumed.
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", sha256=None, pieces=[{"size": len(MODEL), "sha256": sha(MODEL)}], adopt=loose(tmp_path))
+    assert "no sha256 of m.Q8_0.gguf.part1of2 is known" in text
+    assert left(tmp_path) == ["by hand", *sorted(PIECES)]
+
+
+def test_pieces_do_not_matter_where_the_model_is_there(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path))["msg"].endswith("is there and proved")
+
+
+def others(tmp_path, spoil):
+    """-> (an empty directory for the model, paths of pieces that another user owns or may write)"""
+    (tmp_path / "to").mkdir()
+    paths = loose(tmp_path)
+    for path in paths:
+        spoil(path)
+    return tmp_path / "to/m.gguf", paths
+
+
+@pytest.mark.parametrize("spoil", [give_away, lambda path: os.chmod(path, 0o664)], ids=["stranger's", "writable"])
+def test_pieces_that_are_not_roots_alone_are_copied_and_stay(fake, tmp_path, spoil):
+    dest, paths = others(tmp_path, spoil)
+    assert fetch(dest, fake, check=True, repo=REPO, quant="Q8_0", adopt=paths)["kept"] == paths
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert (done["adopted"], done["transferred"], done["kept"]) == (len(MODEL), 0, paths)
+    assert "; copied and still there, because not only root may write it: %s" % ", ".join(paths) in done["msg"]
+    assert whole(dest) and (os.stat(dest).st_uid, os.stat(dest).st_mode & 0o7777) == (0, 0o644)
+    assert [os.path.exists(path) for path in paths] == [True, True]
+
+
+def test_where_the_disk_does_not_hold_a_copy_the_way_without_one_is_named(fake, tmp_path, monkeypatch):
+    dest, paths = others(tmp_path, give_away)
+    monkeypatch.setattr(_transfer, "free_disk", lambda folder: (64 << 20) + len(MODEL) // 2)
+    text = refused(dest, fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.endswith("; %s would be used without a copy if only root could write it: chown root, chmod go-w" % ", ".join(paths))
+
+
+@pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo", "mkdir"])
+def test_what_is_no_file_of_its_own_is_no_piece(fake, tmp_path, kind):
+    """A FIFO would hold root for ever, a link leads to what root alone reads."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(PIECES["m.Q8_0.gguf.part1of2"])
+    path = tmp_path / "m.Q8_0.gguf.part1of2"
+    if kind.startswith("mk"):
+        getattr(os, kind)(str(path))
+    else:
+        getattr(os, kind)(str(victim), str(path))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(path)])
+    assert text.startswith("%s: is a link or has a second name" % path)
+    assert left(tmp_path) == [path.name, "victim"] and victim.read_bytes() == PIECES["m.Q8_0.gguf.part1of2"]
+
+
+def exchange(monkeypatch, after, change):
+    """Call change() once the function of that name in _adopt has returned."""
+    real = getattr(_adopt, after)
+
+    def function(*arguments):
+        answer = real(*arguments)
+        change()
+        return answer
+
+    monkeypatch.setattr(_adopt, after, function)
+
+
+@pytest.mark.parametrize("make", ["symlink", "mkfifo"])
+def test_a_piece_that_becomes_a_link_meanwhile_is_not_followed(fake, tmp_path, monkeypatch, make):
+    paths = loose(tmp_path)
+    os.makedirs(str(tmp_path / "roots"))
+    (tmp_path / "roots/secret").write_bytes(b"root:SECRET" * 100)
+
+    def plant():
+        os.unlink(paths[1])
+        if make == "mkfifo":
+            os.mkfifo(paths[1])
+        else:
+            os.symlink(str(tmp_path / "roots/secret"), paths[1])
+
+    exchange(monkeypatch, "hash_pieces", plant)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert done["adopted"] == len(MODEL) and (tmp_path / "m.gguf").read_bytes() == MODEL
+
+
+def test_what_a_refused_piece_held_is_not_left_behind(fake, tmp_path):
+    """It may have been anything; until the model is proved, nobody else reads the partial file."""
+    paths = loose(tmp_path)
+    (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(b"root:SECRET" + bytes(len(MODEL) - CUT - 11))
+    refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert (tmp_path / "m.gguf.partial").stat().st_mode & 0o777 == 0o600
+    assert b"SECRET" not in (tmp_path / "m.gguf.partial").read_bytes()
+    # Where nothing else was there, the file goes.
+    refused(tmp_path / "n.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths[1:])
+    assert not (tmp_path / "n.gguf.partial").exists()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_piece_that_somebody_has_open_for_writing_is_copied(fake, tmp_path, monkeypatch, mapped):
+    """He could write it after it was proved, whoever owns it then."""
+    paths = loose(tmp_path, "m.Q8_0.gguf.part1of2")
+    fd = os.open(paths[0], os.O_RDWR)
+    held = mmap.mmap(fd, 0) if mapped else None
+    if mapped:
+        os.close(fd)
+
+    def write():
+        if mapped:
+            held[CUT - 1000 : CUT - 996] = b"EVIL"
+        else:
+            os.pwrite(fd, b"EVIL", CUT - 1000)
+
+    for name in ("hash_pieces", "_copied"):
+        exchange(monkeypatch, name, write)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_piece_exchanged_before_it_is_renamed_is_noticed(fake, tmp_path, monkeypatch):
+    paths = loose(tmp_path)
+    (tmp_path / "other").write_bytes(bytes(CUT))
+    rename = os.rename
+
+    def exchanged(source, target):
+        if target.endswith(".partial"):
+            rename(str(tmp_path / "other"), source)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", exchanged)
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.startswith("adopt: %s: was exchanged while it was used" % paths[0])
+    monkeypatch.setattr(os, "rename", rename)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["resumed"] == 0
+
+
+@pytest.mark.parametrize("make", ["symlink", "mkfifo", "file"])
+def test_a_partial_file_that_is_exchanged_is_neither_read_nor_published(fake, tmp_path, make):
+    fake.rate = 8 << 20
+    path = tmp_path / "m.gguf.partial"
+
+    def plant():
+        if path.exists() and not (tmp_path / "kept").exists():
+            path.rename(tmp_path / "kept")
+            if make == "symlink":
+                path.symlink_to("/etc/passwd")
+            elif make == "mkfifo":
+                os.mkfifo(str(path))
+            else:
+                path.write_bytes(OTHER)
+
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", stopping=plant)
+    assert text.startswith("%s: was exchanged" % path)
+    assert (tmp_path / "kept").read_bytes() == MODEL
+
+
+def test_names_of_a_models_directory_that_cannot_be_printed_are_not_told(fake, tmp_path):
+    for name in ("\x1b[2Jx.gguf", "a\nb.gguf", "good.gguf"):
+        (tmp_path / name).write_bytes(MODEL)
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "good.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")["alike"] == ["good.gguf"]
 
 
 def test_a_model_from_another_folder_moves(fake, tmp_path):
