@@ -25,10 +25,10 @@ def fixture_models(tmp_path):
     return tmp_path / "models"
 
 
-def run(models, tasks_from):
+def run(models, tasks_from, hashed=True):
     item = {"model": "m", "quant": "Q8_0", "dest": str(models / "m.gguf"), "repo": "", "files": [], "revision": "main"}
     item["urls"] = ["file://%s" % (models.parent / "source" / ("m.gguf.part%dof2" % number)) for number in (1, 2)]
-    item["sha256"] = [hashlib.sha256(part).hexdigest() for part in PARTS]
+    item["sha256"] = [hashlib.sha256(part).hexdigest() for part in PARTS] if hashed else []
     return play(models.parent, tasks_from, model_items=[item], model_dir=str(models))
 
 
@@ -57,6 +57,22 @@ def test_an_unfinished_piece_stops_preflight(models):
     status, output = run(models, "preflight.yml")
     assert status != 0
     assert "m.gguf.part1of2 has 399,999 bytes, the pieces have" in output and "finish, move or remove it" in output
+
+
+def test_a_piece_without_a_digest_stops_preflight(models):
+    (models / "m.gguf.part1of2").write_bytes(PARTS[0])
+    status, output = run(models, "preflight.yml", hashed=False)
+    assert status != 0
+    assert "m.gguf.part1of2: no sha256 of m.gguf.part1of2 is known, one is needed to use it: give that sha256, or move the file away" in output
+
+
+def test_a_piece_that_others_may_write_is_named(models):
+    piece = models / "m.gguf.part1of2"
+    piece.write_bytes(PARTS[0])
+    piece.chmod(0o664)
+    status, output = run(models, "preflight.yml")
+    assert status == 0, output
+    assert "m Q8_0: %s of localhost is copied and stays, because not only root may write it; chown root and chmod go-w" % piece in output
 
 
 def test_a_file_of_the_same_size_is_named(models):
