@@ -47,6 +47,7 @@ class FilterModule:
             "acceptance_report": _report.acceptance,
             "acceptance_lines": _report.acceptance_lines,
             "firewalld_changes": _firewalld.changes,
+            "firewalld_stopped_changes": _firewalld.stopped_changes,
             "client_access": _one_sentence(_clients.access),
             "client_refusals": _clients.refusals,
             "drill_noticed": _drill.noticed,

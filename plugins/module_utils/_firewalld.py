@@ -1,21 +1,67 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What firewalld has to be told so that it lets heads in. Private to the collection."""
+"""What firewalld has to be told so that it lets heads and clients in, and which of its rules are ours. Private to the collection.
+
+The text of a rule is no proof: an operator may have written the same one. A rule is ours where it was not there before a run added it. A record keeps
+those, a line each: PLACE ZONE RULE. PLACE is running or permanent.
+"""
 
 
-def changes(listed, ours, wanted, option=()):
-    """Arguments of firewall-cmd, a list for each call, after which each wanted rule is in its zone, and none of ours is elsewhere.
+def changes(recorded, listed, wanted, timeout=""):
+    """What firewall-cmd has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
 
-    listed: what `firewall-cmd --list-all-zones` says; ours: rich rules as they are listed; wanted: {rule: zone}, of some of them; option: arguments
-    of every call, as for the permanent configuration.
+    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}; wanted: {rule: zone}; timeout: how long firewalld keeps
+    what is added, for ever if empty. -> {calls: [arguments], before, after: lines to record before and after them}. A run that dies between forgets nothing.
     """
+    ours = _read(recorded)
+    needed = {(place, zone, rule) for place in listed for rule, zone in wanted.items()}
+    found = _found(listed, needed | ours)
+    added, gone = needed - found, (ours - needed) & found
+    # Of a rule that an operator has in the configuration, the running one would be back at the next reload.
+    gone -= {("running", zone, rule) for place, zone, rule in found - gone if place == "permanent"}
+    calls = _calls(gone, "remove") + _calls(added, "add", ["--timeout=" + timeout] * bool(timeout))
+    return {"calls": calls, "before": _lines(ours | added), "after": _lines((ours | added) & needed)}
+
+
+def stopped_changes(recorded, listed, wanted):
+    """What firewall-offline-cmd has to be told where firewalld does not run, so that no rule of ours that is not wanted any more comes back with it.
+
+    listed: what `firewall-offline-cmd --list-all-zones` says, None where there is no such command; wanted: rules.
+    -> {calls: [arguments], after: lines to record, left: of those, what is not wanted any more}.
+    """
+    ours = _read(recorded)
+    kept = {one for one in ours if one[2] in wanted}
+    unwanted = {one for one in ours - kept if one[0] == "permanent"}
+    left = unwanted if listed is None else set()
+    # The zone's options are those of firewall-cmd, but for --permanent.
+    calls = [call[1:] for call in _calls(unwanted & _found({"permanent": listed or ""}, unwanted), "remove")]
+    return {"calls": calls, "after": _lines(kept | left), "left": _lines(left)}
+
+
+def _read(recorded):
+    return {tuple(line.split(" ", 2)) for line in recorded}
+
+
+def _lines(rules):
+    return sorted(" ".join(one) for one in rules)
+
+
+def _found(listed, rules):
+    """Which of the rules, by their text, are listed: {(place, zone, rule)}."""
     found = set()
-    for block in listed.split("\n\n"):
-        lines = [line.strip() for line in block.strip().splitlines()]
-        if lines:
-            # "public (active)"
-            found.update((rule, lines[0].split()[0]) for rule in ours if rule in lines)
-    needed = set(wanted.items())
-    told = [(zone, "add", rule) for rule, zone in needed - found] + [(zone, "remove", rule) for rule, zone in found - needed]
-    return [list(option) + ["--zone=" + zone, "--%s-rich-rule=%s" % (verb, rule)] for zone, verb, rule in sorted(told)]
+    texts = {rule for _place, _zone, rule in rules}
+    for place, text in listed.items():
+        for block in text.split("\n\n"):
+            lines = [line.strip() for line in block.strip().splitlines()]
+            if lines:
+                # "public (active)"
+                found.update((place, lines[0].split()[0], rule) for rule in texts.intersection(lines))
+    return found
+
+
+def _calls(rules, verb, option=()):
+    return [
+        ["--permanent"] * (place == "permanent") + ["--zone=" + zone] + list(option) + ["--%s-rich-rule=%s" % (verb, rule)]
+        for place, zone, rule in sorted(rules)
+    ]

@@ -22,7 +22,8 @@ SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
 PARTIAL = ".partial"
 JOURNAL = PARTIAL + ".journal"
 RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
-# What the roles write on a node beside units, builds, models and caches, and what the text of each says.
+# What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of rules that were added to firewalld
+# go with the last of those rules: without them nobody would know what is still open.
 FIREWALL_FILES = (
     ("etc/llama-cluster/firewall.nft", r"^table inet llama_cluster \{"),
     ("etc/systemd/system/llama-firewall.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
@@ -40,8 +41,8 @@ NODE_FILES = (
     ("run/llama-cluster/backoff/llama-*.service", r'"failures": '),
     ("run/llama-cluster/digests/llama-*.service", r"\A[0-9a-f]{16}\n\Z"),
     ("run/llama-cluster/served/llama-*.service", r"\A\d+ [0-9.]+\n\Z"),
+    ("run/llama-lending-rules", r"\A# Rules of firewalld "),
     ("var/lib/llama-cluster/baseline-*.json", r'"measured_at": '),
-    ("var/lib/llama-cluster/client-rules", r"\A# Rules of firewalld "),
     ("var/lib/llama-cluster/rollback/last.json", r'\A\{"build": '),
     ("var/lib/llama-cluster/rollback/open.json", r'\A\{"build": '),
 )

@@ -28,9 +28,14 @@ words = " ".join(sys.argv[1:]).replace("rich-rule rule", "rich-rule=rule").parti
 options = dict(word.partition("=")[::2] for word in (words[0] + words[1]).split())
 if words[2]:
     options[list(options)[-1]] = words[2]
-rules = state["permanent" if "--permanent" in options else "running"]
+offline = sys.argv[0].endswith("offline-cmd")
+if not offline and not state["runs"]:
+    sys.exit(252)
+rules = state["permanent" if offline or "--permanent" in options else "running"]
 zone = options.get("--zone", "public")
 status = 0
+if state["dies_at"] and state["dies_at"] in " ".join(sys.argv):
+    sys.exit(1)
 if "--list-all-zones" in options:
     print("\\n\\n".join("%s\\n  rich rules: \\n\\t%s" % (name, "\\n\\t".join(rules[name])) for name in rules))
 elif "--get-default-zone" in options:
@@ -48,28 +53,32 @@ sys.exit(status)
 
 
 class FirewalldNode:
-    """folder: the test's; rules(): what is in force, {zone: rules}."""
+    """folder: the test's; rules(): what is in force, {zone: rules}; offline: whether there is firewall-offline-cmd."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, offline=True):
         self.folder = folder
         self.state = folder / "firewalld.json"
         # What stands for commands.
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for name, text in (("ip", IP), ("firewall-cmd", FIREWALL)):
+        for name, text in [("ip", IP), ("firewall-cmd", FIREWALL)] + [("firewall-offline-cmd", FIREWALL)] * offline:
             (self.bin / name).write_text("#!%s\n%s" % (sys.executable, text))
             (self.bin / name).chmod(0o755)
         zones = {"public": [], "internal": []}
-        self.state.write_text(json.dumps({"running": zones, "permanent": zones}))
+        self.state.write_text(json.dumps({"running": zones, "permanent": zones, "runs": True, "dies_at": ""}))
 
     def rules(self, which="running"):
         return {zone: rules for zone, rules in json.loads(self.state.read_text())[which].items() if rules}
 
-    def rules_of_others(self, zone, *rules):
+    def rules_of_others(self, zone, *rules, places=("running", "permanent")):
         state = json.loads(self.state.read_text())
-        for which in ("running", "permanent"):
+        for which in places:
             state[which][zone].extend(rules)
         self.state.write_text(json.dumps(state))
+
+    def set(self, **changed):
+        """runs: whether firewalld runs; dies_at: what is in the arguments of a call that fails."""
+        self.state.write_text(json.dumps(dict(json.loads(self.state.read_text()), **changed)))
 
     def play(self, role, tasks_from, **variables):
         """Runs a task file of a role here -> (exit status, output)."""
@@ -80,5 +89,6 @@ class FirewalldNode:
         path.write_text(json.dumps([play]))
         environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "FIREWALLD": str(self.state), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
         hosts = self.folder / "hosts.json"
-        hosts.write_text(json.dumps({"llama_nodes": {"hosts": {"localhost": {"ansible_connection": "local"}}}}))
+        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "llama_fabric_address": "127.0.0.1"}
+        hosts.write_text(json.dumps({"llama_nodes": {"hosts": {"localhost": local}}, "elsewhere": {"hosts": {"giver": local}}}))
         return run_playbook(path, "-i", str(hosts), home=self.folder, **environment)

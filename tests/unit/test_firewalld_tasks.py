@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the roles tell firewalld, by their own tasks: every rule in the zone of the interface that packets come in on."""
 
+import hashlib
+import socket
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.firewalld_node import FirewalldNode
 
@@ -14,48 +17,138 @@ def fixture_node(tmp_path):
     return FirewalldNode(tmp_path)
 
 
+def lend(node, *borrowers):
+    """As fan_out.yml and copy_old.yml do it."""
+    variables = {"firewalld_record": str(node.folder / "lent"), "firewalld_timeout": "6h"}
+    status, output = node.play("node_setup", "firewalld_peers.yml", firewalld_peers=["%s:50099" % one for one in borrowers], **variables)
+    assert status == 0, output
+    assert "changed=0" in output
+    assert node.rules("permanent") == {}
+
+
 def test_a_model_is_lent_in_the_zone_of_the_fabric(node):
-    lent = {"model_share_port": 50099, "__model_borrowers": ["10.1.0.32", "10.0.0.33"]}
-    status, output = node.play("model", "firewalld.yml", __model_rule=["--timeout=6h", "--add-rich-rule"], **lent)
-    assert status == 0, output
+    lend(node, "10.1.0.32", "10.0.0.33")
     assert node.rules() == {"internal": [RULE % ("10.1.0.32", 50099)], "public": [RULE % ("10.0.0.33", 50099)]}
-    status, output = node.play("model", "firewalld.yml", __model_rule=["--remove-rich-rule"], **lent)
-    assert status == 0, output
+    lend(node)
     assert node.rules() == {}
 
 
-def clients(node, *networks, port=8000, address="10.0.0.31"):
+def test_lending_leaves_the_same_rule_of_an_operator(node):
+    theirs = {"internal": [RULE % ("10.1.0.32", 50099)]}
+    node.rules_of_others("internal", *theirs["internal"], places=["running"])
+    lend(node, "10.1.0.32")
+    lend(node)
+    assert node.rules() == theirs
+
+
+def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
+    """Also where the copy fails, as here, where it is no model."""
+    model = node.folder / "old.gguf"
+    model.write_text("weights")
+    record = {"files": [str(model)], "pieces": [{"size": 7, "sha256": hashlib.sha256(b"weights").hexdigest()}]}
+    variables = {"old_model": str(model), "__model_old": record, "giver": "giver", "taker": "localhost"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        variables["model_share_port"] = free.getsockname()[1]
+    status, output = node.play("model", "copy_old.yml", __model_lending_rules=str(node.folder / "lent"), **variables)
+    assert status != 0 and "a GGUF file starts with" in output
+    assert "ok: [localhost -> giver] => (item=--zone=public --timeout=6h --add-rich-rule=" in output
+    assert output.index("--add-rich-rule=") < output.index("TASK [thefermisea.llama_cluster.model : Lend]")
+    assert output.index("TASK [thefermisea.llama_cluster.model : Lend no longer]") < output.index("--remove-rich-rule=")
+    assert node.rules() == {}
+
+
+def client_record(node):
+    return node.folder / "client-rules"
+
+
+def play_clients(node, *networks, port=8000, address="10.0.0.31"):
     heads = [{"service": "chat", "port": port, "address": address}] if port else []
-    record = node.folder / "client-rules"
-    status, output = node.play("head_server", "clients.yml", head_server_instances=heads, head_server_clients=networks, __head_server_client_rules=str(record))
+    variables = {"head_server_instances": heads, "head_server_clients": networks, "__head_server_client_rules": str(client_record(node))}
+    return node.play("head_server", "clients.yml", **variables)
+
+
+def clients(node, *networks, **more):
+    status, output = play_clients(node, *networks, **more)
     assert status == 0, output
-    assert node.rules() == node.rules("permanent")
-    assert record.exists() == bool(heads)
     return "changed=0" not in output
 
 
 def test_clients_of_the_heads_network_are_let_in_until_they_are_clients_no_more(node):
     node.rules_of_others("public", RULE % ("10.0.0.0/24", 22))
     theirs = [RULE % ("10.0.0.0/24", 22)]
-    assert clients(node)
-    assert node.rules() == {"public": theirs + [RULE % ("10.0.0.0/24", 8000)]}
+    for networks, more, changed, wanted in (
+        ([], {}, True, {"public": theirs + [RULE % ("10.0.0.0/24", 8000)]}),
+        ([], {}, False, {"public": theirs + [RULE % ("10.0.0.0/24", 8000)]}),
+        (
+            ["192.0.2.0/24", "198.51.100.0/24"],
+            {"address": "10.1.0.31"},
+            True,
+            {"public": theirs, "internal": [RULE % ("192.0.2.0/24", 8000), RULE % ("198.51.100.0/24", 8000)]},
+        ),
+        ([], {"port": None}, True, {"public": theirs}),
+    ):
+        assert clients(node, *networks, **more) is changed
+        assert node.rules() == node.rules("permanent") == wanted
+        assert client_record(node).exists() == (wanted != {"public": theirs})
+
+
+def test_the_same_rule_of_an_operator_stays_where_it_is(node):
+    """In the head's own zone and in another one, from the first run to the last."""
+    theirs = {"public": [RULE % ("10.0.0.0/24", 8000)], "internal": [RULE % ("10.0.0.0/24", 8000)]}
+    for zone, rules in theirs.items():
+        node.rules_of_others(zone, *rules)
     assert not clients(node)
-    assert clients(node, "192.0.2.0/24", "198.51.100.0/24", address="10.1.0.31")
-    assert node.rules() == {"public": theirs, "internal": [RULE % ("192.0.2.0/24", 8000), RULE % ("198.51.100.0/24", 8000)]}
+    assert node.rules() == node.rules("permanent") == theirs
+    assert not clients(node, port=None)
+    assert node.rules() == node.rules("permanent") == theirs
+
+
+def test_what_a_run_opened_before_it_died_is_closed_by_the_next(node):
+    node.set(dies_at="192.0.2.0/24")
+    status, output = play_clients(node, "10.0.0.0/24", "192.0.2.0/24")
+    assert status != 0, output
+    assert node.rules("permanent") == {"public": [RULE % ("10.0.0.0/24", 8000)]}
+    node.set(dies_at="")
     assert clients(node, port=None)
-    assert node.rules() == {"public": theirs}
+    assert node.rules() == node.rules("permanent") == {}
+
+
+def test_rules_leave_the_configuration_while_firewalld_is_stopped(node):
+    node.rules_of_others("internal", RULE % ("10.0.0.0/24", 8000))
+    clients(node)
+    zones = {"public": [], "internal": []}
+    node.set(runs=False, running=zones)
+    # Wanted, it stays.
+    assert not clients(node)
+    assert node.rules("permanent")["public"] == [RULE % ("10.0.0.0/24", 8000)]
+    assert clients(node, port=None)
+    assert node.rules("permanent") == {"internal": [RULE % ("10.0.0.0/24", 8000)]}
+    assert not client_record(node).exists()
+
+
+def test_a_list_of_rules_that_cannot_be_removed_is_kept_and_named(tmp_path):
+    node = FirewalldNode(tmp_path, offline=False)
+    clients(node)
+    node.set(runs=False)
+    status, output = play_clients(node, port=None)
+    assert status == 0, output
+    assert "client-rules of localhost: 1 rules that earlier runs added to the configuration of firewalld" in " ".join(output.split())
+    assert client_record(node).read_text().splitlines()[1:] == ["permanent public " + RULE % ("10.0.0.0/24", 8000)]
+    node.set(runs=True)
+    clients(node, port=None)
+    assert node.rules("permanent") == {}
+    assert not client_record(node).exists()
 
 
 def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
+    node.rules_of_others("public", RULE % ("10.1.0.32", 50052))
+    theirs = {"public": [RULE % ("10.1.0.32", 50052)]}
     for incoming in (["10.1.0.32:50052"], []):
-        status, output = node.play(
-            "node_setup",
-            "firewalld_rpc.yml",
-            node_setup_rpc_access={"incoming": incoming, "outgoing": []},
-            __node_setup_firewalld_earlier=[RULE % ("10.1.0.32", 50052)],
-        )
+        variables = {"firewalld_peers": incoming, "firewalld_record": str(node.folder / "rpc-rules")}
+        status, output = node.play("node_setup", "firewalld_peers.yml", **variables)
         assert status == 0, output
-        assert node.rules() == ({"internal": [RULE % ("10.1.0.32", 50052)]} if incoming else {})
+        assert node.rules() == node.rules("permanent") == (dict(theirs, internal=theirs["public"]) if incoming else theirs)
 
 
 def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):

@@ -246,8 +246,8 @@ WRITTEN = {
     "run/llama-cluster/backoff/llama-head-chat.service": '{"failures": 0, "started": 1.0}\n',
     "run/llama-cluster/digests/llama-head-chat.service": "5c1d1f0c5e0a7b31\n",
     "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
+    "run/llama-lending-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
-    "var/lib/llama-cluster/client-rules": '# Rules of firewalld for the clients of this node\'s heads\nrule family="ipv4"\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
 }
@@ -271,6 +271,15 @@ def test_every_file_of_the_roles_is_known(tmp_path):
     assert inventory(tmp_path) == before
     assert remove_node_files(tmp_path) == foretold
     assert sorted(inventory(tmp_path)) == ["etc", "etc/systemd", "etc/systemd/system", "opt", "run", "var", "var/lib"]
+
+
+def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
+    for name in ("client-rules", "rpc-rules"):
+        (tmp_path / "var/lib/llama-cluster").mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "var/lib/llama-cluster" / name, '# Rules of firewalld that were added here\npermanent public rule family="ipv4"\n')
+    before = inventory(tmp_path)
+    assert remove_node_files(tmp_path) == []
+    assert inventory(tmp_path) == before
 
 
 @pytest.mark.parametrize("kind", ["text", "fifo", "link", "directory"])
