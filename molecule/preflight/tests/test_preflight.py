@@ -153,7 +153,7 @@ def test_a_sound_inventory_passes_and_changes_nothing(lab):
     status, output = lab.playbook("site", "--tags", "preflight")
     assert status == 0, output
     assert lab.changed(output) == 0
-    assert "chat: smollm2-135m-instruct Q4_1, 4096 tokens of f16 KV cache node device layers weights KV compute margin total free" in output
+    assert "chat: smollm2-135m-instruct Q4_1, 4096 tokens a slot of f16 KV cache node device layers weights KV compute margin total free" in output
     assert "node2 main 0-14 (15) " in output and "node3 main 15-29 (15) " in output
     assert "--tensor-split 15,16" in output
     assert "llama_fabric_" not in output
