@@ -12,7 +12,6 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
-from ._plan_split import with_output
 from ._settings import kind_of, value
 from ._units import KEYS
 
@@ -118,8 +117,8 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
     """The heads of a node: list of dicts with all that the unit, the health check and the report need.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own; counts are layers, and the last device's
-    count includes the output layer (llama.cpp counts it as one more item). Counts are those of the memory plan (the fact preflight_plan of the head)
-    where there is one, else those of the inventory.
+    count includes the output layer (llama.cpp counts it as one more item). The memory plan alone renders it (the fact preflight_plan of the head):
+    None says that this run made none. layers are those of the plan, else those of the inventory.
     """
     instances = []
     for name, service in managed(services):
@@ -141,7 +140,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "workers": workers,
             "rpc_endpoints": _rpc_endpoints(service, workers, hostvars),
             "layers": {},
-            "tensor_split": [],
+            "tensor_split": None,
             "memory_max": service.get("memory_max", ""),
             # Tokens of a micro-batch, with llama.cpp's defaults.
             "ubatch_size": min(service.get("batch_size", 2048), service.get("ubatch_size", 512)),
@@ -154,10 +153,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             instance["layers"] = {node: count for node, count in planned[0]["layers"].items() if count or node != host}
             instance["tensor_split"] = planned[0]["tensor_split"]
         elif isinstance(split, dict):
-            devices = workers + ([host] if split.get(host) else [])
-            counts = [split[device] for device in devices]
-            instance["layers"] = dict(zip(devices, counts))
-            instance["tensor_split"] = with_output(counts)
+            instance["layers"] = {node: split[node] for node in workers + ([host] if split.get(host) else [])}
         instance["args"] = head_args(instance, service, build_of(host, hostvars))
         instances.append(instance)
     return instances

@@ -87,10 +87,10 @@ def layers(name, service, shape, split, without):
 
 
 def without_plan(name, service, why, strangers):
-    """An automatic split that nobody can compute."""
-    entry = "llama_services.%s.tensor_split: auto seen" % name
+    """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
+    entry = "llama_services.%s.tensor_split: %s seen" % (name, "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto")
     if strangers:
-        return "%s and %s, all nodes of the service are needed: run without --limit, or give layers per node" % (entry, absent(strangers))
+        return "%s and %s, all nodes of the service are needed: run without --limit" % (entry, absent(strangers))
     return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
         entry,
         service["model"],

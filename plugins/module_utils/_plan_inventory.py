@@ -72,21 +72,23 @@ class _Inventory(object):
             self._add_server(name, service)
 
     def _without(self, name, why, strangers=()):
-        """A service that cannot be planned; only with an automatic split it needs a plan, or had one."""
+        """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are enough."""
         service, kept = self.services[name], self.previous.get(name)
+        split = service.get("tensor_split", "auto")
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
         if self.complete and not told:
             self.refused.append(check.not_planned(name, why, strangers))
-        if isinstance(service.get("tensor_split"), dict):
+        if isinstance(split, dict) and not strangers:
             self._render(name, service)
             return
         if self.complete or told or kind_of(service) != "server" or not service.get("workers"):
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
-        if kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]:
+        same = kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]
+        if same and split in ("auto", {node: count for node, count in kept[0]["layers"].items() if node in split}):
             self.planned[name] = kept
         else:
             self.refused.append(check.without_plan(name, service, why, strangers))
@@ -96,10 +98,9 @@ class _Inventory(object):
         head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
         layers = service["tensor_split"]
         holders = workers + ([head] if layers.get(head) else [])
-        if all(node in self.nodes for node in holders):
-            nodes = [node for node in holders for _device in self.nodes[node]["devices"]]
-            split = with_output(per_device(layers, nodes)) if len(nodes) > 1 else []
-            self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
+        nodes = [node for node in holders for _device in self.nodes[node]["devices"]]
+        split = with_output(per_device(layers, nodes)) if len(nodes) > 1 else []
+        self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
     def _shape(self, model, quant):
         """-> (Shape, header or catalog); raises ShapeError."""

@@ -258,8 +258,10 @@ def test_patterns(pattern, hosts):
     assert _intent.expand(pattern, GROUPS) == hosts
 
 
-def test_a_head_is_last_in_the_split_and_the_output_layer_is_the_last_devices():
-    (head,) = _intent.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+def test_a_head_is_last_in_the_split():
+    plan = {"rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}}
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
+    (head,) = _intent.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
     assert head["rpc_endpoints"] == ["10.100.0.32:50052", "10.100.0.33:50052"]
     assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
     assert head["tensor_split"] == [27, 27, 27]
@@ -272,10 +274,12 @@ def test_a_head_is_last_in_the_split_and_the_output_layer_is_the_last_devices():
     assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
 
 
-def test_a_head_without_a_card_holds_no_layers():
+def test_nobody_but_the_plan_renders_a_split():
+    """Layers per node say nothing of cards."""
     services = changed(tensor_split={"node2": 40, "node3": 40})
     (head,) = _intent.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
-    assert head["tensor_split"] == [40, 41]
+    assert (head["layers"], head["tensor_split"]) == ({"node2": 40, "node3": 40}, None)
+    assert "--tensor-split" not in head["args"]
     assert _intent.head_instances(services, MODELS, "node2", GROUPS, HOSTVARS, "/opt/models") == []
 
 

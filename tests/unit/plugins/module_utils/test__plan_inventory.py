@@ -146,6 +146,21 @@ def test_a_run_without_a_node_keeps_its_earlier_split():
     assert plan(chat(), without_head)["refused"] == []
 
 
+def test_layers_per_node_need_the_cards_of_every_node_too():
+    split = {"node1": 20, "node2": 35, "node3": 25}
+    part = {name: facts for name, facts in nodes().items() if name != "node3"}
+    for services in (chat(tensor_split=split), chat(model="unknown", quant="Q8_0", tensor_split=split)):
+        assert plan(services, part)["refused"] == [
+            "llama_services.chat.tensor_split: layers per node seen and node3 is not part of this run, all nodes of the service are needed: run without --limit"
+        ]
+    earlier = kept(plan(chat(tensor_split=split)))
+    planned = plan(chat(tensor_split=split), part, previous=earlier)
+    assert (planned["refused"], planned["services"]["chat"][0]["tensor_split"]) == ([], [35, 25, 21])
+    assert len(plan(chat(tensor_split=dict(split, node2=34, node3=26)), part, previous=earlier)["refused"]) == 1
+    # Nobody writes a head's command line.
+    assert plan(chat(tensor_split=split), {"node3": nodes()["node3"]})["refused"] == []
+
+
 def test_the_plan_reaches_the_heads_command_line():
     hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1]} for name in GROUPS["all"]}
     planned = json.loads(json.dumps(plan(chat())))
