@@ -70,10 +70,15 @@ def names(kinds):
     return " or ".join(_intent_values.NAMES[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
+def written(value):
+    """A value as YAML has it."""
+    return "" if value is None else "`%s`" % str(value).replace("True", "true").replace("False", "false")
+
+
 def settings(kind):
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key in _settings.BY_KIND[kind].values():
-        default = "required" if key.required else "" if key.default is None else "`%s`" % str(key.default).replace("True", "true").replace("False", "false")
+        default = "required" if key.required else written(key.default) or (written(key.own) + " (llama-server's)" if key.own else "")
         rows.append("| `%s`%s | %s | %s | %s |" % (key.name, " *" if key.memory else "", values(key), default, key.text))
     return "\n".join(rows)
 

@@ -12,7 +12,7 @@ import re
 from urllib.parse import unquote
 
 from ._llama_args import PIN, head_args, rpc_args
-from ._settings import kind_of, value
+from ._settings import effective, kind_of, value
 from ._units import KEYS
 
 
@@ -142,8 +142,8 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "layers": {},
             "tensor_split": None,
             "memory_max": service.get("memory_max", ""),
-            # Tokens of a micro-batch, with llama.cpp's defaults.
-            "ubatch_size": min(service.get("batch_size", 2048), service.get("ubatch_size", 512)),
+            # Tokens of a micro-batch.
+            "ubatch_size": min(effective(service, "batch_size"), effective(service, "ubatch_size")),
             "api_key_file": "%s/%s" % (KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
         }
         split = value(service, "tensor_split")

@@ -6,9 +6,9 @@
 import re
 
 from ._intent import IntentError, build_of, expand, near, rpc_address
-from ._intent_values import IPV4, NAMES, is_a, key_errors, plain, shown, type_errors, unknown_key
+from ._intent_values import IPV4, is_a, key_errors, meaning, plain, shown, type_errors, unknown_key
 from ._llama_args import OLDEST, build_number, load_modes
-from ._settings import BY_KIND, KINDS, SLURM_KEYS, context, kind_of, value
+from ._settings import BY_KIND, KINDS, LARGEST, OWN, SLURM_KEYS, WORKER_KEYS, context, effective, kind_of, value
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 # The first build whose tensor cache was measured.
@@ -30,7 +30,7 @@ def service_errors(name, service, models, groups, hostvars):
         if key.name in service:
             found.extend(key_errors("%s.%s" % (entry, key.name), service[key.name], key))
         elif key.required:
-            found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, NAMES[key.type]))
+            found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, meaning(key)))
     if found:
         return found
     found = _launcher_errors(entry, service)
@@ -52,7 +52,7 @@ def _server_errors(entry, service, models, groups, hostvars):
     if hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
     if "rpc_cache" in service:
-        found.extend(_cache_errors(entry, service, hosts.get("workers", []), hostvars))
+        found.extend(_cache_errors(entry, hosts.get("workers", []), hostvars))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
         found.extend(_build_errors(entry, service, build_of(hosts["head"][0], hostvars)))
@@ -71,21 +71,30 @@ def _setting_errors(entry, service):
     """Settings that do not go together."""
     found = []
     total = context(service)
+    if total and total > LARGEST:
+        found.append(
+            "%s.%s: %d tokens in all slots seen, at most %d are allowed: lower it"
+            % (entry, "slot_ctx_size" if "slot_ctx_size" in service else "ctx_size", total, LARGEST)
+        )
     if service.get("ctx_size", total) != total:
         found.append(
             "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product is what llama-server gets"
             % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
         )
-    cache = (service.get("cache_type_k", "f16"), service.get("cache_type_v", "f16"))
+    cache = (effective(service, "cache_type_k"), effective(service, "cache_type_v"))
     if cache[0] != cache[1]:
         found.append(
             "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, "
             "since an RPC worker aborts at the first token of a mixed pair: set both" % (entry, cache[1], cache[0])
         )
-    if service.get("flash_attn") == "off" and cache[1] != "f16":
+    if effective(service, "flash_attn") == "off" and cache[1] != OWN["cache_type_v"]:
         found.append(
             "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
         )
+    if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
+        found.append("%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry)
+    if "workers" not in service:
+        found.extend("%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key) for key in WORKER_KEYS if key in service)
     return found
 
 
@@ -155,10 +164,8 @@ def _quant_errors(entry, key, name, quant, models):
     return ["%s.%s: %s has no %s, one of %s is needed%s" % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))]
 
 
-def _cache_errors(entry, service, workers, hostvars):
+def _cache_errors(entry, workers, hostvars):
     found = []
-    if "workers" not in service:
-        found.append("%s.rpc_cache: seen without workers, it is their cache: drop the key" % entry)
     for host in workers:
         version = build_of(host, hostvars)
         if (build_number(version) or 0) < CACHE_BUILD:

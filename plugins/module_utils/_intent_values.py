@@ -6,6 +6,7 @@
 import re
 
 from ._intent import near
+from ._settings import LARGEST
 
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
@@ -50,21 +51,33 @@ def type_errors(entry, value, kinds, needed=None, step=None):
 
 def key_errors(entry, value, key):
     """A sentence in a list for a value that a key of the table of settings does not take."""
+    if value is None and key.required:
+        return ["%s: nothing seen, %s is needed: write it there" % (entry, meaning(key))]
     if key.choices:
         return [] if value in key.choices else [_one_of(entry, value, key.choices)]
     found = list_errors(entry, value) if key.type is list else type_errors(entry, value, key.type, *(key.form or ())[1:])
     if found:
         return found
+    if value == []:
+        return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
     texts = value if isinstance(value, list) else [value]
     wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
     if wrong:
         return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
     low, high = key.bounds
-    if is_a(value, float) and high and not low <= value <= high:
-        return ["%s: %s seen, %d to %d is needed: choose another number" % (entry, value, low, high)]
-    if is_a(value, float) and value < low:
+    if not is_a(value, float) or low <= value <= (high or LARGEST):
+        return []
+    if high:
+        return ["%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(value), low, high)]
+    if value < low:
         return ["%s: %s seen, at least %d is needed: raise it or remove the key" % (entry, value, low)]
-    return []
+    return ["%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)]
+
+
+def meaning(key):
+    """What a required key needs, of its text."""
+    text = key.text.split(":")[0].rstrip(".").replace("`", "")
+    return text[0].lower() + text[1:]
 
 
 def _one_of(entry, value, choices):

@@ -12,6 +12,7 @@ from collections import namedtuple
 from ._compute_buffer import compute_bytes
 from ._kv_cache import kv_bytes
 from ._model_shape import Shape, ShapeError, read_shape
+from ._settings import OWN
 
 __all__ = ["Settings", "Shape", "ShapeError", "kv_bytes", "place", "read_shape", "settings_of"]
 
@@ -27,14 +28,9 @@ def settings_of(**given):
         "build": None,
         "ctx_size": 0,
         "parallel": None,
-        "batch_size": 2048,
-        "ubatch_size": 512,
-        "cache_type_k": "f16",
-        "cache_type_v": "f16",
-        "flash_attn": True,
         "kv_unified": False,
     }
-    return Settings(**dict(defaults, **given))
+    return Settings(**dict(dict(OWN, flash_attn=True), **dict(defaults, **given)))
 
 
 def place(shape, settings, counts, local=None, fit_params=False):

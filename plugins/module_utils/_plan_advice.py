@@ -5,12 +5,11 @@
 
 from ._bytes import human
 from ._plan import plan, room, slot_context
+from ._settings import CACHE_TYPES
 
 CONTEXT_STEP = 1024
 MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
-# The types that work over RPC, largest first.
-CACHE_TYPES = ("f16", "q8_0", "q4_0")
 # Bits of a weight, about: what a quant that somebody could publish or fetch would take.
 BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_S": 5.54, "Q4_K_M": 4.85, "Q4_K_S": 4.58, "Q4_0": 4.55, "Q3_K_M": 3.91}
 OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")

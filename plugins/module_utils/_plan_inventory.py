@@ -14,7 +14,7 @@ from ._plan import plan, settings_for, shape_of, slot_context
 from ._plan_advice import nearest
 from ._plan_catalog import estimate
 from ._plan_split import per_device, with_output
-from ._settings import kind_of
+from ._settings import kind_of, value
 
 
 def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=(), complete=False):
@@ -74,7 +74,7 @@ class _Inventory(object):
     def _without(self, name, why, strangers=()):
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are enough."""
         service, kept = self.services[name], self.previous.get(name)
-        split = service.get("tensor_split", "auto")
+        split = value(service, "tensor_split")
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
@@ -166,7 +166,7 @@ class _Inventory(object):
                     self.refused.append(check.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
             # The largest ones, since any of them may be loaded together.
             for index, device in enumerate(self._devices([host])):
-                totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: service.get("models_max", 1)]
+                totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: value(service, "models_max")]
                 self._claim(name, [dict(device, total_mib=sum(totals))])
             parts.extend(found)
         self.planned[name] = parts
@@ -187,7 +187,7 @@ class _Inventory(object):
         local = 0 if workers and own[0]["kind"] == "main" else len(own)
         devices = self._devices(workers) + own[:local]
         told = check.settings(name, service, shape, settings, devices)
-        counts, split = None, service.get("tensor_split", "auto")
+        counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += check.layers(name, service, shape, split, [] if local else [head])
             counts = per_device(split, [device["node"] for device in devices])
@@ -195,7 +195,7 @@ class _Inventory(object):
         if told:
             return
         inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d["node"], d["device"], d["total_mib"], d["margin_mib"]] for d in devices]]
-        force = bool(service.get("force_split"))
+        force = value(service, "force_split")
         kept = self.previous.get(name)
         planned = None
         if counts is None and kept and kept[0]["inputs"] == inputs:

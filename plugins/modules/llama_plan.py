@@ -251,6 +251,7 @@ from ..module_utils._memory import ShapeError
 from ..module_utils._plan import shape_facts
 from ..module_utils._plan_header import local_shape, remote_shape
 from ..module_utils._plan_what_if import what_if
+from ..module_utils._settings import CACHE_TYPES, OWN
 
 
 def main():
@@ -278,9 +279,9 @@ def main():
             "margin_mib": {"type": "int", "default": 1024},
             "slot_ctx_size": {"type": "int", "default": 0},
             "parallel": {"type": "int"},
-            "batch_size": {"type": "int", "default": 2048},
-            "ubatch_size": {"type": "int", "default": 512},
-            "cache_type": {"type": "str", "choices": ["f16", "q8_0", "q4_0"], "default": "f16"},
+            "batch_size": {"type": "int", "default": OWN["batch_size"]},
+            "ubatch_size": {"type": "int", "default": OWN["ubatch_size"]},
+            "cache_type": {"type": "str", "choices": list(CACHE_TYPES), "default": OWN["cache_type_k"]},
             "build": {"type": "str"},
             "force_split": {"type": "bool", "default": False},
         },

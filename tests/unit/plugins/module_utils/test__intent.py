@@ -67,10 +67,10 @@ def test_a_sound_inventory_has_no_mistake():
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
         ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
         ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key"),
-        ({"port": None}, "llama_services.reasoning.port: missing, a whole number is needed"),
+        ({"port": None}, "llama_services.reasoning.port: missing, the HTTP port of the endpoint is needed: add it"),
         ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
         ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
-        ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, at least 1 is needed"),
+        ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, 1 to 256 is needed"),
         ({"parallel": True}, "llama_services.reasoning.parallel: True seen, a whole number is needed"),
         ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd, slurm is needed"),
         ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
@@ -150,6 +150,19 @@ def test_slurm_keys_mean_nothing_to_systemd():
         "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
     ]
     assert mistakes(changed(partition="gpu", launcher="slurm")) == []
+
+
+def test_what_is_for_workers_alone_needs_some():
+    keys = {"rpc_cache": "80G", "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
+    assert mistakes(changed(**keys)) == [
+        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
+    ]
+    assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
+
+
+@pytest.mark.parametrize("scaling, wrong", [({"rope_scaling": "yarn"}, 0), ({"rope_scaling": "linear"}, 1), ({}, 1)])
+def test_a_key_of_yarn_needs_yarn(scaling, wrong):
+    assert len(mistakes(changed(yarn_orig_ctx=32768, **scaling))) == wrong
 
 
 def test_what_this_version_cannot_deploy_is_refused_by_name():

@@ -40,3 +40,9 @@ def test_settings_become_words_in_the_order_of_the_table():
         ["--parallel", "1", "--threads", "8", "--rope-scaling", "yarn", "--rope-scale", "4.0", "--override-kv", "a=int:1,b=bool:true", "--load-mode", "mlock"]
     )
     assert settings.arguments({"load_mode": "mlock"}, 7772) == ["--parallel", "1", "--no-mmap", "--no-direct-io", "--mlock"]
+
+
+def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():
+    assert [settings.effective({}, name) for name in ("batch_size", "ubatch_size", "cache_type_k", "flash_attn", "parallel")] == [2048, 512, "f16", "auto", 1]
+    assert settings.effective({"ubatch_size": 256}, "ubatch_size") == 256
+    assert settings.arguments({}, 11434) == ["--parallel", "1"]
