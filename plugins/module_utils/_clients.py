@@ -6,6 +6,8 @@
 import ipaddress
 import re
 
+from ._intent_values import shown
+
 RULE = 'rule family="ipv4" source address="%s" port port="%d" protocol="tcp" accept'
 # "2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global eth0"
 SHOWN = re.compile(r"^\d+: (\S+)\s+inet (\S+)", re.MULTILINE)
@@ -68,16 +70,29 @@ def refusals(heads, ruleset, host):
     return found
 
 
-def _networks(clients):
+def mistake(clients):
+    """-> (what is wrong with llama_clients, what is needed, next step), or None."""
     if not isinstance(clients, (list, tuple)):
-        raise ValueError("llama_clients: %r seen, a list of IPv4 networks is needed, such as [10.0.0.0/24]" % (clients,))
-    found = []
+        return shown(clients), "a list of IPv4 networks is", "write [10.0.0.0/24]"
     for text in clients:
-        try:
-            found.append(ipaddress.IPv4Network(str(text)))
-        except ValueError:
-            raise ValueError("llama_clients: %s seen, an IPv4 network is needed, such as 10.0.0.0/24" % text) from None
-    return found
+        if not _network(text):
+            whole = _network(text, strict=False)
+            return shown(text), "an IPv4 network is", "write %s" % whole if whole else "write it as 10.0.0.0/24"
+    return None
+
+
+def _network(text, strict=True):
+    try:
+        return ipaddress.IPv4Network(str(text), strict)
+    except ValueError:
+        return None
+
+
+def _networks(clients):
+    wrong = mistake(clients)
+    if wrong:
+        raise ValueError("llama_clients: %s seen, %s needed: %s" % wrong)
+    return [_network(text) for text in clients]
 
 
 def _closed(ruleset):

@@ -5,10 +5,12 @@
 
 import re
 
+from . import _clients
 from ._intent import near
 from ._intent_models import SHA256
-from ._intent_values import IPV4, OCTET, is_a, named, plain, shown
+from ._intent_values import IPV4, NAMES, OCTET, is_a, named, plain, shown
 from ._llama_args import OLDEST, build_number
+from ._settings import LARGEST
 
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
 # Files are made, and removed, as root: not in these and not below the first ones.
@@ -19,7 +21,7 @@ SYSTEM = re.compile(
 # A host name, or an address: one that is digits and dots alone has to be whole.
 ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s){3})\Z" % (OCTET, OCTET))
 NUMA_NODE = re.compile(r"^[0-9]*\Z")
-NETWORK = re.compile(r"^%s(\.%s){3}(/(3[0-2]|[12]?[0-9]))?\Z" % (OCTET, OCTET))
+ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
 ARCHITECTURE = re.compile(r"^([0-9]{2,3}[a-f]?(-real|-virtual)?|native|all|all-major)\Z")
 # A name of somebody's own may follow a tag; the number decides about the command line.
 VERSION = re.compile(r"^b[0-9]+([._-][A-Za-z0-9._-]*)?\Z")
@@ -28,15 +30,19 @@ PATHS = ("llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir", "head_s
 ACCELERATORS = ("llama_cpp_accelerator", "head_server_accelerator", "rpc_worker_accelerator")
 # variable -> (what its text has to be, how that is said, next step); empty is none.
 FORMS = {
-    "llama_address": (ADDRESS, "an IPv4 address or a host name", "correct it"),
     "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
     "llama_fabric_interface": (re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"), "the name of an interface such as ib0", "correct it"),
     "llama_cpp_source_sha256": (SHA256, "64 hexadecimal digits", "copy the whole digest"),
+    "llama_bundle": (ABSOLUTE, "an absolute path on this machine", "write it from / on"),
+    "llama_cpp_cuda_home": (ABSOLUTE, "an absolute path", "write it from / on"),
     "model_hub": (re.compile(r"^https?://[^/\s]"), "an http or https URL", "correct it"),
     "rpc_worker_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
     "head_server_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
 }
+# variable -> (lowest, highest). -e gives them as text.
+NUMBERS = {"preflight_margin_mib": (0, 2**20), "node_setup_uid": (0, 999), "node_setup_rpc_uid": (0, 999)}
 DEVICE_KEYS = {"name": str, "memory_mib": int, "bandwidth": float, "main": bool}
+DEVICE_MOST = {"memory_mib": LARGEST, "bandwidth": 10**6}
 ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
 VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 # Every user of a node can read its units.
@@ -48,6 +54,10 @@ def node_errors(nodes, hostvars):
     for node in nodes:
         for mistake in _mistakes(hostvars[node]):
             where.setdefault(mistake, []).append(node)
+        host = hostvars[node].get("llama_cpp_build_host")
+        if host is not None and host not in nodes:
+            step = near(host, nodes, "name one of llama_nodes").lstrip(", ")
+            where.setdefault(("llama_cpp_build_host", shown(host), "a node that compiles is", step), []).append(node)
     addresses = {}
     for node in nodes:
         addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
@@ -62,8 +72,6 @@ def _mistakes(facts):
     found = []
     for name, (form, words, step) in FORMS.items():
         value = facts.get(name)
-        if name == "llama_address":
-            value = value or facts.get("ansible_host")
         if value not in (None, "") and not form.match(str(value)):
             found.append((name, shown(value), words + " is", step))
     for name in PATHS:
@@ -77,7 +85,10 @@ def _mistakes(facts):
         if value is not None and value not in ("cpu", "cuda"):
             found.append((name, shown(value), "cpu or cuda is", "choose one of them"))
     found += _version(facts) + _architectures(facts.get("llama_cpp_cuda_architectures"))
-    found += _clients(facts.get("llama_clients")) + _devices(facts.get("llama_devices")) + _environments(facts)
+    if facts.get("llama_clients") is not None:
+        wrong = _clients.mistake(facts["llama_clients"])
+        found += [("llama_clients",) + wrong] if wrong else []
+    found += _address(facts) + _numbers(facts) + _devices(facts.get("llama_devices")) + _environments(facts)
     accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
     if accounts[0] == accounts[1]:
         found.append(
@@ -116,14 +127,21 @@ def _architectures(given):
     return [(name, shown(wrong[0]), "a compute capability without its dot is", "write 86 for 8.6")] if wrong else []
 
 
-def _clients(given):
-    name = "llama_clients"
-    if given is None:
-        return []
-    if not isinstance(given, list):
-        return [(name, shown(given), "a list of IPv4 networks is", "write [10.0.0.0/24]")]
-    wrong = [one for one in given if not NETWORK.match(str(one))]
-    return [(name, shown(wrong[0]), "an IPv4 network is", "write it as 10.0.0.0/24")] if wrong else []
+def _numbers(facts):
+    found = []
+    for name, (low, high) in NUMBERS.items():
+        value = facts.get(name)
+        digits = re.match(r"^[0-9]{1,20}\Z", str(value))
+        if value is not None and not (digits and low <= int(digits.group()) <= high):
+            found.append((name, shown(value), "%d to %d is" % (low, high), "choose another number" if is_a(value, int) or digits else "write digits alone"))
+    return found
+
+
+def _address(facts):
+    """Clients come to llama_address, or to what stands in for it."""
+    name, step = ("llama_address", "correct it") if facts.get("llama_address") else ("ansible_host", "correct it, or give clients a llama_address")
+    value = facts.get(name)
+    return [] if value in (None, "") or ADDRESS.match(str(value)) else [(name, shown(value), "an IPv4 address or a host name is", step)]
 
 
 def _devices(given):
@@ -141,9 +159,11 @@ def _devices(given):
             entry = "%s.%d.%s" % (name, number, plain(key))
             if key not in DEVICE_KEYS:
                 found.append((entry, "an unknown key", "one of %s is" % ", ".join(DEVICE_KEYS), near(key, DEVICE_KEYS, "correct it").lstrip(", ")))
-            elif not is_a(value, DEVICE_KEYS[key]) or (is_a(value, float) and value <= 0):
-                words = {str: "a string", bool: "true or false", int: "a whole number above 0", float: "a number above 0"}[DEVICE_KEYS[key]]
+            elif not is_a(value, DEVICE_KEYS[key]) or (key in DEVICE_MOST and not 0 < value <= DEVICE_MOST[key]):
+                words = NAMES[DEVICE_KEYS[key]] + (" above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else "")
                 found.append((entry, shown(value), words + " is", "correct it"))
+            elif key == "name" and not value.isprintable():
+                found.append((entry, shown(value), "a name without control characters is", "correct it"))
         if "memory_mib" not in card:
             found.append((name, "card %d without memory_mib" % number, "its memory in MiB is", "add it, " + example))
     return found

@@ -330,7 +330,7 @@ REFUSALS = [
     ("llama_models.m.quants.Q8_0.file:", "'../m.gguf' is the name of the file", "are needed", quant(file="../m.gguf", urls=["file:///m.gguf"])),
     ("llama_models.m.quants.Q8_0.sha256:", "'0' seen", "64 hexadecimal digits are needed", quant(urls=["file:///m.gguf"], sha256=["0"])),
     ("llama_models_dir:", "'/opt/my models' seen for node1", "an absolute path", variables(llama_models_dir="/opt/my models")),
-    ("llama_address:", "'$(id)' seen for node1", "an IPv4 address or a host name is needed", variables(ansible_host="$(id)")),
+    ("ansible_host:", "'$(id)' seen for node1", "an IPv4 address or a host name is needed", variables(ansible_host="$(id)")),
     ("rpc_worker_environment:", "a list of 1 seen for node1", "a map of NAME to value is needed", variables(rpc_worker_environment=["A=b"])),
     (
         "head_server_environment.A B:",

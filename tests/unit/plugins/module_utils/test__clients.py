@@ -83,7 +83,11 @@ def test_nobody_is_let_in_to_the_loopback_or_to_an_address_that_is_nowhere():
 
 @pytest.mark.parametrize(
     ("clients", "seen"),
-    [("10.0.0.0/8", "'10.0.0.0/8' seen, a list"), (["10.0.0.31/24"], "10.0.0.31/24 seen, an IPv4 network"), (["fe80::/64"], "fe80::/64 seen")],
+    [
+        ("10.0.0.0/8", "'10.0.0.0/8' seen, a list"),
+        (["10.0.0.31/24"], "'10.0.0.31/24' seen, an IPv4 network is needed: write 10.0.0.0/24"),
+        (["fe80::/64"], "'fe80::/64' seen"),
+    ],
 )
 def test_networks_that_are_none_are_refused(clients, seen):
     with pytest.raises(ValueError, match="llama_clients: " + seen):
