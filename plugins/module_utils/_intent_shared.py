@@ -6,7 +6,7 @@
 import re
 
 from ._intent import expand, near
-from ._intent_values import type_errors
+from ._intent_values import plain, type_errors
 
 # What an HTTP header carries and a line of a key file keeps.
 API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
@@ -39,15 +39,19 @@ def route_errors(routes, services, models):
     found = type_errors("llama_routes", routes, dict) or type_errors("llama_routes.tasks", routes.get("tasks") or {}, dict)
     if found:
         return found
+    targets = [("default", routes["default"])] if "default" in routes else []
+    targets += [("tasks.%s" % plain(task), name) for task, name in (routes.get("tasks") or {}).items()]
+    found = [wrong for route, name in targets for wrong in type_errors("llama_routes.%s" % route, name, str)]
+    if found:
+        return found
     served = set(services)
     for service in services.values():
         for name in [service["model"]] if "model" in service else service["models"]:
             served.update([name] + list(models[name].get("aliases") or []))
-    found = ["llama_routes.%s: unknown key; known keys: default, tasks" % key for key in routes if key not in ("default", "tasks")]
-    targets = [("default", routes["default"])] if "default" in routes else []
-    targets += [("tasks.%s" % task, name) for task, name in (routes.get("tasks") or {}).items()]
+    found = ["llama_routes.%s: unknown key; known keys: default, tasks" % plain(key) for key in routes if key not in ("default", "tasks")]
     found.extend(
-        "llama_routes.%s: %s is served by no service, one of %s is needed%s" % (route, name, ", ".join(sorted(served)), near(name, served, ": correct it"))
+        "llama_routes.%s: %s is served by no service, one of %s is needed%s"
+        % (route, plain(name), ", ".join(sorted(served)), near(name, served, ": correct it"))
         for route, name in targets
         if name not in served
     )

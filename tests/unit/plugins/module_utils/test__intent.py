@@ -184,6 +184,10 @@ def test_routes_lead_to_what_is_served():
         "llama_routes.taks: unknown key; known keys: default, tasks",
         "llama_routes.default: bigg is served by no service, one of Big, big, reasoning is needed, did you mean big?",
     ]
+    assert found({"default": None, "tasks": {"fix": ["big"]}}) == [
+        "llama_routes.default: nothing seen, a string is needed: give one or remove the key",
+        "llama_routes.tasks.fix: a list of 1 seen, a string is needed: correct it",
+    ]
 
 
 @pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
