@@ -94,11 +94,11 @@ def quants(lab):
 def test_an_unknown_quant_names_those_that_are_there(lab):
     status, output = switch(lab, "Q6_K")
     assert status != 0
-    assert "llama_services.chat.quant: smollm2-135m-instruct has no Q6_K, one of Q4_1, Q4_X, Q8_0 is needed" in output
+    assert "switch_model: quant Q6_K seen, one of Q4_1, Q8_0, Q4_X of smollm2-135m-instruct is needed" in output
     assert lab.changed(output) == 0
     status, output = lab.playbook("switch_model", "-e", "service=reasoning quant=Q8_0")
     assert status != 0
-    assert "service reasoning, quant Q8_0, retire never seen, one of chat" in output
+    assert "switch_model: service reasoning seen, one of chat is needed" in output
 
 
 def test_without_room_for_both_the_choices_are_named(lab):

@@ -57,6 +57,7 @@ def test_a_mistyped_variable_is_a_warning(tmp_path):
         ("switch_model", [], "switch_model: no service given, one of chat is needed: add -e service=NAME"),
         ("switch_model", ["service=chta"], "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
         ("switch_model", ["service=chat"], "switch_model: no quant given, one of Q8_0 of m is needed: add -e quant=QUANT"),
+        ("switch_model", ["service=chat", "quant=Q8"], "switch_model: quant Q8 seen, one of Q8_0 of m is needed, did you mean Q8_0?"),
         (
             "switch_model",
             ["service=chat", "quant=Q8_0", "retire=now"],
@@ -73,3 +74,23 @@ def test_each_answer_of_an_operator_is_asked_for_alone(tmp_path, playbook, told,
     assert status != 0
     assert sentence in " ".join(output.split())
     assert "ssh" not in output
+
+
+@pytest.mark.parametrize("playbook", ["switch_model", "drill"])
+@pytest.mark.parametrize(
+    "intent, sentence",
+    [
+        ({"llama_services": [SERVICE]}, "llama_services: a list of 1 seen, a map of name to service is needed"),
+        ({"llama_services": "{{ nobody }}"}, "llama_services: nobody is not defined for node1, node2, a value is needed"),
+    ],
+)
+def test_the_intent_is_sound_before_a_service_is_looked_for(tmp_path, playbook, intent, sentence):
+    status, output = run(tmp_path, playbook, "-e", "service=chat", "-e", "quant=Q8_0", **intent)
+    assert status != 0
+    assert sentence in " ".join(output.split())
+    assert "ssh" not in output
+
+
+def test_the_intent_is_checked_once(tmp_path):
+    _status, output = run(tmp_path, "site")
+    assert [output.count(task + "] *") for task in ("Check the inventory's intent", "Require a value for every variable", "Log in")] == [1, 1, 1]
