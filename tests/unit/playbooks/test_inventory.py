@@ -4,6 +4,7 @@
 """What every playbook that needs an inventory says first, where it gets none, or one without nodes."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -35,17 +36,38 @@ def test_an_inventory_with_nodes_is_needed(tmp_path, groups, sentence):
 
 
 def tags_of(path):
-    plays = [play for play in yaml.safe_load(path.read_text()) if isinstance(play, dict)]
-    return {tag for play in plays for tag in play.get("tags", [])}
+    """-> (tags of all plays of a playbook and of those that it imports, the playbook_tags that it hands on)."""
+    plays, told = set(), []
+    for play in yaml.safe_load(path.read_text()):
+        plays.update(play.get("tags", []))
+        told += play.get("vars", {}).get("playbook_tags", [])
+        for name in re.findall(r"_\w+\.yml", play.get("ansible.builtin.import_playbook", "")):
+            plays |= tags_of(path.with_name(name))[0]
+    return plays, told
 
 
-def test_a_tag_that_no_play_has_is_refused(tmp_path):
-    known = sorted(set().union(*map(tags_of, (ROOT / "playbooks").glob("*.yml"))))
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("[a-z]*.yml")), ids=lambda path: path.stem)
+def test_a_playbook_knows_the_tags_of_its_plays(path):
+    plays, told = tags_of(path)
+    # Of the others no part means anything alone.
+    assert told == (sorted(plays) if path.stem in ("site", "verify") else [])
+
+
+@pytest.mark.parametrize(
+    "playbook, tags, sentence",
+    [
+        ("site", ["--tags", "rpc,verfiy", "--skip-tags", "worker"], "tags: verfiy, worker seen, one of %s is needed, did you mean verify?"),
+        ("verify", ["--tags", "rpc"], "tags: rpc seen, one of %s is needed"),
+        ("status", ["--tags", "verify"], "tags: verify seen, none is known to this playbook: run it without --tags"),
+        ("plan", ["--tags", "rcp"], "tags: rcp seen, none is known to this playbook: run it without --tags"),
+    ],
+)
+def test_a_tag_that_no_play_has_is_refused(tmp_path, playbook, tags, sentence):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"a": None}}}))
-    arguments = ("-i", str(tmp_path / "hosts.json"), "--tags", "rpc,verfiy", "--skip-tags", "worker")
-    status, output = run_playbook(ROOT / "playbooks/site.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    path = ROOT / ("playbooks/%s.yml" % playbook)
+    status, output = run_playbook(path, "-i", str(tmp_path / "hosts.json"), *tags, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
     assert status != 0
-    assert "tags: verfiy, worker seen, one of %s is needed, did you mean verify?" % ", ".join(known) in output
+    assert sentence.replace("%s", ", ".join(tags_of(path)[1])) in output
     assert "Require an inventory" not in output
 
 
