@@ -115,7 +115,9 @@ def _problem(hostvars, node, name, raw):
             return _missing(missing.group(1))
         if "vault" in told.lower():
             return "encrypted", "the password of the vault is needed: run with --ask-vault-pass or --vault-password-file"
-        return "no value (%s)" % told.strip().splitlines()[0], "an expression that can be computed is needed: correct it"
+        # The reason may hold what was computed so far.
+        reason = "" if name.endswith("_api_keys") else " (%s)" % (told.strip().splitlines() or [type(problem).__name__])[0]
+        return "no value" + reason, "an expression that can be computed is needed: correct it"
     return None
 
 

@@ -79,7 +79,7 @@ def test_what_another_variable_uses_is_read():
         ),
         (told("'my_keys' is undefined"), "llama_api_keys: my_keys is not defined for a, b, a value is needed: define it in group_vars or with -e"),
         (told("A vault exception marker was tripped."), "llama_api_keys: encrypted for a, b, the password of the vault is needed: run with --ask-vault-pass"),
-        (told("object of type 'dict' has no attribute 'q'"), "llama_api_keys: no value (object of type 'dict' has no attribute 'q') for a, b, an expression"),
+        (told("object of type 'dict' has no attribute 's3cret'"), "llama_api_keys: no value for a, b, an expression that can be computed is needed: "),
         # Before 2.19 the template stays.
         (lambda _value: "{{ vault_keys.chat | default('my_keys') }}", "llama_api_keys: vault_keys is not defined for a, b, "),
         (lambda _value: {"chat": ["x {{ other }}"]}, None),
@@ -90,6 +90,13 @@ def test_a_variable_without_a_value(compute, sentence):
     raw = {"llama_api_keys": "{{ vault_keys }}", "other": 1}
     found = variables.undefined_variables(HostVars({"a": raw, "b": raw}, compute), ["a", "b"])
     assert found == [] if sentence is None else len(found) == 1 and found[0].startswith(sentence)
+
+
+def test_why_a_variable_has_no_value():
+    raw = HostVars({"a": {"llama_models": "{{ my_models.q }}", "my_models": {}}}, told("object of type 'dict' has no attribute 'q'"))
+    assert variables.undefined_variables(raw, ["a"]) == [
+        "llama_models: no value (object of type 'dict' has no attribute 'q') for a, an expression that can be computed is needed: correct it"
+    ]
 
 
 def test_variables_of_others_are_not_computed():
