@@ -94,7 +94,8 @@ class ActionModule(ActionBase):
 
     def _append(self, path, start, data):
         """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
-        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
+        # A FIFO that somebody has put there must not hold root up: without a reader it is refused.
+        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
         deadline = time.monotonic() + LEASE
         while True:
             try:

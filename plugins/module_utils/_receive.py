@@ -18,6 +18,7 @@ from ._acquire import Watch, lock, result, sync_folder, unchanged
 from ._adopt import proving
 from ._bytes import duration, exact, human
 from ._http import FetchError
+from ._journal import is_ours
 from ._manifest import are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, untouched, write_manifest
 from ._transfer import check_disk, disk_failure
 
@@ -34,7 +35,23 @@ def _places(request, bundled):
     return [(os.path.join(request.folder(), one["name"]), one) for one in files]
 
 
-def awaited(request, bundled):
+def _sent(path, check):
+    """Bytes that an earlier run has sent. What others have put there is removed, unless ``check``: the controller writes to what has that name."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    if is_ours(status):
+        return status.st_size
+    if not check:
+        try:
+            os.unlink(path)
+        except OSError as error:
+            raise disk_failure(path, error) from None
+    return 0
+
+
+def awaited(request, bundled, check=False):
     """What the controller has to send: [{name, path, size, there: bytes that an earlier run has sent}].
 
     Raises FetchError when the disk is too small for it.
@@ -42,8 +59,7 @@ def awaited(request, bundled):
     wanted = []
     for path, one in _places(request, bundled):
         if not os.path.exists(path):
-            there = os.path.getsize(path + SUFFIX) if os.path.exists(path + SUFFIX) else 0
-            wanted.append({"name": one["name"], "path": path + SUFFIX, "size": one["size"], "there": there})
+            wanted.append({"name": one["name"], "path": path + SUFFIX, "size": one["size"], "there": _sent(path + SUFFIX, check)})
     if wanted:
         size = sum(one["size"] for one in wanted)
         check_disk(request.folder(), bundled["files"][0]["name"], size, max(0, size - sum(one["there"] for one in wanted)))
@@ -72,7 +88,7 @@ def receive(request, bundled, check=False, watch=None):
 
 def _foretell(request, bundled, watch):
     entries, news = _there(request, bundled, watch, check=True)
-    missing = awaited(request, bundled)
+    missing = awaited(request, bundled, check=True)
     first = _places(request, bundled)[0][0]
     outcome = "would be sent from the bundle" if missing else "is there"
     message = "%s (%s) %s" % (first, human(sum(one["size"] for one in bundled["files"])), outcome)
@@ -92,6 +108,8 @@ def _perform(request, bundled, watch):
     write_manifest(manifest_path(first), _manifest(request, bundled, entries))
     for path, _one in reversed(missing):
         os.rename(path + SUFFIX, path)
+        if os.lstat(path).st_ino != entries[path]["inode"]:
+            raise FetchError("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
     sync_folder(request.folder())
     size, seconds = sum(one["size"] for _path, one in missing), time.monotonic() - started
     outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"

@@ -154,3 +154,30 @@ def test_what_others_have_put_in_place_of_the_sent_file_is_not_published(tmp_pat
     with pytest.raises(FetchError, match="m.gguf.sent: is a link or has a second name, "):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     assert not (tmp_path / "m.gguf").exists()
+
+
+@pytest.mark.parametrize("plant", [give_away, lambda path: os.link(str(path), str(path) + " 2"), lambda path: (path.unlink(), os.mkfifo(str(path)))])
+def test_the_controller_does_not_write_to_what_others_have_put_there(tmp_path, plant):
+    sent = tmp_path / "m.gguf.sent"
+    sent.write_bytes(MODEL[:1234])
+    plant(sent)
+    request = Request(str(tmp_path / "m.gguf"), **NOWHERE)
+    receive(request, bundled(m=MODEL), check=True)
+    assert os.path.lexists(str(sent))
+    assert [one["there"] for one in awaited(request, bundled(m=MODEL))] == [0]
+    assert not os.path.lexists(str(sent))
+
+
+def test_a_sent_file_that_is_exchanged_is_noticed(tmp_path, monkeypatch):
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+    (tmp_path / "other").write_bytes(bytes(len(MODEL)))
+    rename = os.rename
+
+    def exchanged(source, target):
+        if source.endswith(".sent"):
+            rename(str(tmp_path / "other"), source)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", exchanged)
+    with pytest.raises(FetchError, match="m.gguf: was exchanged, the file that was proved is needed: "):
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
