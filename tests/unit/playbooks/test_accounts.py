@@ -39,11 +39,18 @@ def preflight(folder, **variables):
     ("variables", "said"),
     [
         ({"node_setup_uid": 971, "node_setup_rpc_uid": 972}, None),
-        ({"node_setup_uid": 970}, "node_setup_uid: 970 seen, on localhost it is the id of nobody and llama has 971, an id below 1000 that is free"),
-        ({"node_setup_rpc_uid": 980}, "node_setup_rpc_uid: 980 seen, on localhost it is the id of munge and llama-rpc has none"),
-        ({"node_setup_rpc_uid": 1001}, "node_setup_rpc_uid: 1001 seen"),
+        (
+            {"node_setup_uid": 970},
+            "node_setup_uid: 970 seen, on localhost llama has 971, an id that this account has is needed, the same on every node: write 971, or run teardown",
+        ),
+        ({"node_setup_rpc_uid": 980}, "node_setup_rpc_uid: 980 seen, on localhost it is the id of munge, an id that is free is needed, the same on every"),
+        ({"node_setup_rpc_uid": 1001}, "node_setup_rpc_uid: 1001 seen, an id from 1 to 999 is needed, the same on every node: choose another one"),
+        (
+            {"node_setup_uid": 971, "node_setup_rpc_uid": 971},
+            "node_setup_rpc_uid: 971 seen, node_setup_uid has it too, an id of its own is needed, the same on every node: choose another one",
+        ),
     ],
-    ids=["right", "another id", "another account", "no system id"],
+    ids=["right", "another id", "another account", "no system id", "twice the same"],
 )
 def test_an_id_is_the_accounts_or_free(tmp_path, variables, said):
     status, output = preflight(tmp_path, **variables)
