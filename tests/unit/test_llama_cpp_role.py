@@ -87,6 +87,38 @@ def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
     assert status == 0, output
 
 
+# As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody looks.
+SYSTEMD_RUN = """\
+#!/bin/sh
+unset LD_LIBRARY_PATH
+while [ "$1" != sh ]; do
+    case $1 in --setenv=*) export "${1#--setenv=}" ;; esac
+    shift
+done
+exec "$@"
+"""
+LDD = """\
+#!/bin/sh
+case :$LD_LIBRARY_PATH: in *:/site/cuda/lib64:*) found=/site/cuda/lib64/libcublas.so.12 ;; *) found='not found' ;; esac
+echo "	libcublas.so.12 => $found"
+"""
+
+
+@pytest.mark.parametrize("environment", ["rpc_worker_environment", "head_server_environment", None])
+def test_libraries_are_looked_for_where_the_units_look(tmp_path, monkeypatch, environment):
+    for name, text in (("systemd-run", SYSTEMD_RUN), ("ldd", LDD)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    variables = {"root": str(tmp_path), "llama_cpp_accelerator": "cuda"}
+    if environment:
+        variables[environment] = {"LD_LIBRARY_PATH": "/site/my libraries:/site/cuda/lib64"}
+    status, output = run(tmp_path, "libraries.yml", **variables)
+    assert (status == 0) == (environment is not None), output
+    refused = r"localhost: libcublas.so.12 => not found, what \S+-cuda-\S+ is linked with is needed on every node: install the driver and the libraries of CUDA"
+    assert bool(re.search(refused, output)) == (environment is None)
+
+
 def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
     info = tarfile.TarInfo(name)
     info.type, info.mode, info.linkname = kind, mode, target
