@@ -10,7 +10,7 @@ from ._intent import expand
 from ._intent_models import model_errors
 from ._intent_nodes import node_errors
 from ._intent_services import service_errors
-from ._intent_shared import api_key_errors, route_errors, shared_errors
+from ._intent_shared import api_key_errors, example_keys, route_errors, shared_errors
 from ._intent_values import shown
 from ._settings import kind_of, value
 
@@ -53,9 +53,9 @@ def errors(services, models, groups, hostvars, routes=None, api_keys=None):
     return found
 
 
-def undeployable(services):
-    """Sentences for services whose intent is sound but which this version of the collection cannot deploy."""
-    found = []
+def undeployable(services, api_keys=None):
+    """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys: llama_api_keys."""
+    found = example_keys(api_keys or {})
     for name, service in services.items():
         if kind_of(service) != "server":
             found.append("llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name)

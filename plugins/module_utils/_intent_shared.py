@@ -10,6 +10,8 @@ from ._intent_values import plain, type_errors
 
 # What an HTTP header carries and a line of a key file keeps.
 API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
+# What the example inventory has in a key's place: everybody knows it.
+EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
 def shared_errors(services, groups):
@@ -78,3 +80,13 @@ def api_key_errors(api_keys, services):
                 if isinstance(key, (int, float, dict, list, type(None))) or not API_KEY.match(str(key))
             )
     return found
+
+
+def example_keys(api_keys):
+    """Sentences for keys that the example inventory's vault.yml came with."""
+    return [
+        "llama_api_keys.%s: %s seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
+        % (name, EXAMPLE_KEY)
+        for name, keys in api_keys.items()
+        if EXAMPLE_KEY in [str(key) for key in keys]
+    ]

@@ -349,6 +349,12 @@ REFUSALS = [
     ("llama_api_keys.chat:", "key 2 is no plain text", "without spaces", intent(api_keys={"chat": ["k3y", "k3y s3cret"]})),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     ("llama_services.chat.launcher:", "slurm seen", "systemd is needed", not_deployed(chat=dict(CHAT, launcher="slurm"))),
+    (
+        "llama_api_keys.chat:",
+        "put-a-key-of-your-own-here seen",
+        "a key of your own is needed",
+        lambda **_fixtures: _intent_check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
+    ),
     ("llama_services.fast.kind:", "router seen", "server is needed", not_deployed(fast=FAST)),
     (
         "llama_services.chat.quant:",

@@ -1,7 +1,11 @@
 import copy
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent, _intent_check
+
+ROOT = Path(__file__).resolve().parents[4]
 
 GROUPS = {
     "all": ["node1", "node2", "node3", "ctl"],
@@ -173,6 +177,15 @@ def test_what_this_version_cannot_deploy_is_refused_by_name():
     ]
     assert _intent.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
     assert _intent.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
+
+
+def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
+    keys = yaml.safe_load((ROOT / "inventories/example/group_vars/all/vault.yml").read_text())["vault_llama_api_keys"]
+    needed = "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
+    assert _intent_check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
+    assert _intent_check.undeployable({}, {"chat": ["k3y"]}) == []
+    services = {"chat": SERVICES["reasoning"]}
+    assert _intent_check.errors(services, MODELS, GROUPS, HOSTVARS, {}, {"chat": keys["chat"]}) == []
 
 
 def test_routes_lead_to_what_is_served():
