@@ -128,11 +128,11 @@ def not_planned(name, why, strangers):
 
 
 def does_not_fit(name, service, plan, advice, beside):
-    """plan: described; advice: what would fit; beside: {(node, device): {other service: MiB}}."""
+    """plan: described; advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
     key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
     small = [device for device in plan["devices"] if device["total_mib"] > device["free_mib"]]
     worst = max(small or plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
-    others = sorted(beside.get((worst["node"], worst["device"]), {}).items())
+    others = ["%s%s" % (other, " (%d MiB)" % size if size else "") for other, size in beside.get((worst["node"], worst["device"]), {}).items()]
     return "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s" % (
         name,
         key,
@@ -143,7 +143,7 @@ def does_not_fit(name, service, plan, advice, beside):
         worst["device"],
         worst["node"],
         worst["free_mib"],
-        " beside %s" % join(["%s (%d MiB)" % other for other in others]) if others else "",
+        " beside %s" % join(others) if others else "",
         ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
         ", or ".join(advice) or "choose another model, or add nodes",
     )

@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The devices that layers can lie on: a node's GPUs, or the main memory of a node that has none. Private to the collection.
 
-A device is {node, device, name, kind: GPU or main, total_mib, others_mib, margin_mib, bandwidth: GB/s or None}. What our own units use is
-not others_mib, so a plan does not change because the service it is for runs. An inventory describes a card as {name, memory_mib, bandwidth} and
-main memory as {main: true, memory_mib, bandwidth}; names and bandwidths may be missing.
+A device is {node, device, name, kind: GPU or main, total_mib, others_mib, margin_mib, bandwidth: GB/s or None}, and of a card that was looked at others:
+{process: MiB or None}. What our own units use is neither others_mib nor in others, so a plan does not change because the service it is for runs. An
+inventory describes a card as {name, memory_mib, bandwidth} and main memory as {main: true, memory_mib, bandwidth}; names and bandwidths may be missing.
 """
 
 from ._card_bandwidths import bandwidth
+from ._http import printable
+
+# A sentence names this many processes of others.
+NAMED = 3
 
 
 def of_node(node, gpus, memory_mib, margin_mib, pids=(), visible=None, described=()):
@@ -23,7 +27,8 @@ def of_node(node, gpus, memory_mib, margin_mib, pids=(), visible=None, described
         # A process sees one MIG instance at most; the card as a whole is nobody's.
         part = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
         used, free = part["memory_used_mib"] or 0, part["memory_free_mib"]
-        ours = sum(process["memory_used_mib"] or 0 for process in gpu["processes"] or [] if process["pid"] in pids)
+        processes = gpu["processes"] or []
+        ours = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
         found.append({
             "node": node,
             "device": "GPU%s" % gpu["index"],
@@ -32,10 +37,21 @@ def of_node(node, gpus, memory_mib, margin_mib, pids=(), visible=None, described
             # What the driver keeps for itself is neither used nor free.
             "total_mib": part["memory_total_mib"] if free is None else used + free,
             "others_mib": max(0, used - ours),
+            # Which process is in which MIG instance is not known.
+            "others": _named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
             "margin_mib": margin_mib,
             "bandwidth": next((card.get("bandwidth") for card in cards[number : number + 1]), None) or bandwidth(gpu["name"]),
         })  # fmt: skip
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
+
+
+def _named(processes):
+    """{words for one of a card's processes: its MiB, None where the driver does not tell}, the largest ones."""
+    ordered = sorted(processes, key=lambda process: -(process["memory_used_mib"] or 0))
+    found = {"%s[%s]" % (printable((one["name"] or "?").rpartition("/")[2], 40), one["pid"]): one["memory_used_mib"] for one in ordered[:NAMED]}
+    if ordered[NAMED:]:
+        found["%d more processes" % len(ordered[NAMED:])] = sum(one["memory_used_mib"] or 0 for one in ordered[NAMED:])
+    return found
 
 
 def _visible(gpus, visible):

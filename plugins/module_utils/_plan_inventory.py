@@ -224,9 +224,9 @@ class _Inventory(object):
         return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts, more)
 
     def _beside(self, devices):
-        """What other services take of each device."""
-        keys = [(device["node"], device["device"]) for device in devices]
-        return {key: dict(self.claimed[key]) for key in keys if key in self.claimed}
+        """What other services take of each device, and what processes that are not ours have of it."""
+        claimed = {(one["node"], one["device"]): sorted(self.claimed.get((one["node"], one["device"]), {}).items()) for one in devices}
+        return {(one["node"], one["device"]): dict(claimed[one["node"], one["device"]], **one.get("others", {})) for one in devices}
 
     def refuse_misfits(self):
         for misfit in self.misfits:

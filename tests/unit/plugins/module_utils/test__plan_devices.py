@@ -20,6 +20,10 @@ def gpu(index, total=32768, used=0, **more):
     return dict(fields, **dict({"memory_free_mib": total - used - 258, "processes": [], "mig": None, "mig_devices": []}, **more))
 
 
+def process(pid, used, name="/opt/llama.cpp/current/bin/llama-server"):
+    return {"pid": pid, "memory_used_mib": used, "name": name}
+
+
 def test_real_cards():
     for card, device in zip(gpus("nvidia_smi_535_v100s.xml"), of_node("node1", gpus("nvidia_smi_535_v100s.xml"), 384000, 1024)):
         assert device["kind"] == "GPU" and device["bandwidth"] == 1134
@@ -34,10 +38,17 @@ def test_a_mig_instance_is_what_a_process_sees():
 
 
 def test_our_own_process_is_nobody_else():
-    card = gpu(0, used=20000, processes=[{"pid": 7, "memory_used_mib": 18000}, {"pid": 8, "memory_used_mib": None}])
+    card = gpu(0, used=20000, processes=[process(7, 18000), process(8, None)])
     assert of_node("n", [card], 1, 1024, [7, 8])[0]["others_mib"] == 2000
     assert of_node("n", [card], 1, 1024)[0]["others_mib"] == 20000
     assert of_node("n", [gpu(0, processes=None)], 1, 1024)[0]["others_mib"] == 0
+
+
+def test_the_largest_processes_of_others_are_named():
+    jobs = [process(number, 100 * number, "/opt/vasp/bin/vasp\x1b_std") for number in range(1, 6)] + [process(9, 30000), process(8, None, None)]
+    others = of_node("n", [gpu(0, used=20000, processes=jobs)], 1, 1024, [9])[0]["others"]
+    assert others == {"vasp?_std[5]": 500, "vasp?_std[4]": 400, "vasp?_std[3]": 300, "3 more processes": 300}
+    assert of_node("n", [gpu(0, processes=[process(8, None, None)])], 1, 1024)[0]["others"] == {"?[8]": None}
 
 
 @pytest.mark.parametrize("visible, found", [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("GPU-0001", [1]), (0, [0]), ("0,9,1", [0])])

@@ -122,6 +122,14 @@ def test_the_plan_does_not_wander():
     assert plan(chat(ctx_size=4096), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == [27, 27, 26]
 
 
+def test_the_processes_of_others_on_the_card_are_named():
+    busy = nodes()
+    busy["node2"]["devices"][0].update(others_mib=20000, others={"vasp_std[4711]": 18000, "?[8]": None})
+    (sentence,) = plan(chat(workers="node2", tensor_split={"node1": 20, "node2": 60}), busy)["refused"]
+    assert " MiB are needed on GPU0 of node2 and " in sentence
+    assert " MiB are there beside vasp_std[4711] (18000 MiB) and ?[8]" in sentence
+
+
 def test_what_is_stored_does_not_change_with_what_is_free():
     busy = nodes()
     busy["node2"]["devices"][0]["others_mib"] = 100
