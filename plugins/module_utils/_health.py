@@ -31,13 +31,15 @@ class Head:
 
     api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose processes
     must own these connections; without it any process of this node may. own_key: whether to take the API key from the service's own key file.
+    health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
     """
 
-    def __init__(self, api, endpoints=(), unit=None, own_key=False):
+    def __init__(self, api, endpoints=(), unit=None, own_key=False, health_only=False):
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
         self.own_key = own_key
+        self.health_only = health_only
         self.pid = None
         self._restarts = None  # of the unit at the first look
 
@@ -115,6 +117,8 @@ class Head:
             return "loading", "it answers 503 (%s)" % error_text(body)
         if status != 200:
             return "down", "/health answers %d (%s), 200 is needed" % (status, error_text(body))
+        if self.health_only:
+            return "ready", "it answers /health"
         if self.unit and self.pid is None:
             return "degraded", "it answers, but not from %s, which is %s: another process has the port" % (self.unit, shown.get("ActiveState"))
         sleeping, silent = self._describe(result)

@@ -53,6 +53,12 @@ options:
       - A server that works is judged by its progress instead (decode counters, bytes from its workers), never by a completion.
     type: bool
     default: false
+  health_only:
+    description:
+      - Ask C(/health) and nothing else, as a client may that has no key. What serves is V(ready), whether it works or not.
+      - Says from another machine whether the port is open. Redirects are not followed.
+    type: bool
+    default: false
   prompt:
     description: What to ask with O(deep=true).
     type: str
@@ -238,17 +244,19 @@ def main():
             "rpc_endpoints": {"type": "list", "elements": "str", "default": []},
             "wait": {"type": "float", "default": 0},
             "deep": {"type": "bool", "default": False},
+            "health_only": {"type": "bool", "default": False},
             "prompt": {"type": "str", "default": "Name one color."},
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "timeout": {"type": "float", "default": 120},
             "fail_on": {"type": "list", "elements": "str", "choices": list(STATES), "default": ["loading", "degraded", "down"]},
         },
+        mutually_exclusive=[("health_only", "deep")],
         supports_check_mode=True,
     )
     params = module.params
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
-        head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"], own_key=not key)
+        head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"], not key, params["health_only"])
         deep = {name: params[name] for name in ("prompt", "max_tokens", "timeout")} if params["deep"] else None
         result = head.check(params["wait"], deep)
     except (ApiError, SocketError, UnitError) as error:

@@ -5,11 +5,14 @@
 
 import hashlib
 import socket
+import threading
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.firewalld_node import FirewalldNode
 
 RULE = 'rule family="ipv4" source address="%s" port port="%d" protocol="tcp" accept'
+
+ANSWER = b"HTTP/1.1 302 \x1b[31mRed\r\nAnsible-Facts: x\r\nLocation: %s/elsewhere\r\nContent-Length: 0\r\n\r\n"
 
 
 @pytest.fixture(name="node")
@@ -157,3 +160,45 @@ def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
     status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[])
     assert status == 0, output
     assert "chat: not asked from another machine, the controller is no client of its port (10.0.0.0/24)" in output
+
+
+def test_the_controller_asks_a_head_that_is_known_by_its_name(node):
+    closed = socket.create_server(("127.0.0.1", 0))
+    endpoint = "http://127.0.0.1:%d/v1" % closed.getsockname()[1]
+    closed.close()
+    head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": endpoint}
+    status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True)
+    assert status != 0
+    assert "llama_services.chat.port: the controller (10.0.0.31) gets no answer from %s (Connection refused), which answers on " % endpoint in output
+
+
+def test_what_the_head_answers_is_not_trusted(node, monkeypatch):
+    """Neither a password of ~/.netrc nor the question goes anywhere else, and no header and no reason reaches Ansible."""
+    (node.folder / ".netrc").write_text("machine 127.0.0.1 login ops password secret\n")
+    (node.folder / ".netrc").chmod(0o600)
+    monkeypatch.setenv("HOME", str(node.folder))
+    server = socket.create_server(("127.0.0.1", 0))
+    url = "http://127.0.0.1:%d" % server.getsockname()[1]
+    asked = []
+
+    def answer():
+        while True:
+            try:
+                connection = server.accept()[0]
+            except OSError:
+                return
+            asked.append(connection.recv(65536).decode())
+            connection.sendall(ANSWER % url.encode())
+            connection.close()
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": url + "/v1"}
+    status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True)
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+    thread.join(10)
+    assert status != 0
+    assert "(10.0.0.31) gets no answer from %s/v1 (/health answers 302 (an empty answer), 200 is needed), which" % url in output
+    assert len(asked) == 1 and "authorization" not in asked[0].lower()
+    assert "\x1b" not in output and "Red" not in output

@@ -227,11 +227,6 @@ class ActionModule(ActionBase):
         assert "ip -oneline route get" in arguments["cmd"], arguments
         return {"changed": False, "rc": 0, "stdout": "10.0.0.1 dev eth0 src %s uid 0" % (NODES / "asker").read_text()}
 
-    def do_uri(self, arguments):
-        """What another node hears of this one: a node with a file `closed` answers nobody but itself."""
-        closed = (self.node.root / "closed").exists()
-        return {"changed": False, "status": -1 if closed else 200, "msg": "No route to host" if closed else "OK"}
-
     # Modules of the collection.
 
     def do_llama_unit_info(self, arguments):
@@ -257,6 +252,10 @@ class ActionModule(ActionBase):
         return dict(snapshots.look(), changed=bool(restored), restored=restored)
 
     def do_llama_health(self, arguments):
+        """health_only is how another node asks: a node with a file `closed` answers nobody but itself."""
+        if arguments.get("health_only"):
+            closed = (self.node.root / "closed").exists()
+            return {"changed": False, "state": "down" if closed else "ready", "reason": "No route to host" if closed else "it answers /health"}
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
         workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]

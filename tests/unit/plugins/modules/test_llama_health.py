@@ -56,6 +56,13 @@ def test_fail_on_decides(run, server):
     assert run(fail_on=["ready"])[0] == 1
 
 
+def test_health_alone_needs_no_key(run, server):
+    server.responses.update(dict.fromkeys(("/props", "/slots", "/metrics"), (401, {})))
+    code, result = run(health_only=True)
+    assert (code, result["state"], result["reason"], result["model"]) == (0, "ready", "it answers /health", None)
+    assert [path for _method, path, _body in server.requests] == ["/health"]
+
+
 def test_the_next_step_names_the_unit(run, server, monkeypatch):
     monkeypatch.setattr(llama_health.Head, "check", lambda head, wait, deep: {"state": "down", "reason": "Connection refused"})
     assert run(unit="llama-head-chat.service")[1]["msg"].endswith(" is down: Connection refused; see journalctl -u llama-head-chat.service")
