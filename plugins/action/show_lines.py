@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints lines as they are; documented in plugins/modules/show_lines.py."""
+"""Prints lines; documented in plugins/modules/show_lines.py."""
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+from ..module_utils._text import printable
 
 display = Display()
 
@@ -17,7 +19,7 @@ class ActionModule(ActionBase):
         lines = {"type": "list", "elements": "str"}
         _validation, arguments = self.validate_argument_spec(argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])})
         for line in arguments["warnings"]:
-            display.warning(line)
+            display.warning(printable(line, None))
         for line in arguments["lines"]:
-            display.display(line)
+            display.display(printable(line, None))
         return dict(result, changed=False)

@@ -30,9 +30,11 @@ from ansible import constants as C
 from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from ..module_utils._text import printable
 from ..plugin_utils._failures import Failures, is_rescued, of
 from ..plugin_utils._progress import duration
 
+HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
 # So many names of changed tasks are shown.
 NAMES = 3
@@ -40,6 +42,11 @@ NAMES = 3
 
 def count(number, what):
     return "%d %s%s" % (number, what, "" if number == 1 else "s")
+
+
+def plain_lines(text, indent=""):
+    """A text with its line feeds, and with nothing else that a terminal would act on."""
+    return ("\n" + indent).join(printable(line.expandtabs().rstrip(), None) for line in text.split("\n"))
 
 
 class CallbackModule(Default):
@@ -50,6 +57,7 @@ class CallbackModule(Default):
     def __init__(self):
         super().__init__()
         if self._display.verbosity:
+            # Or each method would begin by asking for it.
             self.__class__ = Default
             return
         self.begun = time.monotonic()
@@ -62,8 +70,13 @@ class CallbackModule(Default):
         self.unchanged = []
         self.failures = Failures()
         self.warned = set()
-        self.verified = False
+        # Whether every service that was asked has answered, None while none was.
+        self.verified = None
         self.diff_of = None
+
+    def show(self, text, color=None):
+        """Texts hold what others wrote. It forges no line: only the first one is not indented."""
+        self._display.display(plain_lines(text, "  "), color=color)
 
     # Plays
 
@@ -84,14 +97,14 @@ class CallbackModule(Default):
             self.show_unchanged()
             names = list(self.play_changes.values())
             more = ["%d more" % (len(names) - NAMES)] if len(names) > NAMES else []
-            self._display.display("%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED)
+            self.show("%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED)
             self.play_changes = {}
         elif self.play_name and took >= 1:
             self.unchanged.append(line)
 
     def show_unchanged(self):
         if self.unchanged:
-            self._display.display("%s: no change" % ", ".join(self.unchanged))
+            self.show("%s: no change" % ", ".join(self.unchanged))
             self.unchanged = []
 
     # Tasks
@@ -111,9 +124,10 @@ class CallbackModule(Default):
             self.changed(result)
         if task.action in C._ACTION_DEBUG:
             self.show_unchanged()
-            self._display.display(str(returned["msg"]) if "msg" in returned else self._dump_results(returned))
+            self.show(str(returned["msg"]) if "msg" in returned else self._dump_results(returned))
         role = getattr(task, "_role", None)
-        self.verified = self.verified or bool(role and role.get_name(include_role_fqcn=False) == "acceptance")
+        if task.action == HEALTH and task.args.get("deep") and role and role.get_name(include_role_fqcn=False) == "acceptance":
+            self.verified = self.verified is not False and returned.get("answer") is not None
 
     def changed(self, result):
         name = result.task_name.partition(" : ")[2] or result.task_name
@@ -137,23 +151,27 @@ class CallbackModule(Default):
             if self.changes:
                 self.show_unchanged()
             self.unchanged = []
-            self._display.display(line, color=C.COLOR_ERROR)
+            self.show(line, color=C.COLOR_ERROR)
 
     def warn(self, result):
         for text in map(str, of(result, "result").get("warnings") or []):
             if text not in self.warned:
                 self.warned.add(text)
                 self.show_unchanged()
-                self._display.display("warning: %s: %s" % (of(result, "host"), text), color=C.COLOR_WARN)
+                self.show("warning: %s: %s" % (of(result, "host"), text), color=C.COLOR_WARN)
 
     def v2_on_file_diff(self, result):
         # Each host has a diff of its own.
         self._last_task_banner, self.diff_of = None, "%s: %s" % (of(result, "host"), result.task_name)
         super().v2_on_file_diff(result)
 
+    def _get_diff(self, difflist):
+        diffs = difflist if isinstance(difflist, list) else [difflist]
+        return super()._get_diff([{key: plain_lines(value) if isinstance(value, str) else value for key, value in diff.items()} for diff in diffs])
+
     def _print_task_banner(self, task):
         self.show_unchanged()
-        self._display.display(self.diff_of)
+        self.show(self.diff_of)
 
     # What Ansible says of these is not shown.
 
@@ -196,12 +214,12 @@ class CallbackModule(Default):
         self.end_play()
         took = duration(time.monotonic() - self.begun)
         if self.failures.said:
-            self._display.display("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
+            self.show("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
         elif context.CLIARGS["check"]:
-            self._display.display("check mode: %s would change something, %s" % (count(len(self.changes), "task") if self.changes else "no task", took))
+            self.show("check mode: %s would change something, %s" % (count(len(self.changes), "task") if self.changes else "no task", took))
         else:
             done = "%d changed" % len(self.changes) if self.changes else "no change"
-            self._display.display("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
+            self.show("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
 
     def why_stopped(self):
         only_mistakes = not self.failures.raw

@@ -18,9 +18,10 @@ import json
 import os
 
 from ._bytes import human
-from ._http import content_url, printable
+from ._http import content_url
 from ._journal import write_atomically
 from ._manifest import MOST, are_files, is_digest, is_file_name, is_size
+from ._text import printable
 
 VERSION = 1
 RECORD = "bundle.json"

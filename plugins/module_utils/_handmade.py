@@ -11,6 +11,7 @@ import re
 from . import _safe_files
 from ._llama_api import ApiError, LlamaApi
 from ._sockets import process_tree
+from ._text import printable
 from ._units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show, unit_kind
 
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
@@ -327,7 +328,7 @@ def words(kind, serves):
     parts += ["model %s" % serves["model"]] if serves["model"] else []
     parts += ["over %s" % ", ".join(serves["rpc"])] if serves["rpc"] else []
     parts += ["build %s" % serves["build"]] if serves["build"] else []
-    return "".join(character if character.isprintable() else "?" for character in ", ".join(parts))
+    return printable(", ".join(parts), None)
 
 
 def pids(found, proc="/proc"):

@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunspli
 from urllib.request import getproxies, proxy_bypass
 
 from ._bytes import exact
+from ._text import printable
 
 USER_AGENT = "thefermisea.llama_cluster"
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -63,13 +64,6 @@ class Transient(Exception):
 
 class _TooSlow(socket.timeout):
     """A connection gave less than _LOWEST bytes per second."""
-
-
-def printable(text, most=200):
-    """What a server says, fit for one line of a report."""
-    text = str(text)
-    shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
-    return shown + "..." if len(text) > most else shown
 
 
 def public_url(url):

@@ -23,11 +23,11 @@ from ._http import (
     clean_url,
     following_url,
     get_following,
-    printable,
     public_url,
     same_origin,
     status_failure,
 )
+from ._text import printable
 
 DEFAULT_ENDPOINT = "https://huggingface.co"
 

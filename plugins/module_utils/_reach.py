@@ -5,6 +5,8 @@
 
 import re
 
+from ._text import printable
+
 WRAPPED = re.compile(
     r"^(Task failed: |Failed to connect to the host via ssh: |Data could not be sent to remote host \S+ Make sure this host can be reached over ssh: )"
 )
@@ -13,12 +15,9 @@ TOO_OLD = re.compile(r"minimum of Python version ([\d.]+\d)\. Current version: (
 
 def refusals(node, variables, login, root=None, python=None):
     """One sentence, or none: what the results of a login without root, of one with root and of a module say. Looked at in this order."""
-    if login.get("unreachable") or login.get("failed"):
-        return [_login(node, variables, login)]
-    if root and (root.get("unreachable") or root.get("failed")):
-        return [_root(node, variables, root)]
-    if python and (python.get("unreachable") or python.get("failed")):
-        return [_python(node, variables, python)]
+    for result, sentence in ((login, _login), (root, _root), (python, _python)):
+        if result and (result.get("unreachable") or result.get("failed")):
+            return [printable(sentence(node, variables, result), None)]
     return []
 
 

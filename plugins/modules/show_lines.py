@@ -6,12 +6,13 @@
 DOCUMENTATION = r"""
 ---
 module: show_lines
-short_description: Print lines as they are
+short_description: Print lines
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
   - Prints lines to the controller's terminal without quoting or folding them, so that a command in them can be copied.
+  - What a terminal would act on is a question mark, a line feed within a line too.
 options:
   lines:
     description:

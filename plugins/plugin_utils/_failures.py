@@ -64,22 +64,26 @@ class Failures:
         name = result.task_name.partition(" : ")[2] or result.task_name
         action = task.resolved_action or task.action
         role = getattr(task, "_role", None)
-        refused = action.rpartition(".")[2] in REFUSE or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
+        asserted = action.rpartition(".")[2] in REFUSE
+        refused = asserted or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
         items = [item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item]
         for one in [item for item in items if item.get("failed") or item.get("exception")] or [returned]:
             message = str(one.get("msg") or one.get("censored") or "no reason given")
             before = BEFORE.search(message) is not None
-            sentences = [line.strip() for line in unwrapped(message).splitlines() if line.strip()]
-            if before and OURS not in message:
-                sentences = ["%s: %s" % (name, "; ".join(sentences))]
+            sentences = [line.strip() for line in unwrapped(message).split("\n") if line.strip()] or ["no reason given"]
             if before or refused:
+                # In what others wrote a line feed is no mark of a sentence.
+                if before or not asserted:
+                    sentences = ["; ".join(sentences)]
+                if before and OURS not in message:
+                    sentences = ["%s: %s" % (name, sentences[0])]
                 for sentence in sentences:
                     self._add(sentence, None)
                 continue
             self.raw = True
             output = "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
             first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
-            self._add("\n  ".join([first] + sentences[1:][-TAIL:] + output), host)
+            self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host)
 
     def add_unreachable(self, result):
         host = of(result, "host").get_name()

@@ -7,6 +7,8 @@ import time
 
 from ansible.utils.display import Display
 
+from ..module_utils._text import printable
+
 display = Display()
 
 
@@ -32,7 +34,7 @@ class Progress:
 
     def show(self, text):
         if text != self.last_line:
-            display.display("%s: %s %s" % (self.host, self.what, text), color="bright gray")
+            display.display(printable("%s: %s %s" % (self.host, self.what, text), None), color="bright gray")
             self.last_line = text
 
     def left(self, done, total):

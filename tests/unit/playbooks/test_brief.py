@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Callback brief as ansible-playbook prints it: every line of small playbooks, seconds apart."""
 
+import json
 import re
 import sys
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_llama_server import FakeLlamaServer
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, playbook_lines
 
 SHOW = "thefermisea.llama_cluster.show_lines"
@@ -76,6 +78,30 @@ CHANGING = """
   gather_facts: false
   roles: [acceptance]
 """
+ANSWER = """
+- name: Require an answer
+  ansible.builtin.assert: {that: true}
+- name: Answer
+  thefermisea.llama_cluster.llama_health: {url: "{{ url }}", deep: true}
+  when: url is defined
+"""
+# What others wrote: it would set the clipboard and say that all is well.
+HOSTILE = "x\x1b]52;c;eA==\x07\r\nno change, verified in 1 s"
+STRANGE = """
+- name: Strange
+  hosts: n1
+  gather_facts: false
+  tasks:
+    - name: Show
+      thefermisea.llama_cluster.show_lines: {lines: ["{{ hostile }}"], warnings: ["{{ hostile }}"]}
+    - name: Debug
+      ansible.builtin.debug: {msg: "{{ hostile }}"}
+    - name: Change {{ hostile }}
+      ansible.builtin.copy: {content: "{{ hostile }}", dest: "{{ folder }}/strange"}
+      diff: true
+    - name: Fail
+      ansible.builtin.shell: cat {{ folder }}/strange >&2; exit 3
+"""
 ROLE = """
 - name: Write one
   ansible.builtin.file: {path: "{{ folder }}/1{{ inventory_hostname }}", state: touch}
@@ -122,7 +148,7 @@ FAILING = """
 @pytest.fixture(name="run")
 def fixture_run(tmp_path):
     """run(PLAYBOOK, *arguments) -> (exit status, the lines with N for seconds)"""
-    for role, tasks in (("files", ROLE), ("acceptance", "- ansible.builtin.assert: {that: true}\n")):
+    for role, tasks in (("files", ROLE), ("acceptance", ANSWER)):
         (tmp_path / "roles" / role / "tasks").mkdir(parents=True)
         (tmp_path / "roles" / role / "tasks/main.yml").write_text(tasks)
     (tmp_path / "library").mkdir()
@@ -149,8 +175,14 @@ def test_plays_that_change_nothing_share_a_line(run):
 
 
 def test_what_changed_and_what_was_verified(run):
-    status, lines = run(CHANGING, "--forks", "1")
+    server = FakeLlamaServer()
+    status, lines = run(CHANGING, "--forks", "1", "-e", "url=" + server.url)
+    server.stop()
     assert (status, lines) == (0, ["Files N s: 4 changed (Write one, Write two, Write four, 1 more)", "4 changed, verified in N s"])
+
+
+def test_without_an_answer_nothing_is_verified(run):
+    assert run(CHANGING, "--limit", "n1")[1][-1] == "4 changed, N s"
 
 
 def test_check_mode_shows_what_would_differ(run):
@@ -199,6 +231,17 @@ def test_what_is_hidden_stays_hidden(run):
     assert status != 0
     assert "n1: Hide it: the output has been hidden due to the fact that 'no_log: true' was specified for this result" in lines
     assert "secret" not in "".join(lines)
+
+
+def test_what_others_wrote_neither_works_the_terminal_nor_forges_a_line(run):
+    status, lines = run(STRANGE, "-e", json.dumps({"hostile": HOSTILE}), "--limit", "n1")
+    assert status != 0
+    shown = "x?]52;c;eA==???no change, verified in N s"
+    assert all(line.isprintable() for line in lines), lines
+    assert "no change, verified in N s" not in lines
+    assert {shown, "warning: n1: " + shown, "n1: Change x?]52;c;eA==?", "+x?]52;c;eA==?", "+no change, verified in N s"} <= set(lines)
+    # Of the message of debug, of the task's name, twice, and of a program's output.
+    assert lines.count("  no change, verified in N s") == 3
 
 
 def test_verbose_is_ansibles_own(run):

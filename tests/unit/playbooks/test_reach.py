@@ -83,6 +83,8 @@ def test_each_node_is_one_sentence(run, playbook):
         ({}, {}, {"failed": True, "msg": "MODULE FAILURE", "module_stderr": "Segmentation fault"},
          "n: python3 runs no module of Ansible (Segmentation fault), a Python that does is needed: set ansible_python_interpreter to one, such as "
          "/usr/bin/python3.11, and run bootstrap.yml"),
+        ({}, {"failed": True, "msg": "sudo: \x1b]52;c;eA==\x07 no"}, None,
+         "n: no root by sudo (sudo: ?]52;c;eA==? no), root is needed: correct it there, or set ansible_become_method"),
         ({}, {}, {"ping": "pong"}, None),
     ],
 )  # fmt: skip
