@@ -121,11 +121,12 @@ class ActionModule(ActionBase):
 
     def do_activate(self, arguments):
         self.event("activate %s" % arguments["build"])
+        changed = os.readlink(self.node.prefix / "current") != "releases/" + arguments["build"]
         if not self.check:
             partial = self.node.prefix / "partial"
             partial.symlink_to("releases/" + arguments["build"])
             partial.rename(self.node.prefix / "current")
-        return {"changed": True}
+        return {"changed": changed}
 
     def do_configure(self, arguments):
         """Writes the units of one kind."""

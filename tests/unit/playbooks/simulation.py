@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
-ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service", "uri")
+ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service")
 OURS = (
     "adoption_info",
     "llama_drain",
@@ -105,6 +105,7 @@ def build_collection(folder):
     (collection / "plugins/modules/show_lines.py").symlink_to(ROOT / "plugins/modules/show_lines.py")
     (collection / "plugins/callback").mkdir()
     (collection / "plugins/callback/preload.py").symlink_to(Path(__file__).with_name("preload.py"))
+    (collection / "plugins/callback/brief.py").symlink_to(ROOT / "plugins/callback/brief.py")
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
     for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
@@ -171,9 +172,14 @@ class Simulation:
 
     def run(self, playbook, *arguments):
         """-> (exit status, output as one line); `events` is what happened to the nodes meanwhile, in order."""
+        status, lines = self.run_lines(playbook, *arguments)
+        return status, " ".join(" ".join(lines).split())
+
+    def run_lines(self, playbook, *arguments, **environment):
+        """-> (exit status, the lines of the output)"""
         self.events = []
         (self.folder / "hosts.json").write_text(json.dumps(INVENTORY))
-        status, output = run_playbook(
+        status, lines = playbook_lines(
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),
             home=self.home,
@@ -181,12 +187,13 @@ class Simulation:
             ANSIBLE_COLLECTIONS_PATH=str(self.home),
             PYTHONPYCACHEPREFIX=str(self.home / "bytecode"),
             SIMULATION=str(self.folder),
+            **environment,
         )
         path = self.folder / "events"
         if path.exists():
             self.events = path.read_text().splitlines()
             path.unlink()
-        return status, output
+        return status, lines
 
     def keep_moments(self, **patterns):
         """The nodes as they are just before these events, which come in this order: what a controller that dies there leaves."""

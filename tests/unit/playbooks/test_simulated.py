@@ -12,6 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
 ALL_B2 = {"head-chat": "b2", "rpc-chat": "b2"}
+BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
 TO_B2 = ("-e", "llama_cpp_version=b2")
 
 
@@ -23,8 +24,9 @@ def deployed(tmp_path_factory):
         build_collection(folder)
         cluster = Simulation(folder, folder)
         cluster.create()
-        status, output = cluster.run("site")
-        assert status == 0, output
+        status, lines = cluster.run_lines("site", **BRIEF)
+        assert status == 0, lines
+        (folder / "first.json").write_text(json.dumps(lines))
         assert cluster.builds() == ALL_B1
 
     folder = once(tmp_path_factory, "deployed", make)
@@ -73,6 +75,19 @@ def rolled_back(deployed, tmp_path_factory):
 def disturbed(cluster):
     """Events that change what serves."""
     return [event for event in cluster.events if event.split()[1] in ("configure", "stopped", "started", "restarted", "activate")]
+
+
+def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster):
+    """Without the plan of role preflight, a few lines for each service."""
+    first = json.loads((deployed.folder / "first.json").read_text())
+    assert len(first) <= 20
+    assert [line.partition(" ")[0] for line in first[-3:-1]] == ["next:", "logs:"]
+    assert " changed, verified in " in first[-1]
+    status, lines = cluster.run_lines("site", **BRIEF)
+    assert status == 0, lines
+    assert len(lines) <= 9, "\n".join(lines)
+    assert "answer: Red." in lines and lines[-1].startswith("no change, verified in ")
+    assert not any(line.startswith(("next:", "logs:")) for line in lines)
 
 
 # verify
