@@ -15,7 +15,7 @@ import stat
 import time
 from urllib.parse import quote
 
-from ._adopt import adopt, extra_disk, loose_pieces, proving
+from ._adopt import adopt, extra_disk, loose_pieces, open_same, proving
 from ._bytes import duration, exact, human
 from ._gguf import check_shards, describe, read_header, shard_name, size_problem
 from ._http import Client, FetchError, FileSource, attempts, clean_url, content_url, make_source, read_range, same_origin
@@ -457,10 +457,35 @@ def _file_size(folder, name):
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
+@contextlib.contextmanager
+def _copied_on_node(plan, missing, watch):
+    """Have targets that lie beside under another name copied from there, instead of fetched. -> bytes of them
+
+    That file stays what it is: somebody may use it by its name.
+    """
+    headers = dict(zip([target.path for target in plan.targets], plan.headers))
+    copied = 0
+    with contextlib.ExitStack() as stack:
+        for target in missing:
+            proved = all(span.sha256 for span in target.spans) and not target.ranges.total()
+            for name in _alike(target) if proved else ():
+                path = os.path.join(os.path.dirname(target.path), name)
+                fd = open_same(path, target, headers[target.path], watch.meter(target.path, target.size))
+                if fd is not None:
+                    stack.callback(os.close, fd)
+                    # Not by its name, which may lead elsewhere by now.
+                    source = FileSource("/proc/self/fd/%d" % fd)
+                    source.resolve(None)
+                    target.pieces = [Piece(source, 0, target.size)]
+                    copied += target.size
+                    break
+        yield copied
+
+
 def _perform(request, plan, started, watch):
     entries, missing, news = _missing(plan, watch)
     resumed = sum(target.ranges.total() for target in missing)
-    moved = 0
+    moved = copied = 0
     try:
         with loose_pieces(request.adopt, missing) as pieces:
             _reserve(missing, pieces)
@@ -471,16 +496,18 @@ def _perform(request, plan, started, watch):
                 target.open()
             target.allocate()
         if missing:
-            transfer = Transfer(missing, request.connections, watch.progress, watch.stopping)
-            transfer.run()
-            moved = transfer.moved
+            with _copied_on_node(plan, missing, watch) as copied:
+                transfer = Transfer(missing, request.connections, watch.progress, watch.stopping)
+                transfer.run()
+            moved = transfer.moved - copied
             _verify(missing)
         _publish(request, plan, entries, missing)
     finally:
         for target in missing:
             target.close()
     seconds = time.monotonic() - started
-    parts = [human(count) + what for count, what in ((moved, " fetched"), (resumed, " resumed"), (adopted, " adopted")) if count]
+    counts = ((moved, " fetched"), (copied, " copied on the node"), (resumed, " resumed"), (adopted, " adopted"))
+    parts = [human(count) + what for count, what in counts if count]
     outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "is there and proved"
     if kept:
         outcome += "; copied and still there, because not only root may write it: %s" % ", ".join(kept)

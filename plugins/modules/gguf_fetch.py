@@ -20,6 +20,7 @@ description:
     not spliced.
   - A manifest beside the model records what was published. While size, time and inode of the model are those of the manifest, a run costs one
     C(stat) call and contacts nobody. Manifest and model must be root's, or of the task's user; of another O(owner) the model is hashed by each run.
+  - A file of root's beside O(dest) that has the needed size, header and sha256 under another name is copied instead of fetched. It stays as it is.
   - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is refused, never overwritten.
 options:
   dest:

@@ -47,7 +47,8 @@ def test_it_is_fetched_once_and_copied_over_the_fabric(lab):
 
 
 def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
-    lab.node3.check_output("rm /opt/models/whole.gguf")
+    # The other one has the same content, and would be copied on the node.
+    lab.node3.check_output("rm /opt/models/whole.gguf /opt/models/pieces.gguf")
     before = asked(lab)
     arguments = ["whole.gguf"], "/opt/models/whole.gguf"
     for options, changed, there in ((["--check"], 1, False), ([], 1, True), ([], 0, True)):
@@ -62,7 +63,7 @@ def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
 
 def test_a_damaged_original_is_not_copied(lab):
     path = "/opt/models/pieces.gguf"
-    lab.node3.check_output("rm %s", path)
+    lab.node3.check_output("rm -f %s /opt/models/whole.gguf", path)
     # A byte changes behind the back of size and time.
     damage = "touch -r %s /tmp/time && printf x | dd of=%s bs=1 seek=70000000 conv=notrunc status=none && touch -r /tmp/time %s"
     lab.node1.check_output(damage, path, path, path)

@@ -79,7 +79,8 @@ def test_a_file_of_the_same_size_is_named(models):
     (models / "by-hand.gguf").write_bytes(CONTENT)
     status, output = run(models, "preflight.yml")
     assert status == 0, output
-    assert "m Q8_0: %s/by-hand.gguf of localhost has its size; if it is this model, `file: by-hand.gguf` in its quant's entry" % models in output
+    assert "m Q8_0: %s/by-hand.gguf of localhost has its size; if its sha256 proves that it is this model, it is copied" % models in output
+    assert "`file: by-hand.gguf` in its quant's entry uses it without a copy" in output
 
 
 def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):

@@ -891,7 +891,7 @@ def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
     (tmp_path / "m.gguf").chmod(0o666)
     before = os.stat(tmp_path / "m.gguf")
     fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
-    assert os.stat(tmp_path / "m.gguf") == before
+    assert (os.stat(tmp_path / "m.gguf").st_uid, os.stat(tmp_path / "m.gguf").st_ctime_ns) == (before.st_uid, before.st_ctime_ns)
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     after = os.stat(tmp_path / "m.gguf")
     assert (after.st_ino, after.st_uid, after.st_mode & 0o7777) == (before.st_ino, 0, 0o644)
@@ -1241,6 +1241,46 @@ def test_a_partial_file_that_is_exchanged_is_neither_read_nor_published(fake, tm
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", stopping=plant)
     assert text.startswith("%s: was exchanged" % path)
     assert (tmp_path / "kept").read_bytes() == MODEL
+
+
+def test_the_model_under_another_name_is_copied_and_stays(fake, tmp_path):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+    (tmp_path / "another.gguf").write_bytes(OTHER)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (tmp_path / "m.gguf").read_bytes() == (tmp_path / "by-hand.gguf").read_bytes() == MODEL
+    assert done["transferred"] == 0 and " copied on the node in " in done["msg"] and "fetched" not in done["msg"]
+    assert (tmp_path / "m.gguf").stat().st_ino != (tmp_path / "by-hand.gguf").stat().st_ino
+
+
+def test_the_model_under_another_name_may_be_exchanged_meanwhile(fake, tmp_path, monkeypatch):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+
+    def plant():
+        (tmp_path / "by-hand.gguf").unlink()
+        os.mkfifo(str(tmp_path / "by-hand.gguf"))
+
+    exchange(monkeypatch, "hash_pieces", plant)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == 0
+    assert (tmp_path / "m.gguf").read_bytes() == MODEL
+
+
+@pytest.mark.parametrize("kind", ["symlink", "link", "stranger's", "other bytes", "other header"])
+def test_what_is_not_the_model_or_not_roots_is_not_copied(fake, tmp_path, kind):
+    beside = tmp_path / "models/by-hand.gguf"
+    beside.parent.mkdir()
+    (tmp_path / "victim").write_bytes(MODEL)
+    if kind in ("symlink", "link"):
+        getattr(os, kind)(str(tmp_path / "victim"), str(beside))
+    else:
+        beside.write_bytes({"other bytes": MODEL[:-1] + b"X", "other header": b"GGUF" + bytes(len(MODEL) - 4)}.get(kind, MODEL))
+    if kind == "stranger's":
+        give_away(beside)
+    assert fetch(tmp_path / "models/m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == len(MODEL)
+
+
+def test_without_a_digest_nothing_under_another_name_is_copied(fake, tmp_path):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["transferred"] == len(MODEL)
 
 
 def test_names_of_a_models_directory_that_cannot_be_printed_are_not_told(fake, tmp_path):
