@@ -18,7 +18,7 @@ KEYS = {"chat": ["weak"]}
 
 def of_keys(salt):
     """What the keys of service chat add to its digest."""
-    expression = next(task["vars"]["parts"] for task in TASKS if task.get("name") == "Head units")[1]
+    expression = next(task["vars"]["parts"] for task in TASKS if task.get("name") == "Write the head units")[1]
     templates = jinja2.Environment(undefined=jinja2.StrictUndefined)
     templates.filters["hash"] = lambda text, kind: hashlib.new(kind, text.encode()).hexdigest()
     given = {"item": {"service": "chat", "api_key_file": "/etc/llama-cluster/keys/chat"}, "head_server_api_keys": KEYS, "__head_server_salt": salt}
