@@ -1,137 +1,11 @@
-import copy
-from pathlib import Path
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an inventory says, and what each node runs of it."""
 
 import pytest
-import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent, _intent_check
-
-ROOT = Path(__file__).resolve().parents[4]
-
-GROUPS = {
-    "all": ["node1", "node2", "node3", "ctl"],
-    "llama_nodes": ["node1", "node2", "node3"],
-    "llama_head": ["node1"],
-    "llama_rpc": ["node2", "node3"],
-}
-HOSTVARS = {
-    "node1": {"ansible_host": "10.0.0.31", "llama_fabric_address": "10.100.0.31"},
-    "node2": {"ansible_host": "10.0.0.32", "llama_fabric_address": "10.100.0.32"},
-    "node3": {"ansible_host": "10.0.0.33", "llama_fabric_address": "10.100.0.33"},
-    "ctl": {},
-}
-MODELS = {
-    "big": {
-        "repo": "someone/Big-GGUF",
-        "aliases": ["Big"],
-        "quants": {
-            "Q8_0": {"files": ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]},
-            "Q4_K_M": {"urls": ["https://files.example/Big.Q4_K_M.gguf?x=1"]},
-        },
-    }
-}
-SERVICES = {
-    "reasoning": {
-        "primary": True,
-        "model": "big",
-        "quant": "Q8_0",
-        "head": "llama_head",
-        "workers": "llama_rpc",
-        "port": 8000,
-        "rpc_port": 50052,
-        "ctx_size": 4096,
-        "parallel": 1,
-        "threads": 40,
-        "tensor_split": {"node1": 26, "node2": 27, "node3": 27},
-        "launcher": "systemd",
-    }
-}
-
-
-def mistakes(services=None, models=None, groups=None, hostvars=None):
-    return _intent_check.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
-
-
-def changed(**settings):
-    services = copy.deepcopy(SERVICES)
-    for key, value in settings.items():
-        if value is None:
-            del services["reasoning"][key]
-        else:
-            services["reasoning"][key] = value
-    return services
-
-
-def test_a_sound_inventory_has_no_mistake():
-    assert mistakes() == []
-
-
-@pytest.mark.parametrize(
-    "settings, sentence",
-    [
-        ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
-        ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
-        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key"),
-        ({"port": None}, "llama_services.reasoning.port: missing, the HTTP port of the endpoint is needed: add it"),
-        ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
-        ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
-        ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, 1 to 256 is needed"),
-        ({"parallel": True}, "llama_services.reasoning.parallel: True seen, a whole number is needed"),
-        ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd, slurm is needed"),
-        ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
-        ({"quant": "Q2_K"}, "llama_services.reasoning.quant: big has no Q2_K, one of Q4_K_M, Q8_0 is needed"),
-        ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
-        ({"head": "llama_rpc", "workers": "node1"}, "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed"),
-        ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
-        (
-            {"workers": "llama_nodes"},
-            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in ",
-        ),
-        ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
-        ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
-        ({"rpc_port": 8000, "workers": "node2", "tensor_split": "auto", "head": "node1"}, None),
-        ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
-        (
-            {"tensor_split": {"node4": 1, "node2": 1, "node3": 1}},
-            "llama_services.reasoning.tensor_split: node4 is no node of this service, one of node2, node3, node1 is needed, did you mean node",
-        ),
-        ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
-        ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
-        (
-            {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
-            "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
-        ),
-        ({"rpc_cache": "80G"}, None),
-        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of M, G, T"),
-    ],
-)
-def test_each_mistake_is_one_sentence(settings, sentence):
-    found = mistakes(changed(**settings))
-    if sentence is None:
-        assert found == []
-    else:
-        assert len(found) == 1
-        assert found[0].startswith(sentence)
-        assert "\n" not in found[0]
-
-
-def test_two_services_cannot_share_a_port():
-    services = dict(SERVICES, second=dict(SERVICES["reasoning"], primary=False, port=8001))
-    assert mistakes(services) == [
-        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
-        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
-    ]
-
-
-ROUTER = {"kind": "router", "host": "node3", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 8080}
-
-
-def test_a_router_serves_several_models_from_one_host():
-    assert mistakes(dict(SERVICES, fast=ROUTER)) == []
-    assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
-        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
-        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
-    ]
-    assert [item["dest"] for item in _intent.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, changed, mistakes
 
 
 @pytest.mark.parametrize("variable", ["llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir"])
@@ -147,67 +21,6 @@ def test_directories_that_are_the_systems_are_refused(variable):
         assert sentence.startswith("%s: %s, which is the system's, seen for node1, " % (variable, path))
     for path in ("/opt/models", "/srv/llama", "/var/lib/llama-cluster/rpc-cache", "/home/models", "/scratch", "/usr/local/llama.cpp", "/mnt/d-1/m2_x.y", None):
         assert found(path) == []
-
-
-def test_slurm_keys_mean_nothing_to_systemd():
-    assert mistakes(changed(partition="gpu")) == [
-        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
-    ]
-    assert mistakes(changed(partition="gpu", launcher="slurm")) == []
-
-
-def test_what_is_for_workers_alone_needs_some():
-    keys = {"rpc_cache": "80G", "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
-    assert mistakes(changed(**keys)) == [
-        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
-    ]
-    assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
-
-
-@pytest.mark.parametrize("scaling, wrong", [({"rope_scaling": "yarn"}, 0), ({"rope_scaling": "linear"}, 1), ({}, 1)])
-def test_a_key_of_yarn_needs_yarn(scaling, wrong):
-    assert len(mistakes(changed(yarn_orig_ctx=32768, **scaling))) == wrong
-
-
-def test_what_this_version_cannot_deploy_is_refused_by_name():
-    assert _intent_check.undeployable(SERVICES) == []
-    assert _intent_check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
-        "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
-        "llama_services.fast.kind: router seen, server is needed: this version deploys no other kind",
-    ]
-    assert _intent.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
-    assert _intent.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
-
-
-def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
-    keys = yaml.safe_load((ROOT / "inventories/example/group_vars/all/vault.yml").read_text())["vault_llama_api_keys"]
-    needed = "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
-    assert _intent_check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
-    assert _intent_check.undeployable({}, {"chat": ["k3y"]}) == []
-    services = {"chat": SERVICES["reasoning"]}
-    assert _intent_check.errors(services, MODELS, GROUPS, HOSTVARS, {}, {"chat": keys["chat"]}) == []
-
-
-def test_routes_lead_to_what_is_served():
-    def found(routes):
-        return _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
-
-    assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
-    assert found({"default": "bigg", "taks": {}}) == [
-        "llama_routes.taks: unknown key; known keys: default, tasks",
-        "llama_routes.default: bigg is served by no service, one of Big, big, reasoning is needed, did you mean big?",
-    ]
-    assert found({"default": None, "tasks": {"fix": ["big"]}}) == [
-        "llama_routes.default: nothing seen, a string is needed: give one or remove the key",
-        "llama_routes.tasks.fix: a list of 1 seen, a string is needed: correct it",
-    ]
-
-
-@pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
-def test_a_key_that_no_file_and_no_header_keeps_is_refused_and_not_shown(key):
-    (sentence,) = _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
-    assert sentence.startswith("llama_api_keys.reasoning: key 2 is no plain text") and "s3cret" not in sentence
-    assert _intent_check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
 
 
 def test_a_head_reads_its_keys_from_a_file():
@@ -227,23 +40,6 @@ def test_rpc_is_for_the_service_of_the_head_alone():
         "incoming": ["10.100.0.31:50052"],
         "outgoing": ["%s:50053" % HOSTVARS["node1"]["llama_fabric_address"]],
     }
-
-
-def test_one_primary_at_most():
-    services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
-    assert mistakes(services) == [
-        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key"
-    ]
-
-
-def test_a_service_name_becomes_a_unit_name():
-    (sentence,) = mistakes({"Deep Thought": SERVICES["reasoning"]})
-    assert sentence.startswith("llama_services.Deep Thought: the name becomes part of unit names")
-
-
-def test_a_worker_needs_a_fabric_address():
-    (sentence,) = mistakes(hostvars=dict(HOSTVARS, node3={"ansible_host": "10.0.0.33"}))
-    assert sentence.startswith("llama_services.reasoning.workers: node3 has no llama_fabric_address")
 
 
 @pytest.mark.parametrize(
