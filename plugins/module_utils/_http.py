@@ -103,7 +103,7 @@ def clean_url(url):
     if parts.scheme not in ("http", "https") or not host:
         raise FetchError("%s: an http or https URL is needed" % printable(public_url(url)))
     if "@" in parts.netloc:
-        raise FetchError("%s: has a user or password in it, which are never sent: leave them out, a token belongs into token_file" % public_url(url))
+        raise FetchError("%s: has a user or password in it, which are never sent: leave them out, a token belongs into model_token_file" % public_url(url))
     netloc = "[%s]" % host if ":" in host else host
     return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
 
@@ -362,10 +362,10 @@ def status_failure(url, response, hint=""):
 
 def _hint(response):
     if response.headers.get("X-Error-Code") == "GatedRepo":
-        return "the repository is gated, accept its terms there and set token_file"
+        return "the repository is gated, accept its terms there and set model_token_file"
     if response.status == 407:
         return "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"
-    return "check the address" if response.status in (404, 410) else "a token with access is needed, see token_file"
+    return "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
 
 
 def attempts(operation, tries=4):

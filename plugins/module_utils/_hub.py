@@ -203,12 +203,12 @@ class Hub(object):
     def _refusal(self, response, revision):
         code = response.headers.get("X-Error-Code", "")
         if code == "GatedRepo" or response.status == 403:
-            step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set token_file"
+            step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set model_token_file"
             return FetchError("%s: gated, %s: %s" % (self._repo_url(), "the token has no access" if self.token else "no token was given", step))
         if code == "RevisionNotFound":
             return FetchError("%s: has no revision %s, it has %s" % (self._repo_url(), revision, self._revisions() or "none that it lists"))
         if response.status == 401 and self.token and code != "RepoNotFound":
-            return FetchError("%s: the token was refused (status 401): put a valid token into token_file" % self._repo_url())
+            return FetchError("%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url())
         if response.status in (401, 404):
             return FetchError("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
         return status_failure(self._repo_url(), response, "check repo and endpoint")
@@ -282,11 +282,15 @@ def read_token(path):
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
             if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
-                text = "token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+                text = (
+                    "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: "
+                    "correct both, others may have read the token"
+                )
                 raise FetchError(text % (path, status.st_mode & 0o7777, status.st_uid))
             token = stream.read(1 << 16).strip()
     except (OSError, ValueError) as error:
-        raise FetchError("token_file: %s cannot be read (%s): put the token there, one line" % (path, getattr(error, "strerror", "not text"))) from None
+        seen = (path, os.uname().nodename, getattr(error, "strerror", "not text"))
+        raise FetchError("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
     if not re.match(r"^[!-~]+\Z", token):
-        raise FetchError("token_file: %s does not hold one token on one line: correct it" % path)
+        raise FetchError("model_token_file: %s does not hold one token on one line: correct it" % path)
     return token

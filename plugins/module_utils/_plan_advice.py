@@ -90,7 +90,7 @@ def _more_cards(shape, settings, devices, alone):
     if settings.flash_attn:
         words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
     such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such["total_mib"], like)
-    return found + ["use %s and %s" % (such_cards, word) for word in words]
+    return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
 
 
 def weight(shape):

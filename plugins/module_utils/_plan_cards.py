@@ -34,9 +34,24 @@ def _mib(size):
     return int(size.group(1)) * (1024 if (size.group(2) or "M")[0] in "Gg" else 1)
 
 
-def inventory_cards(nodes, hostvars):
-    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without."""
+def inventory_cards(nodes, hostvars, groups):
+    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are _usual_nodes()."""
+    nodes = nodes or _usual_nodes(hostvars, groups)
     return [dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []]
+
+
+def _usual_nodes(hostvars, groups):
+    """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a plan is."""
+    nodes = groups["llama_nodes"]
+    nodes = [node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])] or nodes
+    services = hostvars[nodes[0]].get("llama_services")
+    services = services.values() if isinstance(services, dict) else []
+    primary = [service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service]
+    try:
+        heads = expand(primary[0]["head"], groups) if primary else []
+    except IntentError:
+        heads = []  # the inventory's own plan says so
+    return sorted(nodes, key=lambda node: node in heads)
 
 
 def card_errors(devices, nodes, groups, hostvars, each=False):
@@ -44,6 +59,11 @@ def card_errors(devices, nodes, groups, hostvars, each=False):
 
     devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them needs cards.
     """
+    if not devices and nodes == "llama_nodes" and not groups.get(nodes):
+        return [
+            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: "
+            "run with -e devices=48GB,24GB+24GB, or with -i inventories/NAME"
+        ]
     try:
         hosts = expand(nodes, groups) if each or not devices else []
         given = sorted({card["node"] for card in cards(devices)}) if devices else []

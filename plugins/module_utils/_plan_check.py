@@ -108,13 +108,14 @@ def needs_no_split(name, plan, alone, head):
     )
 
 
-def idle_workers(name, plan, idle):
-    return "llama_services.%s.workers: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of workers" % (
-        name,
+def idle_workers(entry, plan, idle):
+    return "%s: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of %s" % (
+        entry,
         join(idle),
         plan["model"],
         plan["quant"],
         "it" if len(idle) == 1 else "them",
+        entry.rsplit(".", 1)[-1],
     )
 
 

@@ -24,14 +24,22 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
     each with its item of model_items(); build: llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in
     base64}]; complete: whether a service that cannot be planned is refused. -> {services: {name: [plan() with service, model, quant, source: header or
     catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name:
-    why}; rendered: {name: {layers, tensor_split}} of services that have layers per node and no plan; refused: [sentences]; sharing: [lines]}
+    why}; uncounted: [names of those with some nodes in the plan];
+    rendered: {name: {layers, tensor_split}} of services that have layers per node and no plan; refused: [sentences]; sharing: [lines]}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(check.numa(nodes))
     for name in sorted(services, key=one.order):
         one.add(name)
     one.refuse_misfits()
-    return {"services": one.planned, "unplanned": one.unplanned, "rendered": one.rendered, "refused": one.refused, "sharing": one.sharing}
+    return {
+        "services": one.planned,
+        "unplanned": one.unplanned,
+        "uncounted": one.uncounted,
+        "rendered": one.rendered,
+        "refused": one.refused,
+        "sharing": one.sharing,
+    }
 
 
 def stored(plans):
@@ -49,6 +57,7 @@ class _Inventory(object):
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
         self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
         self.planned, self.unplanned, self.rendered, self.refused, self.sharing = {}, {}, {}, [], []
+        self.uncounted = []
         self.claimed = {}  # (node, device): {service: MiB}
         self.misfits = []  # arguments of _refuse_misfit(): where else it fits is known when all others have their place
 
@@ -63,6 +72,7 @@ class _Inventory(object):
         hosts = hosts or expand(service["host"], self.groups)
         strangers = [host for host in hosts if host not in self.nodes]
         if strangers:
+            self.uncounted.extend([name] if len(strangers) < len(hosts) else [])
             self._without(name, check.absent(strangers), strangers)
             return
         self.refused.extend(check.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
@@ -210,7 +220,7 @@ class _Inventory(object):
             self.refused.append(check.needs_no_split(name, described, alone, head))
         elif not counts and planned["fits"] and workers:
             idle = [worker for worker in workers if not described["layers"][worker]]
-            self.refused.extend([check.idle_workers(name, described, idle)] if idle else [])
+            self.refused.extend([check.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else [])
         elif not planned["fits"]:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []

@@ -3,21 +3,37 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A memory plan as an operator reads it: one table. Private to the collection."""
 
-from ._plan_check import context_words
+import re
+
+from ._plan_check import context_words, join
 
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
 
-def lines(planned):
-    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps."""
-    found = []
+def lines(planned, only=""):
+    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service."""
+    found, problems = [], set()
+    if planned["uncounted"]:
+        found.append("note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free" % join(planned["uncounted"]))
     for name in sorted(planned["services"]):
-        for one in planned["services"][name]:
-            found.extend(table(one))
+        for one in planned["services"][name] if name == (only or name) else []:
+            # A hub that does not answer is one problem, whatever it was asked for.
+            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.get("problem") or "")
+            found.extend(table(dict(one, problem=None if problem in problems else one.get("problem"))))
+            problems.add(problem)
     # What is refused has a sentence of its own.
     told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
-    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told)
-    return found + planned["sharing"]
+    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told and item[0] == (only or item[0]))
+    return found + _about(only, planned["sharing"])
+
+
+def _about(only, sharing):
+    found, wanted = [], True
+    for line in sharing:
+        if not line.startswith(" "):
+            wanted = not only or only in re.findall(r"[a-z0-9-]+", line)
+        found.extend([line] if wanted else [])
+    return found
 
 
 def table(one):

@@ -53,7 +53,7 @@ options:
     type: path
   devices:
     description:
-      - The devices in llama.cpp's order, RPC devices first and the head's own last. Without any, only RV(shape) is returned.
+      - The devices in llama.cpp's order, RPC devices first and the head's own last; the last node is the head. Without any, only RV(shape) is returned.
     type: list
     elements: dict
     default: []
@@ -232,7 +232,13 @@ advice:
   type: list
   elements: str
   returned: with devices
-  sample: [lower slot_ctx_size to 40960, set cache_type_k and cache_type_v to q8_0]
+  sample: [lower slot_ctx_size to 40960, set cache_type to q8_0]
+refused:
+  description: What speaks against it in one sentence, empty for nothing; that it does not fit, or that a node's main memory would hold no layers beside GPUs.
+  type: list
+  elements: str
+  returned: with devices
+  sample: ["it does not fit 1 device: use 3 cards of 49152 MiB"]
 lines:
   description: The plan as a table.
   type: list
@@ -298,9 +304,9 @@ def main():
             asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
             shape = remote_shape(token=read_token(given["token_file"]), **asked)
     except OSError as error:
-        module.fail_json(msg="llama_plan: %s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
+        module.fail_json(msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
     except (FetchError, GGUFError, ShapeError) as error:
-        module.fail_json(msg="llama_plan: %s" % error)
+        module.fail_json(msg=str(error))
     result = {"shape": shape_facts(shape)}
     if given["devices"]:
         result.update(what_if(shape, given))

@@ -31,7 +31,7 @@ INTENT = {
 # What playbooks are told with -e.
 EXTRA = (
     *("bundle_dir", "cache_type", "ctx_size", "devices", "drills", "force_split", "headers", "maintenance_drain", "node", "nodes", "parallel", "park", "quant"),
-    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "token_file", "ubatch_size", "undo", "url"),
+    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "ubatch_size", "undo", "url"),
 )
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -141,5 +141,5 @@ def _names_in(text):
 
 
 def _missing(name):
-    way = "run with --ask-vault-pass or -e @vault.yml, or define it" if "vault" in name else "define it in group_vars or with -e"
+    way = "put it into group_vars/all/vault.yml, or run with -e @vault.yml" if "vault" in name else "define it in group_vars or with -e"
     return "%s is not defined" % name, "a value is needed: %s" % way

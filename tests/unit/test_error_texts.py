@@ -488,6 +488,12 @@ REFUSALS = [
     ("llama_services.chat:", "not planned, node2 is not part of this run", "a plan needs all nodes of a service: run without --limit", alone),
     ("llama_services.chat.tensor_split:", "auto seen and node2 is not", "all nodes of the service are needed", functools.partial(alone, complete=False)),
     ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", text_of(_plan_cards.cards, "3*24GB")),
+    (
+        "devices:",
+        "none given, and no inventory with nodes in group llama_nodes",
+        "one of them is needed",
+        lambda **_fixtures: _plan_cards.card_errors("", "llama_nodes", {"all": []}, {}),
+    ),
     ("devices:", "3 nodes seen", "2 are needed, one for each of node1, node2", described("3x24GB")),
     ("llama_devices:", "missing for node1, node2", "the memory of each card is needed", described()),
     ("nodes:", "nod is neither a host nor a group", "did you mean node2?", lambda **_fixtures: _plan_cards.card_errors("", "nod", INVENTORY["groups"], {})),

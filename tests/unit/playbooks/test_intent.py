@@ -34,7 +34,7 @@ def run(tmp_path, playbook, *arguments, **intent):
         ),
         (
             {"llama_api_keys": "{{ vault_keys }}"},
-            "llama_api_keys: vault_keys is not defined for node1, node2, a value is needed: run with --ask-vault-pass or -e",
+            "llama_api_keys: vault_keys is not defined for node1, node2, a value is needed: put it into group_vars/all/vault.yml, or run with -e",
         ),
     ],
 )

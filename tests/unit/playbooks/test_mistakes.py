@@ -175,8 +175,8 @@ def forget(name):
          "group llama_nodes: no host in PATH/hosts.json, whose groups are llama_cpu, llama_empty, llama_head, llama_node, llama_rpc, at least one is needed, "
          "did you mean llama_node?"),
         ("site", "", {"variables": {"llama_api_keys": "{{ vault_llama_api_keys }}"}},  # 13
-         "llama_api_keys: vault_llama_api_keys is not defined for all 5 nodes, a value is needed: run with --ask-vault-pass or "
-         "-e @vault.yml, or define it"),
+         "llama_api_keys: vault_llama_api_keys is not defined for all 5 nodes, a value is needed: put it into "
+         "group_vars/all/vault.yml, or run with -e @vault.yml"),
         ("site", "", {"inventory": forget("llama_services")},  # 31
          "llama_services: nothing seen, at least one service is needed: write it in PATH/group_vars/all/services.yml, since group_vars/services.yml would be "
          "for a group services"),
@@ -227,7 +227,8 @@ def test_nodes_that_do_not_answer(run):  # 20
 def test_a_model_that_does_not_fit(run):  # 44
     lines = run("plan", variables={"llama_devices": [{"memory_mib": 12288}], "llama_services": {"big": GOOD["llama_services"]["big"]}})
     assert lines[-1].startswith("llama_services.big.quant: big-70b Q6_K with ") and " MiB are needed on GPU0 of rtx1 and 12288 MiB are there" in lines[-1]
-    assert lines[-1].endswith(": use 10 cards of 12288 MiB")
+    step = ": use 10 cards of 12288 MiB, or use 6 such cards and lower slot_ctx_size to 82944 and set cache_type_k and cache_type_v to q4_0"
+    assert lines[-1].endswith(step)
 
 
 def test_an_inventory_that_is_not_there(tmp_path):  # 17

@@ -34,10 +34,11 @@ def model(tmp_path_factory):
 def plan(tmp_path):
     (tmp_path / "hosts.json").write_text(json.dumps(INVENTORY))
     (tmp_path / "nobody.json").write_text("{}")
+    (tmp_path / "typo.json").write_text(json.dumps({"llama_node": INVENTORY["llama_nodes"]}))
 
     def run(*settings, inventory="hosts", limit=None):
-        where = FIVE_NODES if inventory == "five_nodes" else tmp_path / (inventory + ".json")
-        arguments = ("-i", str(where), "-e", " ".join(settings), *(("--limit", limit) if limit else ()))
+        where = FIVE_NODES if inventory == "five_nodes" else tmp_path / ("%s.json" % inventory)
+        arguments = (*(("-i", str(where)) if inventory else ()), "-e", " ".join(settings), *(("--limit", limit) if limit else ()))
         return run_playbook(ROOT / "playbooks/plan.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
 
     return run
@@ -58,18 +59,27 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     assert status == 0, output
     assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
     assert "node1 GPU0 0-" in output and "node1 GPU1 " in output
-    status, output = plan("url=file://%s" % model, "devices=16GB,main:256GB", "slot_ctx_size=4096", inventory="nobody")
+    status, output = plan("url=file://%s" % model, "devices=main:256GB,16GB", "slot_ctx_size=4096", inventory="nobody")
     assert status == 0, output
-    assert "what the GPUs cannot hold is left over for node2 main" in output
+    assert "what the GPUs cannot hold is left over for node1 main" in output
+    status, output = plan("url=file://%s" % model, "devices=16GB,main:256GB", "slot_ctx_size=4096", inventory="nobody")
+    assert status != 0
+    assert "it does not fit 1 device: give node1 last, without a GPU the head node2 holds no layers beside workers, or use 2 cards of 16384 MiB" in output
     status, output = plan("url=file://%s" % model, "devices=4GB", inventory="nobody")
     assert status != 0
-    assert "it does not fit 1 devices: use 12 cards of 4096 MiB" in output
+    assert "it does not fit 1 device: use 12 cards of 4096 MiB" in output and "Could not match" not in output
+    status, output = plan("url=file://%s" % model, "slot_ctx_size=8192", inventory="five_nodes")
+    assert status == 0, output
+    assert "head rtx2 (24576 + 24576 MiB), workers a6000 (49140 MiB) and rtx1 (24576 + 24576 MiB)" in output, "nodes with cards alone"
 
 
 @pytest.mark.parametrize(
     "inventory,settings,refusal",
     [
-        ("nobody", "ctx_size=4096", "plan: no url and no host in group llama_nodes, one of them is needed: run with -e url=... -e devices=3x24GB"),
+        ("nobody", "ctx_size=4096", "group llama_nodes: no host in "),
+        ("typo", "", "whose groups are llama_node, at least one is needed, did you mean llama_node?"),
+        (None, "ctx_size=4096", "plan: neither a url nor an inventory given, one of them is needed: run with -e url=... -e devices=3x24GB, or with -i "),
+        (None, "url=file:///m.gguf", "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e devices=48GB"),
         (
             "hosts",
             "slot_ctx_size=4096 quant=Q8",
@@ -95,8 +105,8 @@ def test_a_service_that_is_not_planned_makes_it_red(plan):
     status, output = plan("devices=2x24GB", "llama_cpp_accelerator=cuda")
     assert status != 0
     assert "note: " not in output
-    assert output.count("not planned, llama_plan: /nowhere/big.gguf: No such file or directory: check the path on this node") <= 2  # and Ansible's own
-    assert "llama_services.chat: not planned, llama_plan: /nowhere/big.gguf: " in output
+    assert output.count("not planned, /nowhere/big.gguf: No such file or directory: check the path on this node") <= 2  # and Ansible's own
+    assert "llama_services.chat: not planned, /nowhere/big.gguf: " in output
     status, output = plan(inventory="five_nodes", limit="rtx1")
     assert status != 0
     assert "small: qwen2.5-14b Q4_K_M, 8192 tokens a slot of f16 KV cache" in output

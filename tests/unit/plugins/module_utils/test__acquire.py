@@ -126,7 +126,7 @@ def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
 def test_a_gated_repo_that_lists_its_files_asks_for_a_token(fake, tmp_path):
     fake.add_repo(REPO, PIECES, gated="files")
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
-    assert text.endswith("answered 401 Unauthorized: the repository is gated, accept its terms there and set token_file")
+    assert text.endswith("answered 401 Unauthorized: the repository is gated, accept its terms there and set model_token_file")
 
 
 def test_one_plain_url(fake, tmp_path):
@@ -299,7 +299,7 @@ def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatc
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed, see token_file")],
+    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed, see model_token_file")],
 )
 def test_a_missing_source_is_one_sentence_with_url_and_status(fake, tmp_path, status, words):
     url = fake.add_plain("m.gguf", MODEL)

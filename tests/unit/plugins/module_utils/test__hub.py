@@ -74,7 +74,7 @@ def test_an_unknown_revision_names_the_known_ones(fake):
 def test_a_gated_repo_asks_for_a_token_or_for_access(fake):
     fake.token = "hf_secret"
     fake.add_repo("owner/gated", FILES, gated=True)
-    with pytest.raises(FetchError, match="gated, no token was given: accept its terms there and set token_file"):
+    with pytest.raises(FetchError, match="gated, no token was given: accept its terms there and set model_token_file"):
         hub(fake, "owner/gated").commit("main")
     assert hub(fake, "owner/gated", "hf_secret").commit("main") == COMMIT
     fake.add_repo("owner/gated", FILES, gated="no access")
@@ -188,7 +188,7 @@ def test_token_file(tmp_path):
         path.write_text(content)
         with pytest.raises(FetchError, match="one token on one line"):
             read_token(str(path))
-    with pytest.raises(FetchError, match="cannot be read"):
+    with pytest.raises(FetchError, match=r"model_token_file: .*none on \S+ cannot be read"):
         read_token(str(tmp_path / "none"))
 
 
@@ -199,7 +199,7 @@ def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
     path.chmod(mode)
     with pytest.raises(FetchError) as caught:
         read_token(str(path))
-    text = "token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+    text = "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
     assert str(caught.value) == text % (path, mode, os.geteuid())
 
 

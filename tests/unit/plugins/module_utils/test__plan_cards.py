@@ -10,8 +10,8 @@ GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
 DESCRIBED = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {"llama_devices": [{"memory_mib": 9}]}}
 
 
-def errors(devices="", hostvars=None, nodes="llama_nodes", each=True):
-    return card_errors(devices, nodes, GROUPS, hostvars or DESCRIBED, each)
+def errors(devices="", hostvars=None, nodes="llama_nodes", each=True, groups=None):
+    return card_errors(devices, nodes, groups or GROUPS, hostvars or DESCRIBED, each)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,18 @@ def test_what_is_no_card(text):
 
 
 def test_cards_of_an_inventory():
-    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], DESCRIBED)] == [("a", "H200"), ("a", "GPU"), ("b", "GPU")]
+    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], DESCRIBED, GROUPS)] == [("a", "H200"), ("a", "GPU"), ("b", "GPU")]
+
+
+def test_without_nodes_those_with_cards_are_meant_and_the_primary_services_head_is_the_last():
+    groups = {"all": list("abcd"), "llama_nodes": list("abcd"), "main": ["b"]}
+    card, main = {"llama_devices": [{"memory_mib": 24000}]}, {"llama_devices": [{"main": True, "memory_mib": 256000}]}
+    described = {"a": dict(card, llama_services={"x": {"head": "a"}, "y": {"primary": True, "head": "main"}}), "b": card, "c": card, "d": main}
+    assert [one["node"] for one in inventory_cards([], described, groups)] == ["a", "c", "b"]
+    for services in (None, ["x"], {"x": None}, {"x": {"primary": True, "head": "nobody"}}, {"x": {"primary": True, "host": "b"}}):
+        assert [one["node"] for one in inventory_cards([], dict(described, a=dict(card, llama_services=services)), groups)] == ["a", "b", "c"]
+    assert [one["node"] for one in inventory_cards([], dict.fromkeys("abcd", main), groups)] == list("abcd")
+    assert [one["node"] for one in inventory_cards(["d", "a"], described, groups)] == ["d", "a"]
 
 
 def test_enough_cards_are_no_mistake():
@@ -56,6 +67,10 @@ def test_enough_cards_are_no_mistake():
 @pytest.mark.parametrize(
     "given, sentence",
     [
+        (
+            {"nodes": "llama_nodes", "groups": {"all": []}, "each": False},
+            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e devices=48GB,24GB+24GB, or with -i ",
+        ),
         ({"devices": "5x24GB"}, "devices: 5 nodes seen, 2 are needed, one for each of a, b: give such as 2x24GB"),
         ({"hostvars": {"a": DESCRIBED["a"], "b": {}}}, "llama_devices: missing for b, the memory of each card is needed to plan without asking nodes: "),
         ({"hostvars": {"a": {}, "b": {}}, "each": False}, "llama_devices: missing for a, b, "),

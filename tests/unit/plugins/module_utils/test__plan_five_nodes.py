@@ -23,8 +23,8 @@ SERVICES = yaml.safe_load((FOLDER / "group_vars/all/services.yml").read_text())[
 THIRD = dict(SERVICES["small"], head="rtx2", port=8002)
 
 
-def plan(cards=None, services=("big", "small"), known=None, **changes):
-    """changes: of service big; cards: MiB of each card."""
+def plan(cards=None, services=("big", "small"), known=None, headers=(), only=None, **changes):
+    """changes: of service big; cards: MiB of each card; only: nodes that are part of the run."""
     nodes = {}
     for group in CHILDREN.values():
         for host, own in group["hosts"].items():
@@ -34,7 +34,8 @@ def plan(cards=None, services=("big", "small"), known=None, **changes):
             nodes[host] = {"devices": of_inventory(host, described, 1024), "cores": None}
     known = known or dict(SERVICES, third=THIRD)
     wanted = {name: dict(known[name], **(changes if name == "big" else {})) for name in services}
-    return memory_plan(wanted, MODELS, GROUPS, nodes, (), "b11434", complete=True)
+    nodes = {host: nodes[host] for host in only or nodes}
+    return memory_plan(wanted, MODELS, GROUPS, nodes, headers, "b11434", complete=True)
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -129,3 +130,26 @@ def test_one_card_of_a_node_needs_no_split_in_the_table():
     # llama-server is still told, or it would use both cards.
     assert small["tensor_split"] == [49]
     assert not any("--tensor-split" in line for line in lines(planned))
+
+
+def test_a_hub_that_does_not_answer_is_told_once():
+    text = "http://hub.lab:9/api/models/%s/revision/main: Connection refused, 4 times: check the network and run again"
+    items = [{"model": service["model"], "quant": service["quant"]} for service in SERVICES.values()]
+    headers = [{"item": item, "msg": text % item["model"]} for item in items]
+    assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 1
+    headers[0]["msg"] = "http://other.lab/x: Connection refused, 4 times: check the network and run again"
+    assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 2
+
+
+def test_one_service_is_printed_alone_with_what_it_shares():
+    planned = plan(services=("big", "small", "third"))
+    shown = lines(planned, "third")
+    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == ["third", "third shares cards with big"]
+    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third")) - len(planned["sharing"])
+
+
+def test_a_service_that_the_limit_leaves_out_is_not_counted():
+    planned = plan(only=["rtx1"])
+    assert lines(planned)[0] == "note: big not counted, some nodes are not part of this run: the memory of the others is shown as free"
+    assert planned["services"]["small"][0]["devices"][0]["free_mib"] == 24576
+    assert not any("not counted" in line for line in lines(plan(only=["mem1"])))

@@ -63,8 +63,8 @@ def test_nodes_without_cards_use_their_main_memory():
 
 
 def test_why_it_is_an_estimate_is_said():
-    failed = {"item": {"model": "big", "quant": "Q4_K_M"}, "msg": "llama_plan: https://hub: cannot be reached", "failed": True}
-    assert "  llama_plan: https://hub: cannot be reached" in lines(plan(chat(), headers=[failed]))
+    failed = {"item": {"model": "big", "quant": "Q4_K_M"}, "msg": "https://hub: cannot be reached", "failed": True}
+    assert "  https://hub: cannot be reached" in lines(plan(chat(), headers=[failed]))
 
 
 def test_layers_per_node_need_no_header_for_severalcards():

@@ -44,8 +44,9 @@ def test_a_local_model(capsys, qwen):
     assert result["tensor_split"] == [27, 27, 27]
     assert [device["node"] for device in result["devices"]] == ["node2", "node3", "node1"]
     assert result["advice"] == []
-    assert result["lines"][1].split() == ["node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free"]
-    assert result["lines"][2].split()[2:4] == ["0-26", "(27)"]
+    assert result["lines"][1] == "  head node1 (32510 MiB), workers node2 (32510 MiB) and node3 (32510 MiB)"
+    assert result["lines"][2].split() == ["node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free"]
+    assert result["lines"][3].split()[2:4] == ["0-26", "(27)"]
 
 
 def test_without_devices_only_the_shape(capsys, qwen):
@@ -62,18 +63,16 @@ def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
     assert (code, result["fits"]) == (0, False)
     assert sum(device["total_mib"] for device in result["devices"]) > 350000
     assert any("does not fit" in line for line in result["lines"])
-    assert result["advice"] == ["use 12 cards of 32510 MiB"]
+    assert result["advice"][0] == "use 12 cards of 32510 MiB"
+    assert result["refused"] == ["it does not fit 3 devices: %s" % ", or ".join(result["advice"])]
+    assert not any("use 12 cards" in line for line in result["lines"])
 
 
 def test_where_the_weights_alone_are_too_large_fewer_cards_with_less_context_are_offered(capsys, qwen):
     result = run(capsys, path=str(qwen), devices=CARDS[:1], slot_ctx_size=32768, parallel=4, build="b11434")[1]
-    most, context, cache = result["advice"]
-    assert most == "use 4 cards of 32510 MiB"
-    tokens = int(context.rsplit(" ", 1)[1])
-    assert context == "use 3 such cards and lower slot_ctx_size to %d" % tokens
-    assert cache == "use 3 such cards and set cache_type_k and cache_type_v to q4_0"
-    for fitting in ({"slot_ctx_size": tokens}, {"slot_ctx_size": 32768, "cache_type": "q4_0"}):
-        assert run(capsys, path=str(qwen), devices=CARDS, parallel=4, build="b11434", **fitting)[1]["fits"]
+    assert result["advice"] == ["use 4 cards of 32510 MiB", "use 3 such cards and set cache_type to q4_0"]
+    fitting = {"slot_ctx_size": 32768, "cache_type": "q4_0", "parallel": 4, "build": "b11434"}
+    assert run(capsys, path=str(qwen), devices=CARDS, **fitting)[1]["fits"]
 
 
 def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
@@ -116,7 +115,7 @@ def test_a_repository_and_its_shards(capsys):
         code, result = run(capsys, repo="some/m-GGUF", files=names[:1], endpoint=fake.url)
     # Its shards are found and read; that these three have no embedding is the answer.
     assert code == 1
-    assert result["msg"].startswith("llama_plan: architecture llama: ")
+    assert result["msg"].startswith("architecture llama: ")
 
 
 def test_context_beyond_the_models_own_is_named(capsys, qwen):
@@ -130,9 +129,9 @@ def test_context_beyond_the_models_own_is_named(capsys, qwen):
 @pytest.mark.parametrize(
     "options, sentence",
     [
-        ({"path": "/nowhere/m.gguf"}, "llama_plan: /nowhere/m.gguf: No such file or directory: fetch it, or correct the path"),
-        ({"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]}, "llama_plan: /nowhere/n.gguf: No such file or directory: "),
-        ({"path": __file__}, "llama_plan: %s: starts with " % __file__),
+        ({"path": "/nowhere/m.gguf"}, "/nowhere/m.gguf: No such file or directory: fetch it, or correct the path"),
+        ({"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]}, "/nowhere/n.gguf: No such file or directory: "),
+        ({"path": __file__}, "%s: starts with " % __file__),
     ],
 )
 def test_no_header(capsys, options, sentence):
@@ -157,3 +156,10 @@ def test_two_cards_of_one_node_and_main_memory_beside_them(capsys, qwen):
     assert [(one["node"], one["device"]) for one in result["devices"]] == [("mem1", "main"), ("rtx1", "GPU0"), ("rtx1", "GPU1")]
     main, first, second = (one["layers"] for one in result["devices"])
     assert main == 0 and first > 1.2 * second
+    assert result["lines"][1] == "  head rtx1 (49152 + 49152 MiB), worker mem1 (257000 MiB)"
+    (sentence,) = result["refused"]
+    assert sentence.startswith("nodes: mem1 would hold no layers, since the GPUs hold all of ") and sentence.endswith(": leave it out of nodes")
+    # A head without a GPU holds none beside workers, however much memory it has.
+    result = run(capsys, path=str(qwen), devices=devices[1:2] + devices[:1], slot_ctx_size=4096)[1]
+    assert result["refused"] and [one["node"] for one in result["devices"]] == ["rtx1"]
+    assert run(capsys, path=str(qwen), devices=devices[:1], slot_ctx_size=4096)[1]["refused"] == []

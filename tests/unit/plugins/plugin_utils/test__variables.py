@@ -75,7 +75,7 @@ def test_what_another_variable_uses_is_read():
     [
         (
             told("'vault_keys' is undefined"),
-            "llama_api_keys: vault_keys is not defined for a, b, a value is needed: run with --ask-vault-pass or -e @vault.yml, ",
+            "llama_api_keys: vault_keys is not defined for a, b, a value is needed: put it into group_vars/all/vault.yml, or run with -e ",
         ),
         (told("'my_keys' is undefined"), "llama_api_keys: my_keys is not defined for a, b, a value is needed: define it in group_vars or with -e"),
         (told("A vault exception marker was tripped."), "llama_api_keys: encrypted for a, b, the password of the vault is needed: run with --ask-vault-pass"),
