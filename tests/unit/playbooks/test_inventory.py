@@ -56,7 +56,7 @@ def test_a_playbook_knows_the_tags_of_its_plays(path):
 @pytest.mark.parametrize(
     "playbook, tags, sentence",
     [
-        ("site", ["--tags", "rpc,verfiy", "--skip-tags", "worker"], "tags: verfiy, worker seen, one of %s is needed, did you mean verify?"),
+        ("site", ["--tags", "rpc,verfiy", "--skip-tags", "notest"], "tags: verfiy seen, one of %s is needed, did you mean verify?"),
         ("verify", ["--tags", "rpc"], "tags: rpc seen, one of %s is needed"),
         ("status", ["--tags", "verify"], "tags: verify seen, none is known to this playbook: run it without --tags"),
         ("plan", ["--tags", "rcp"], "tags: rcp seen, none is known to this playbook: run it without --tags"),
