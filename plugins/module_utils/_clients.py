@@ -73,7 +73,8 @@ def refusals(heads, ruleset, host):
 def mistake(clients):
     """-> (what is wrong with llama_clients, what is needed, next step), or None."""
     if not isinstance(clients, (list, tuple)):
-        return shown(clients), "a list of IPv4 networks is", "write [10.0.0.0/24]"
+        meant = str(clients) if all(_network(one) for one in re.split(r",\s*", str(clients))) else "10.0.0.0/24"
+        return shown(clients), "a list of IPv4 networks is", "write [%s]" % meant
     for text in clients:
         if not _network(text):
             whole = _network(text, strict=False)

@@ -254,19 +254,20 @@ class _Inventory(object):
         for node in self.nodes:
             found = self._devices([node])
             if node not in used and found and found[0]["kind"] == devices[-1]["kind"]:
-                others.append((any(device["claimed_mib"] for device in found), node, found))
-        others.sort(key=lambda other: other[0])
-        for _busy, node, found in others:
+                claims = {service for device in found for service in self.claimed.get((node, device["device"]), {})}
+                others.append((" beside %s" % check.join(sorted(claims)) if claims else "", node, found))
+        others.sort(key=lambda other: other[0] != "")
+        for beside, node, found in others:
             planned = plan(shape, settings, found, len(found))
             if planned["fits"]:
                 self._claim(name, planned["devices"])
-                return ["make %s its head%s" % (node, " and drop workers" if self.services[name].get("workers") else "")]
+                return ["make %s its head%s%s" % (node, beside, " and drop workers" if self.services[name].get("workers") else "")]
         if local:
-            for _busy, node, found in others:
+            for beside, node, found in others:
                 planned = plan(shape, settings, found + devices, local)
                 if planned["fits"]:
                     self._claim(name, planned["devices"])
-                    return ["add %s to workers" % node]
+                    return ["add %s to workers%s" % (node, beside)]
         return []
 
     def _share(self, name, shape, settings, devices, local, planned):

@@ -8,7 +8,10 @@ import functools
 import re
 from pathlib import Path
 
+from ansible import context
+from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.common.yaml import yaml_load
+from ansible.parsing.splitter import parse_kv
 
 from ..module_utils._intent_values import named
 
@@ -52,7 +55,8 @@ def known():
 
 
 def unknown_variables(hostvars, nodes):
-    """A sentence for each variable that looks like one of ours and that nothing reads, neither a role nor another variable."""
+    """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither a role nor another variable."""
+    typed = _typed()
     variables = {}
     for node in nodes:
         variables.update(_raw(hostvars, node))
@@ -63,9 +67,16 @@ def unknown_variables(hostvars, nodes):
         if name.startswith(("_", "ansible_")):
             continue
         near = difflib.get_close_matches(name, known() | set(EXTRA), 1, 0.75 if name.startswith(ours) else 0.85)
-        if near or name.startswith("llama_"):
+        near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
+        if near or name in typed or name.startswith("llama_"):
             found.append("%s: nothing reads this variable, %s" % (name, "did you mean %s?" % near[0] if near else "docs/settings.md lists those that are read"))
     return found
+
+
+def _typed():
+    """The names given with -e NAME=VALUE. A file of -e @FILE may hold what is for somebody else."""
+    texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
+    return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
 
 
 def undefined_variables(hostvars, nodes):

@@ -55,8 +55,9 @@ def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tm
 
 
 def test_any_model_on_cards_that_need_not_exist(plan, model):
-    status, output = plan("url=file://%s" % model, "devices=12GiB+12GB", "slot_ctx_size=32768", "cache_type=q4_0", inventory="nobody")
+    status, output = plan("url=file://%s" % model, "devices=12GiB+12GB", "slot_ctx_size=32768", "cache_type=q4_0", "ctx=8192", inventory="nobody")
     assert status == 0, output
+    assert "[WARNING]: ctx: nothing reads this variable, did you mean ctx_size?" in output
     assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
     assert "node1 GPU0 0-" in output and "node1 GPU1 " in output
     status, output = plan("url=file://%s" % model, "devices=main:256GB,16GB", "slot_ctx_size=4096", inventory="nobody")

@@ -62,6 +62,11 @@ def test_what_is_right(facts):
         ({"llama_cpp_cuda_architectures": "86"}, "llama_cpp_cuda_architectures: '86' seen for n, auto or a list is needed: write auto, or"),
         ({"llama_cpp_cuda_architectures": ["8.6"]}, "llama_cpp_cuda_architectures: '8.6' seen for n, a compute capability without its dot is needed"),
         ({"llama_clients": "10.0.0.0/24"}, "llama_clients: '10.0.0.0/24' seen for n, a list of IPv4 networks is needed"),
+        (
+            {"llama_clients": "10.10.0.0/24, 10.8.0.0/24"},
+            "llama_clients: '10.10.0.0/24, 10.8.0.0/24' seen for n, a list of IPv4 networks is needed: write [10.10.0.0/24, 10.8.0.0/24]",
+        ),
+        ({"llama_clients": "the lab"}, "llama_clients: 'the lab' seen for n, a list of IPv4 networks is needed: write [10.0.0.0/24]"),
         ({"llama_clients": ["10.0.0.0/33"]}, "llama_clients: '10.0.0.0/33' seen for n, an IPv4 network is needed: write it as 10.0.0.0/24"),
         ({"llama_clients": ["10.0.0.0/8", "10.0.0.5/24"]}, "llama_clients: '10.0.0.5/24' seen for n, an IPv4 network is needed: write 10.0.0.0/24"),
         ({"llama_devices": [{"name": "RTX 3090"}]}, "llama_devices: card 1 without memory_mib seen for n, its memory in MiB is needed: add it, as in [{name: "),

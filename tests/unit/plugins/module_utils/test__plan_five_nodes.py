@@ -86,7 +86,7 @@ def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
     assert ", 6091 MiB are needed on GPU0 of rtx1 and %d MiB are there beside big (%d MiB)" % (there, big["GPU0"]) in sentence
     assert sentence.endswith(": make rtx2 its head")
     (sentence,) = plan(services=("big", "small", "third"), workers="rtx1")["refused"]
-    assert "make a6000 its head" in sentence
+    assert "make a6000 its head beside big" in sentence
 
 
 def test_a_split_that_does_not_fit_is_offered_an_idle_worker():

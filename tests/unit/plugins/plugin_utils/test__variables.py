@@ -125,3 +125,13 @@ def test_every_extra_variable_that_is_documented_is_known():
     assert named - variables.known() - set(variables.EXTRA) - {"ansible_python_interpreter", "llama_quant"} == set()
     read = {word for path in ROOT.glob("playbooks/**/*.yml") for word in re.findall(r"\w+", path.read_text())}
     assert set(variables.EXTRA) - read == set()
+
+
+def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
+    hostvars = HostVars({"a": {"ctx": 8192, "colour": 1, "quant": "Q4", "mine": 1, "own": 1, "secret": 1, "used": 1, "llama_clients": "{{ used }}"}})
+    assert variables.unknown_variables(hostvars, ["a"]) == []
+    monkeypatch.setattr(variables.context, "CLIARGS", {"extra_vars": ("ctx=8192 quant=Q4 used=1", "colour='a b'", '{"own": 1}', "@vault.yml")})
+    assert variables.unknown_variables(hostvars, ["a"]) == [
+        "colour: nothing reads this variable, docs/settings.md lists those that are read",
+        "ctx: nothing reads this variable, did you mean ctx_size?",
+    ]
