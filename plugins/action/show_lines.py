@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prints lines; documented in plugins/modules/show_lines.py."""
 
+from ansible import constants as C
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -20,6 +21,9 @@ class ActionModule(ActionBase):
         _validation, arguments = self.validate_argument_spec(argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])})
         for line in arguments["warnings"]:
             display.warning(printable(line, None))
-        for line in arguments["lines"]:
-            display.display(printable(line, None))
-        return dict(result, changed=False)
+        lines = [printable(line, None) for line in arguments["lines"]]
+        # The callback brief prints them itself, after what it has kept back until there is something to read.
+        if C.DEFAULT_STDOUT_CALLBACK != "thefermisea.llama_cluster.brief" or display.verbosity:
+            for line in lines:
+                display.display(line)
+        return dict(result, changed=False, lines=lines)

@@ -111,8 +111,6 @@ class CallbackModule(Default):
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         self.show_failures()
-        if task.action == SHOW_LINES:
-            self.show_unchanged()
 
     def v2_playbook_on_handler_task_start(self, task):
         self.show_failures()
@@ -122,12 +120,19 @@ class CallbackModule(Default):
         self.warn(result)
         if returned.get("changed"):
             self.changed(result)
+        if task.action == SHOW_LINES:
+            self.show_lines(returned)
         if task.action in C._ACTION_DEBUG:
             self.show_unchanged()
             self.show(str(returned["msg"]) if "msg" in returned else self._dump_results(returned))
         role = getattr(task, "_role", None)
         if task.action == HEALTH and task.args.get("deep") and role and role.get_name(include_role_fqcn=False) == "acceptance":
             self.verified = self.verified is not False and returned.get("answer") is not None
+
+    def show_lines(self, returned):
+        for line in [line for one in returned.get("results", [returned]) for line in one.get("lines", [])]:
+            self.show_unchanged()
+            self._display.display(line)
 
     def changed(self, result):
         name = result.task_name.partition(" : ")[2] or result.task_name

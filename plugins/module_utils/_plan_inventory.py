@@ -25,7 +25,8 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
     base64}]; complete: whether a service that cannot be planned is refused. -> {services: {name: [plan() with service, model, quant, source: header or
     catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name:
     why}; uncounted: [names of those with some nodes in the plan];
-    rendered: {name: {layers, tensor_split}} of services that have layers per node and no plan; refused: [sentences]; sharing: [lines]}
+    unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that have layers per node and no
+    plan; refused: [sentences]; sharing: [lines]}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(check.numa(nodes))
@@ -36,6 +37,7 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
         "services": one.planned,
         "unplanned": one.unplanned,
         "uncounted": one.uncounted,
+        "unchanged": [name for name in sorted(one.planned) if json.loads(json.dumps(stored(one.planned[name]))) == one.previous.get(name)],
         "rendered": one.rendered,
         "refused": one.refused,
         "sharing": one.sharing,

@@ -11,7 +11,10 @@ COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "to
 
 
 def lines(planned, only=""):
-    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service."""
+    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service.
+
+    A service that is planned as it was is one line.
+    """
     found, problems = [], set()
     if planned["uncounted"]:
         found.append("note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free" % join(planned["uncounted"]))
@@ -19,31 +22,31 @@ def lines(planned, only=""):
         for one in planned["services"][name] if name == (only or name) else []:
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.get("problem") or "")
+            if name in planned["unchanged"]:
+                found.append("%s, planned as before: %s" % (_title(one), ", ".join("%s %s" % tuple(_cells(device)[:3:2]) for device in one["devices"])))
+                continue
             found.extend(table(dict(one, problem=None if problem in problems else one.get("problem"))))
             problems.add(problem)
     # What is refused has a sentence of its own.
     told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
     found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told and item[0] == (only or item[0]))
-    return found + _about(only, planned["sharing"])
+    return found + _about(only, planned)
 
 
-def _about(only, sharing):
+def _about(only, planned):
     found, wanted = [], True
-    for line in sharing:
+    for line in planned["sharing"]:
         if not line.startswith(" "):
-            wanted = not only or only in re.findall(r"[a-z0-9-]+", line)
+            wanted = line.split()[0] not in planned["unchanged"] and (not only or only in re.findall(r"[a-z0-9-]+", line))
         found.extend([line] if wanted else [])
     return found
 
 
 def table(one):
     """The lines of one model's plan."""
-    estimated = ", ESTIMATED from llama_models, its header was not read" if one["source"] == "catalog" else ""
-    model = " ".join(word for word in (one["model"], one["quant"]) if word)
-    title = "%s: %s, %s%s" % (one["service"], model, context_words(one), estimated)
     rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
-    found = [title]
+    found = [_title(one)]
     if one.get("problem"):
         found.append("  %s" % one["problem"])
     for row in rows:
@@ -55,6 +58,12 @@ def table(one):
     if any(one["host"].values()):
         found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"]))
     return found
+
+
+def _title(one):
+    estimated = ", ESTIMATED from llama_models, its header was not read" if one["source"] == "catalog" else ""
+    model = " ".join(word for word in (one["model"], one["quant"]) if word)
+    return "%s: %s, %s%s" % (one["service"], model, context_words(one), estimated)
 
 
 def _cells(device):

@@ -47,4 +47,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+lines:
+  description: The lines as they were printed.
+  returned: always
+  type: list
+  elements: str
 """

@@ -35,6 +35,9 @@ QUIET = """
   hosts: all
   gather_facts: false
   tasks:
+    - name: Show what there is not
+      thefermisea.llama_cluster.show_lines: {lines: [nothing]}
+      when: false
     - ansible.builtin.command: sleep 1
       changed_when: false
 - name: Shown

@@ -130,6 +130,17 @@ def test_the_processes_of_others_on_the_card_are_named():
     assert " MiB are there beside vasp_std[4711] (18000 MiB) and ?[8]" in sentence
 
 
+def test_a_service_that_is_planned_as_before_is_one_line():
+    first = plan(chat())
+    assert first["unchanged"] == []
+    again = plan(chat(), previous=kept(first))
+    assert again["unchanged"] == ["chat"]
+    (line,) = lines(again)
+    assert line.startswith("chat: big Q4_K_M, ")
+    assert line.endswith(", planned as before: node2 0-26 (27), node3 27-53 (27), node1 54-79 (26)")
+    assert len(lines(plan(chat(ctx_size=4096), previous=kept(first)))) > 4
+
+
 def test_what_is_stored_does_not_change_with_what_is_free():
     busy = nodes()
     busy["node2"]["devices"][0]["others_mib"] = 100
