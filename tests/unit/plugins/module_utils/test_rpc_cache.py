@@ -172,7 +172,9 @@ def test_without_the_program_nothing_is_used_and_the_reason_is_said_once(cache):
     assert len(said) == 1 and "fnv1a64" in said[0]
 
 
-def test_check_reads_everything_again(cache, capsys):
+def test_check_reads_everything_again(cache, capsys, monkeypatch):
+    # Root goes on as the owner in a process of its own, which is another test's.
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     store(cache, NAMES[b"foobar"], b"foobar", mode=0o400)
     store(cache, NAMES[b"a"], b"b", mode=0o400)
     arguments = ["check", os.path.dirname(cache.stored), os.path.dirname(os.path.dirname(cache.program))]
