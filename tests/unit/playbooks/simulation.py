@@ -64,7 +64,7 @@ REMOVE = """
 """
 CACHES = """
 - name: Caches
-  thefermisea.llama_cluster.tensor_caches: {services: "{{ cached }}"}
+  thefermisea.llama_cluster.tensor_caches: {services: "{{ rpc_worker_cached }}"}
 """
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,

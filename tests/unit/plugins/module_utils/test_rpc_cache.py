@@ -173,7 +173,7 @@ def test_without_the_program_nothing_is_used_and_the_reason_is_said_once(cache):
 
 
 def test_check_reads_everything_again(cache, capsys, monkeypatch):
-    # Root goes on as the owner in a process of its own, which is another test's.
+    # Root would fork to go on as the owner: that is test_a_check_by_root_goes_on_as_the_caches_owner.
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     store(cache, NAMES[b"foobar"], b"foobar", mode=0o400)
     store(cache, NAMES[b"a"], b"b", mode=0o400)
