@@ -8,7 +8,7 @@ Sizes in a plan are MiB, rounded up; a device is one of _plan_devices, with `cla
 
 from ._llama_args import build_number
 from ._memory import Shape, place, settings_of
-from ._model_shape import Mla
+from ._model_shape import Mla, ShapeError
 from ._plan_split import needed, split, with_output
 from ._settings import memory_settings
 
@@ -38,8 +38,12 @@ def context(shape, settings):
 
 
 def slot_context(shape, settings):
-    """Tokens of context that one request may use."""
-    return context(shape, settings) // (settings.parallel or 1)
+    """Tokens of context that one request may use; ShapeError where a slot would have none."""
+    slots = settings.parallel or 1
+    tokens = context(shape, settings) // slots
+    if not tokens:
+        raise ShapeError("%d tokens of context seen for %d slots, 1 a slot is needed: set slot_ctx_size" % (context(shape, settings), slots))
+    return tokens
 
 
 def room(device):

@@ -29,8 +29,10 @@ def overridden(service, shape):
 def way_out(shape, tokens, build):
     """Words for the settings that would allow ``tokens``."""
     length = shape.context_length
-    yarn = "rope_scaling: yarn, rope_scale: %d, yarn_orig_ctx: %d" % (-(-tokens // length), length)
     override = "override_kv: ['%s.context_length=int:%d']" % (shape.architecture, tokens)
+    if not length:
+        return "set %s" % override
+    yarn = "rope_scaling: yarn, rope_scale: %d, yarn_orig_ctx: %d" % (-(-tokens // length), length)
     if shape.rope_scaling:
         return "set %s, its header scales already" % override
     if (build or YARN_RAISES) < YARN_RAISES:

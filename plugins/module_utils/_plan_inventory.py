@@ -165,6 +165,7 @@ class _Inventory(object):
                 quant = service["models"][model]
                 try:
                     shape, source = self._shape(model, quant)
+                    slot_context(shape, settings)
                 except ShapeError as problem:
                     self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
                     self.refused.extend([check.not_planned(name, self.unplanned[name], ())] if self.complete else [])
@@ -189,8 +190,7 @@ class _Inventory(object):
         try:
             shape, source = self._shape(model, quant)
             settings = settings_for(service, self.build)
-            if not settings.ctx_size and not shape.context_length:
-                raise ShapeError("llama_models.%s.header has no context_length, and the service no ctx_size" % model)
+            slot_context(shape, settings)
         except ShapeError as problem:
             self._without(name, str(problem))
             return

@@ -303,13 +303,11 @@ def main():
         else:
             asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
             shape = remote_shape(token=read_token(given["token_file"]), **asked)
+        result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape_facts(shape))
     except OSError as error:
         module.fail_json(msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
     except (FetchError, GGUFError, ShapeError) as error:
         module.fail_json(msg=str(error))
-    result = {"shape": shape_facts(shape)}
-    if given["devices"]:
-        result.update(what_if(shape, given))
     module.exit_json(changed=False, **result)
 
 

@@ -96,10 +96,9 @@ def shape(data):
 def plan(data):
     """The shape as it travels from a node to the controller, and a plan with advice for two cards."""
     try:
-        found = shape_of(json.loads(json.dumps(shape_facts(read_shape(parsed(data))))))
+        planned(shape_of(json.loads(json.dumps(shape_facts(read_shape(parsed(data)))))), len(data))
     except (_gguf.GGUFError, ShapeError) as error:
         return str(error)
-    planned(found, len(data))
     return None
 
 

@@ -267,3 +267,11 @@ def test_an_estimate_has_the_catalogs_size():
     total = sum(BIG.block_bytes) + BIG.input_bytes + BIG.output_bytes
     assert abs(total - 47369119648) < 1e6
     assert BIG.context_length == 0  # nobody said
+
+
+def test_a_slot_without_context_is_a_sentence():
+    assert _plan.slot_context(BIG, SHORT._replace(ctx_size=3, parallel=2)) == 1
+    for settings, length in ((SHORT._replace(ctx_size=0), 0), (SHORT._replace(ctx_size=0, parallel=2), 1), (SHORT._replace(ctx_size=1, parallel=2), 9)):
+        with pytest.raises(_plan.ShapeError) as refusal:
+            _plan.slot_context(BIG._replace(context_length=length), settings)
+        assert str(refusal.value).endswith("for %d slots, 1 a slot is needed: set slot_ctx_size" % settings.parallel)

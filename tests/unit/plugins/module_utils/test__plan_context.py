@@ -4,7 +4,7 @@
 """How much context a slot may have, and the way to more."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _plan, _plan_catalog
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _plan, _plan_catalog, _plan_context
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS, chat, nodes, plan
 
 
@@ -50,3 +50,8 @@ def test_a_header_that_scales_positions_caps_too():
     header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": _plan.shape_facts(shape)}
     (sentence,) = plan(chat(ctx_size=65536), nodes(48000), [header])["refused"]
     assert sentence.endswith("set override_kv: ['qwen3.context_length=int:65536'], its header scales already")
+
+
+def test_where_the_header_has_no_context_only_an_override_is_a_way_out():
+    without = _plan_catalog.estimate(FACTS, 10**9)._replace(context_length=0)
+    assert _plan_context.way_out(without, 8192, None) == "set override_kv: ['qwen3.context_length=int:8192']"
