@@ -11,8 +11,9 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_models, _intent_values, _settings  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _variables  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check_models, variables
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
 
 PAGE = """# Settings
 
@@ -67,7 +68,7 @@ def values(key):
 
 
 def names(kinds):
-    return " or ".join(_intent_values.NAMES[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+    return " or ".join(intent_values.NAMES[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
 def written(value):
@@ -91,7 +92,7 @@ def keys(table):
 
 def roles():
     """A table for each role, of the arguments of all of its entry points."""
-    return "\n\n".join("### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path)) for path in sorted(_variables.ROLES.iterdir()))
+    return "\n\n".join("### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path)) for path in sorted(variables.ROLES.iterdir()))
 
 
 def role(path):
@@ -113,7 +114,7 @@ def default(option):
         return "required"
     given = option.get("default")
     if "{{" in str(given):
-        sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in _variables.known()]
+        sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in variables.known()]
         return "from " + ", ".join("`%s`" % word for word in dict.fromkeys(sources)) if sources else "computed"
     text = ", ".join(given) if isinstance(given, list) else str(given)
     if given in (None, "", [], {}):
@@ -128,8 +129,8 @@ def meaning(option):
 
 
 def page():
-    intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in _variables.INTENT.items()]
-    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(_intent_models.MODEL_KEYS), keys(_intent_models.QUANT_KEYS), roles())
+    intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in variables.INTENT.items()]
+    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(check_models.MODEL_KEYS), keys(check_models.QUANT_KEYS), roles())
 
 
 if __name__ == "__main__":

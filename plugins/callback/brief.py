@@ -31,8 +31,8 @@ from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ..module_utils._text import printable
-from ..plugin_utils._failures import Failures, is_rescued, of
 from ..plugin_utils._progress import duration
+from ..plugin_utils._reports.failures import Failures, is_rescued, of
 
 HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"

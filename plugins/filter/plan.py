@@ -1,12 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions of module_utils/_plan*.py as filters; each is documented in a YAML file of its own name."""
+"""Functions of the memory plan as filters; each is documented in a YAML file of its own name."""
 
 from ansible.errors import AnsibleFilterError
 
-from ..module_utils import _plan_cards, _plan_devices, _plan_inventory, _plan_lines
-from ..module_utils._intent import IntentError
+from ..module_utils._plan import devices, table
+from ..plugin_utils._cluster_plan import cards, plan
+from ..plugin_utils._intent.hosts import IntentError
 
 
 def _one_sentence(function):
@@ -22,12 +23,12 @@ def _one_sentence(function):
 class FilterModule:
     def filters(self):
         return {
-            "memory_plan": _one_sentence(_plan_inventory.memory_plan),
-            "plan_stored": _plan_inventory.stored,
-            "plan_lines": _plan_lines.lines,
-            "plan_node_devices": _plan_devices.of_node,
-            "plan_card_devices": _plan_devices.of_inventory,
-            "plan_inventory_cards": _plan_cards.inventory_cards,
-            "plan_cards": _one_sentence(_plan_cards.cards),
-            "plan_card_errors": _plan_cards.card_errors,
+            "memory_plan": _one_sentence(plan.memory_plan),
+            "plan_stored": plan.stored,
+            "plan_lines": table.lines,
+            "plan_node_devices": devices.of_node,
+            "plan_card_devices": devices.of_inventory,
+            "plan_inventory_cards": cards.inventory_cards,
+            "plan_cards": _one_sentence(cards.cards),
+            "plan_card_errors": cards.card_errors,
         }

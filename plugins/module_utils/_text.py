@@ -1,7 +1,38 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What others wrote, fit for a terminal. Private to the collection."""
+"""Words: byte counts and durations as an operator reads them, and what others wrote, fit for a terminal. Private to the collection.
+
+Byte counts have decimal units, as disks and model hubs state them.
+"""
+
+
+def human(count):
+    """77263859712 -> '77.3 GB'; below 1000 bytes the exact count."""
+    if count < 1000:
+        return "%d bytes" % count
+    value = float(count)
+    for unit in ("kB", "MB", "GB", "TB"):
+        value /= 1000.0
+        if value < 999.95 or unit == "TB":
+            break
+    return "%.1f %s" % (value, unit)
+
+
+def exact(count):
+    """98362432 -> '98,362,432 bytes'."""
+    return "{:,} bytes".format(count)
+
+
+def duration(seconds):
+    """0.4 -> '0.4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
+    if seconds < 10:
+        return "%.1f s" % seconds
+    if seconds < 60:
+        return "%d s" % seconds
+    if seconds < 3600:
+        return "%d min %02d s" % divmod(int(seconds), 60)
+    return "%d h %02d min" % (seconds // 3600, seconds % 3600 // 60)
 
 
 def printable(text, most=200):

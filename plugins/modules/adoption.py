@@ -83,10 +83,10 @@ actions:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._adoption import Adoption
-from ..module_utils._handmade import HandmadeError
-from ..module_utils._safe_files import UnsafeFile
-from ..module_utils._units import UnitError
+from ..module_utils._adoption.handmade import HandmadeError
+from ..module_utils._adoption.steps import Adoption
+from ..module_utils._files import UnsafeFile
+from ..module_utils._node.units import UnitError
 
 
 def main():

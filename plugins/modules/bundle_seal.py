@@ -75,7 +75,7 @@ lines:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._bundle import lines, seal
+from ..module_utils._fetch.bundle import lines, seal
 
 OPTIONS = {
     "path": {"type": "path", "required": True},

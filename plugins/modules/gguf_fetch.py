@@ -313,14 +313,16 @@ import stat
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._acquire import Request, Watch, acquire, unchanged
-from ..module_utils._adopt import open_model
-from ..module_utils._gguf import GGUFError
-from ..module_utils._http import FetchError
-from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
+from ..module_utils._fetch.errors import DiskTooSmall, FetchError, Stopped
+from ..module_utils._fetch.fetch import acquire
+from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
+from ..module_utils._fetch.pieces import open_model
+from ..module_utils._fetch.present import unchanged
+from ..module_utils._fetch.receive import awaited, receive
+from ..module_utils._fetch.request import Request, Watch
+from ..module_utils._fetch.target import disk_failure
 from ..module_utils._job import Job, claim, is_live
-from ..module_utils._receive import awaited, receive
-from ..module_utils._transfer import DiskTooSmall, Stopped, disk_failure
+from ..module_utils._model.gguf import GGUFError
 
 OPTIONS = {
     "dest": {"type": "path", "required": True},

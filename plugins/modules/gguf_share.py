@@ -87,7 +87,7 @@ pid:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._share import ShareError, base_url, is_running, names, start, stop
+from ..module_utils._fetch.share import ShareError, base_url, is_running, names, start, stop
 
 OPTIONS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -146,9 +146,9 @@ models:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._http import FetchError
-from ..module_utils._hub import read_token
-from ..module_utils._verify import verify_path, verify_url
+from ..module_utils._fetch.errors import FetchError
+from ..module_utils._fetch.hub import read_token
+from ..module_utils._fetch.verify import verify_path, verify_url
 
 
 def main():

@@ -203,7 +203,7 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fabric import FabricError, collect
+from ..module_utils._node.fabric import FabricError, collect
 
 
 def main():

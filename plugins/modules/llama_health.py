@@ -228,10 +228,10 @@ waited_for:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._health import STATES, Head
-from ..module_utils._llama_api import ApiError, LlamaApi, read_api_key
-from ..module_utils._sockets import SocketError
-from ..module_utils._units import UnitError
+from ..module_utils._llama.api import ApiError, LlamaApi, read_api_key
+from ..module_utils._node.sockets import SocketError
+from ..module_utils._node.units import UnitError
+from ..module_utils._serving.health import STATES, Head
 
 
 def main():

@@ -192,8 +192,8 @@ kv_caches:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._load_log import load_info
-from ..module_utils._units import UnitError
+from ..module_utils._llama.load_log import load_info
+from ..module_utils._node.units import UnitError
 
 
 def main():

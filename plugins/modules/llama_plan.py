@@ -250,13 +250,13 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._gguf import GGUFError
-from ..module_utils._http import FetchError
-from ..module_utils._hub import DEFAULT_ENDPOINT, read_token
-from ..module_utils._memory import ShapeError
-from ..module_utils._plan import shape_facts
-from ..module_utils._plan_header import local_shape, remote_shape
-from ..module_utils._plan_what_if import what_if
+from ..module_utils._fetch.errors import FetchError
+from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
+from ..module_utils._model.gguf import GGUFError
+from ..module_utils._model.memory import ShapeError
+from ..module_utils._plan.header import local_shape, remote_shape
+from ..module_utils._plan.place import shape_facts
+from ..module_utils._plan.what_if import what_if
 from ..module_utils._settings import CACHE_TYPES, OWN
 
 

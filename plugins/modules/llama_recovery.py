@@ -111,9 +111,9 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._llama_api import ApiError, LlamaApi, read_api_key
-from ..module_utils._recovery import PROMPT, watch
-from ..module_utils._units import UnitError, parse_show, systemctl_show
+from ..module_utils._llama.api import ApiError, LlamaApi, read_api_key
+from ..module_utils._node.units import UnitError, parse_show, systemctl_show
+from ..module_utils._serving.recovery import PROMPT, watch
 
 
 def main():

@@ -104,8 +104,8 @@ restored:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._safe_files import UnsafeFile
-from ..module_utils._snapshot import SnapshotError, Snapshots, text_of
+from ..module_utils._files import UnsafeFile
+from ..module_utils._node.snapshot import SnapshotError, Snapshots, text_of
 
 
 def main():

@@ -121,8 +121,8 @@ units:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._timeline import timeline
-from ..module_utils._units import UnitError
+from ..module_utils._node.timeline import timeline
+from ..module_utils._node.units import UnitError
 
 
 def main():

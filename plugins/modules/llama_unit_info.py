@@ -203,7 +203,8 @@ build_broken:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._units import UnitError, build_info, held_since, unit_info
+from ..module_utils._node.build import build_info
+from ..module_utils._node.units import UnitError, held_since, unit_info
 
 DEFAULT_UNITS = ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
 

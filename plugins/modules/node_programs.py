@@ -56,10 +56,11 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._files import UnsafeFile
+from ..module_utils._install import PYTHONS, ProgramError, choose_python, install, loaded_sources
+
 # What is imported here is what is installed.
-from ..module_utils import backoff, rpc_cache, wait_for_workers, watchdog
-from ..module_utils._programs import PYTHONS, ProgramError, choose_python, install, loaded_sources
-from ..module_utils._safe_files import UnsafeFile
+from ..module_utils.programs import backoff, rpc_cache, wait_for_workers, watchdog
 
 PROGRAMS = (backoff, rpc_cache, wait_for_workers, watchdog)
 

@@ -360,7 +360,7 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._nvidia_smi import DEADLINE, collect
+from ..module_utils._node.nvidia_smi import DEADLINE, collect
 
 
 def main():

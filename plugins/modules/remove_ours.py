@@ -85,8 +85,8 @@ recorded:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._manifest import manifest_path
-from ..module_utils._ours import Removal, recorded_files
+from ..module_utils._fetch.manifest import manifest_path
+from ..module_utils._removal.removal import Removal, recorded_files
 
 
 def main():

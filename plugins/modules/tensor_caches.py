@@ -64,8 +64,8 @@ import pwd
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._safe_files import UnsafeFile
-from ..module_utils._tensor_caches import CacheError, Caches
+from ..module_utils._files import UnsafeFile
+from ..module_utils._node.tensor_caches import CacheError, Caches
 
 
 def main():

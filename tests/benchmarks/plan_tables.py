@@ -10,9 +10,9 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "plugins"))
-from module_utils._plan_devices import of_inventory  # noqa: E402
-from module_utils._plan_inventory import memory_plan  # noqa: E402
+sys.path.insert(0, str(ROOT))
+from plugins.module_utils._plan.devices import of_inventory  # noqa: E402
+from plugins.plugin_utils._cluster_plan.plan import memory_plan  # noqa: E402
 
 MARGIN = 1024
 # The header of the 72B says 40960.

@@ -5,7 +5,7 @@
 
 import copy
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _intent_check
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 
 GROUPS = {
     "all": ["node1", "node2", "node3", "ctl"],
@@ -48,7 +48,7 @@ SERVICES = {
 
 
 def mistakes(services=None, models=None, groups=None, hostvars=None):
-    return _intent_check.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
+    return check.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
 
 
 def changed(**settings):

@@ -19,7 +19,7 @@ SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
 # What runs on nodes, some of which have nothing newer than CPython 3.6.
-ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/*.py"))
+ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/**/*.py"))
 WORD = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -201,7 +201,8 @@ def test_node_programs_import_on_python_3_6(tmp_path):
     if find.returncode:
         pytest.skip("no CPython 3.6 on this machine")
     (tmp_path / "llama_cluster").symlink_to(ROOT / "plugins/module_utils")
-    modules = ["llama_cluster." + path.stem for path in ROOT.glob("plugins/module_utils/*.py")]
+    folder = ROOT / "plugins/module_utils"
+    modules = [".".join(("llama_cluster",) + path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")]
     program = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
     done = subprocess.run([find.stdout.strip(), "-B", "-c", program, *modules], cwd=str(tmp_path), stderr=subprocess.PIPE, universal_newlines=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -18,27 +18,28 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import (
-    _fabric,
-    _gguf,
-    _intent_check,
-    _llama_api,
-    _model_shape,
-    _plan_cards,
-    _plan_devices,
-    _plan_inventory,
-    _sockets,
-    _units,
-)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import gguf as model_gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import shape as model_shape
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build as node_build
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import fabric, sockets, units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import cards, plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
 ROOT = Path(__file__).resolve().parents[2]
-UTILS = ROOT / "plugins/module_utils"
+UTILS = ROOT / "plugins"
 
 # Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
 PRODUCED = (
-    "_fabric.py", "_gguf.py", "_intent.py", "_intent_check.py", "_intent_models.py", "_intent_nodes.py", "_intent_services.py", "_intent_shared.py",
-    "_intent_values.py", "_model_shape.py", "_plan_cards.py", "_plan_check.py",
+    "module_utils/_model/describe.py", "module_utils/_model/gguf.py", "module_utils/_model/shape.py", "module_utils/_node/fabric.py",
+    "module_utils/_plan/table.py",
+    "plugin_utils/_cluster_plan/cards.py", "plugin_utils/_cluster_plan/refusals.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_models.py", "plugin_utils/_intent/check_nodes.py",
+    "plugin_utils/_intent/check_services.py", "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/hosts.py",
+    "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
@@ -56,7 +57,7 @@ INVENTORY = {
 
 def intent(**parts):
     """What an inventory with these parts instead of its own is told."""
-    return lambda **_fixtures: _intent_check.errors(**dict(copy.deepcopy(INVENTORY), **parts))
+    return lambda **_fixtures: check.errors(**dict(copy.deepcopy(INVENTORY), **parts))
 
 
 def chat(**keys):
@@ -91,18 +92,18 @@ def quant(**keys):
 
 def occupied(**_fixtures):
     listeners = 'LISTEN 0 128 10.1.0.2:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))'
-    return _intent_check.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
+    return check.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
 
 
 def not_deployed(**services):
-    return lambda **_fixtures: _intent_check.undeployable(services)
+    return lambda **_fixtures: check.undeployable(services)
 
 
 GIANT = {"parameters": 671 * 10**9, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["g.gguf"], "bits_per_weight": 5.7}}}
 
 
 def card(node, count=1, memory=32510):
-    return {"devices": _plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
+    return {"devices": plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
 
 
 def too_large(quants):
@@ -110,7 +111,7 @@ def too_large(quants):
     nodes = {node: card(node, memory=32768) for node in ("node1", "node2")}
     models = {"giant": dict(GIANT, quants=dict(GIANT["quants"], **quants))}
     services = {"chat": dict(CHAT, model="giant", quant="Q5_K_M")}
-    return lambda **_fixtures: _intent_check.hopeless(services, models, INVENTORY["groups"], nodes)
+    return lambda **_fixtures: check.hopeless(services, models, INVENTORY["groups"], nodes)
 
 
 # A dense model of 80 layers, and a card of 32 GB in each of the two nodes.
@@ -125,13 +126,13 @@ def planned(nodes=None, **keys):
     service = dict(CHAT, model="big", quant="Q4_K_M", ctx_size=4096, parallel=1)
     service = {name: value for name, value in dict(service, **keys).items() if value is not None}
     nodes = dict({node: card(node) for node in ("node1", "node2")}, **(nodes or {}))
-    return lambda **_fixtures: _plan_inventory.memory_plan({"chat": service}, PLANNED, INVENTORY["groups"], nodes)["refused"]
+    return lambda **_fixtures: plan.memory_plan({"chat": service}, PLANNED, INVENTORY["groups"], nodes)["refused"]
 
 
 def crowded(**_fixtures):
     """What a router is told whose model is too large for its host."""
     router = dict(FAST, models={"big": "Q4_K_M"}, ctx_size=4096)
-    return _plan_inventory.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
+    return plan.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
 
 
 def bound(**kinds):
@@ -139,19 +140,19 @@ def bound(**kinds):
     return dict(card("node1"), numa=dict({"head": "1", "rpc": "", "cpus": ["0", "1", "0", "1"]}, **kinds))
 
 
-MAIN = {"devices": _plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
+MAIN = {"devices": plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
 
 
 def alone(complete=True, **_fixtures):
     """What a plan is told that has one of two nodes."""
     services = {"chat": dict(CHAT, model="big", quant="Q4_K_M")}
-    return _plan_inventory.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1")}, complete=complete)["refused"]
+    return plan.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1")}, complete=complete)["refused"]
 
 
 def described(devices=""):
     """What a plan is told that asks no node, with nodes that say nothing of their cards."""
     hostvars = {"node1": {}, "node2": {}}
-    return lambda **_fixtures: _plan_cards.card_errors(devices, "llama_nodes", INVENTORY["groups"], hostvars, True)
+    return lambda **_fixtures: cards.card_errors(devices, "llama_nodes", INVENTORY["groups"], hostvars, True)
 
 
 def raised(function, *arguments):
@@ -199,31 +200,31 @@ def gguf(keys=(), tensors=(), version=3, announced=None):
     return b"GGUF" + struct.pack("<IQQ", version, *counts) + b"".join(keys) + b"".join(tensors)
 
 
-def parse(data, limit=_gguf.MAX_HEADER):
-    return _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
+def parse(data, limit=model_gguf.MAX_HEADER):
+    return model_gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
 
 
 def shape(keys=(), tensors=("token_embd.weight", "blk.0.weight")):
     """What is told of the memory of a llama of one block with these keys and tensors."""
     known = [key(b"general.architecture", make.STRING, make.text("llama")), number(b"llama.block_count", 1), *keys]
     header = parse(gguf(known, [tensor(name, offset=128 * place) for place, name in enumerate(tensors)]))
-    return raised(_model_shape.read_shape, header)
+    return raised(model_shape.read_shape, header)
 
 
 def blocks_of(count):
     """What a header is told that says no more than its number of blocks."""
-    return raised(_model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("qwen")), number(b"qwen.block_count", count)])))
+    return raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("qwen")), number(b"qwen.block_count", count)])))
 
 
 def size_problem(size):
-    return lambda **_fixtures: [_gguf.size_problem(parse(gguf(tensors=[tensor(b"t")])), size, "m.gguf")]
+    return lambda **_fixtures: [describe.size_problem(parse(gguf(tensors=[tensor(b"t")])), size, "m.gguf")]
 
 
 def shards(*splits):
     """What shards are told whose headers have these values of split.count, split.no and split.tensors.count."""
     names = (b"split.count", b"split.no", b"split.tensors.count")
     headers = [parse(gguf([number(name, value) for name, value in zip(names, values)])) for values in splits]
-    return raised(_gguf.check_shards, headers, ["m-%d.gguf" % place for place in range(1, len(headers) + 1)])
+    return raised(describe.check_shards, headers, ["m-%d.gguf" % place for place in range(1, len(headers) + 1)])
 
 
 def file_of(content, use):
@@ -241,12 +242,12 @@ def file_of(content, use):
 def broken_build(tmp_path, **_fixtures):
     (tmp_path / "current").mkdir()
     (tmp_path / "current/build.json").write_text("[]")
-    return raised(_units.build_info, str(tmp_path))()
+    return raised(node_build.build_info, str(tmp_path))()
 
 
 def without_systemctl(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    return raised(_units.systemctl_show, ["llama-head-chat.service"])()
+    return raised(units.systemctl_show, ["llama-head-chat.service"])()
 
 
 def with_silent_systemd(tmp_path, monkeypatch):
@@ -254,7 +255,7 @@ def with_silent_systemd(tmp_path, monkeypatch):
     (tmp_path / "systemctl").write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n")
     (tmp_path / "systemctl").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    return raised(_units.systemctl_show, ["llama-head-chat.service"])()
+    return raised(units.systemctl_show, ["llama-head-chat.service"])()
 
 
 def unresolved(monkeypatch, **_fixtures):
@@ -262,21 +263,21 @@ def unresolved(monkeypatch, **_fixtures):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "gethostbyname_ex", no_such_name)
-    return raised(_sockets.resolve, "node2:1")()
+    return raised(sockets.resolve, "node2:1")()
 
 
 def without_ip(tmp_path, monkeypatch):
     def no_such_file(*_arguments, **_options):
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(_fabric.subprocess, "Popen", no_such_file)
-    return raised(_fabric.collect, "10.1.0.1")()
+    monkeypatch.setattr(fabric.subprocess, "Popen", no_such_file)
+    return raised(fabric.collect, "10.1.0.1")()
 
 
 def off_fabric(expected=None, **facts):
     """What a node is warned of that has its fabric address on ib0, apart from these facts."""
     seen = dict({"address": "10.1.0.1", "interface": "ib0", "state": "up", "peers": []}, **facts)
-    return lambda **_fixtures: _fabric.warnings(seen, {"127.0.0.1": "lo", "10.0.0.1": "eth0"}, expected)
+    return lambda **_fixtures: fabric.warnings(seen, {"127.0.0.1": "lo", "10.0.0.1": "eth0"}, expected)
 
 
 def peer(**seen):
@@ -353,7 +354,7 @@ REFUSALS = [
         "llama_api_keys.chat:",
         "put-a-key-of-your-own-here seen",
         "a key of your own is needed",
-        lambda **_fixtures: _intent_check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
+        lambda **_fixtures: check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
     ),
     ("llama_services.fast.kind:", "router seen", "server is needed", not_deployed(fast=FAST)),
     (
@@ -487,16 +488,16 @@ REFUSALS = [
     ),
     ("llama_services.chat:", "not planned, node2 is not part of this run", "a plan needs all nodes of a service: run without --limit", alone),
     ("llama_services.chat.tensor_split:", "auto seen and node2 is not", "all nodes of the service are needed", functools.partial(alone, complete=False)),
-    ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", text_of(_plan_cards.cards, "3*24GB")),
+    ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", text_of(cards.cards, "3*24GB")),
     (
         "devices:",
         "none given, and no inventory with nodes in group llama_nodes",
         "one of them is needed",
-        lambda **_fixtures: _plan_cards.card_errors("", "llama_nodes", {"all": []}, {}),
+        lambda **_fixtures: cards.card_errors("", "llama_nodes", {"all": []}, {}),
     ),
     ("devices:", "3 nodes seen", "2 are needed, one for each of node1, node2", described("3x24GB")),
     ("llama_devices:", "missing for node1, node2", "the memory of each card is needed", described()),
-    ("nodes:", "nod is neither a host nor a group", "did you mean node2?", lambda **_fixtures: _plan_cards.card_errors("", "nod", INVENTORY["groups"], {})),
+    ("nodes:", "nod is neither a host nor a group", "did you mean node2?", lambda **_fixtures: cards.card_errors("", "nod", INVENTORY["groups"], {})),
     # Headers of model files.
     ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),
     ("m.gguf:", "starts with b'<htm'", "a GGUF file starts with b'GGUF'", raised(parse, b"<html>")),
@@ -555,12 +556,12 @@ REFUSALS = [
         off_fabric(peers=peer(problem="RTNETLINK answers: Network is unreachable")),
     ),
     # The memory that a header tells.
-    ("header:", "general.architecture is missing", "give the first shard", raised(_model_shape.read_shape, parse(gguf()))),
+    ("header:", "general.architecture is missing", "give the first shard", raised(model_shape.read_shape, parse(gguf()))),
     (
         "header:",
         "general.architecture is 'a\\nb'",
         "its name is needed",
-        raised(_model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("a\nb"))]))),
+        raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("a\nb"))]))),
     ),
     ("architecture qwen:", "qwen.block_count is 100000000", "1 to 512 are allowed", blocks_of(100000000)),
     ("architecture llama:", "llama.nextn_predict_layers is 2 of 1 blocks", "fewer are needed", shape([number(b"llama.nextn_predict_layers", 2)])),
@@ -588,10 +589,10 @@ REFUSALS = [
     ("systemctl", "cannot be run (No such file or directory)", "nodes with systemd only", without_systemctl),
     ("systemctl show", "Failed to connect to bus", "is systemd running", with_silent_systemd),
     ("", "build.json is not a build manifest", "install the build again", broken_build),
-    ("api_key_file", "No such file or directory", "give a file", file_of(None, _llama_api.read_api_key)),
-    ("api_key_file", "holds no key", "one line with the key is needed", file_of("# none\n", _llama_api.read_api_key)),
-    ("url", "'node1:8000' is not an address", "http://HOST:PORT is needed", raised(_llama_api.LlamaApi, "node1:8000")),
-    ("rpc_endpoints:", "'node2' is not an endpoint", "HOST:PORT is needed", raised(_sockets.resolve, "node2")),
+    ("api_key_file", "No such file or directory", "give a file", file_of(None, api.read_api_key)),
+    ("api_key_file", "holds no key", "one line with the key is needed", file_of("# none\n", api.read_api_key)),
+    ("url", "'node1:8000' is not an address", "http://HOST:PORT is needed", raised(api.LlamaApi, "node1:8000")),
+    ("rpc_endpoints:", "'node2' is not an endpoint", "HOST:PORT is needed", raised(sockets.resolve, "node2")),
     ("rpc_endpoints:", "node2:1 cannot be resolved", "a name this node knows", unresolved),
 ]
 

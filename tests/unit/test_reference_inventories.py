@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _plan_devices
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_inventory import memory_plan
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
 
@@ -25,7 +25,7 @@ def reference(name, **changes):
     groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
     groups = {group: list(members["hosts"]) for group, members in groups.items()}
     groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
-    hosts = {host: {"devices": _plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in groups["all"]}
+    hosts = {host: {"devices": plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in groups["all"]}
     return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
 
 

@@ -6,7 +6,7 @@
 import importlib.util
 from pathlib import Path
 
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils import _variables
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import variables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/settings.md").read_text()
@@ -20,4 +20,4 @@ def test_the_page_of_settings_is_up_to_date():
 
 
 def test_every_variable_that_is_read_has_a_row():
-    assert [name for name in sorted(_variables.known()) if "\n| `%s` | " % name not in PAGE] == []
+    assert [name for name in sorted(variables.known()) if "\n| `%s` | " % name not in PAGE] == []

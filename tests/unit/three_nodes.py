@@ -6,8 +6,8 @@
 import base64
 import json
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _plan_devices
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_inventory import memory_plan, stored
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
 
 GROUPS = {"all": ["node1", "node2", "node3"], "llama_nodes": ["node1", "node2", "node3"], "llama_head": ["node1"], "llama_rpc": ["node2", "node3"]}
 FACTS = {
@@ -41,13 +41,13 @@ FAST = {"kind": "router", "host": "node3", "models": {"small": "Q8_0"}, "models_
 
 
 def nodes(memory=32510, cores=40, **changed):
-    found = {name: {"devices": _plan_devices.of_inventory(name, [{"name": "card", "memory_mib": memory}], 1024), "cores": cores} for name in GROUPS["all"]}
+    found = {name: {"devices": devices.of_inventory(name, [{"name": "card", "memory_mib": memory}], 1024), "cores": cores} for name in GROUPS["all"]}
     found.update(changed)
     return found
 
 
 def main_memory(node, memory=8192):
-    return {"devices": _plan_devices.of_node(node, [], memory, 1024), "cores": 2}
+    return {"devices": devices.of_node(node, [], memory, 1024), "cores": 2}
 
 
 def plan(services, nodes=None, headers=(), previous=(), build="b11434"):
@@ -65,4 +65,4 @@ def chat(**changes):
 
 
 def cards(node, *sizes):
-    return _plan_devices.of_inventory(node, [{"memory_mib": size} for size in sizes], 1024)
+    return devices.of_inventory(node, [{"memory_mib": size} for size in sizes], 1024)

@@ -6,7 +6,8 @@ import re
 import tarfile
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _llama_args, _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args
 
 NODES = ("node1", "node2", "node3")
 BUILD = ("site", "--tags", "build", "--skip-tags", "preflight")
@@ -219,8 +220,8 @@ class TestWholeBuild:
         instance.update(tensor_split=[2, 1], api_key_file="/dev/null")
         samples = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
         settings = [{key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or [samples[key.type]]]
-        lines = [_llama_args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
-        worker = _llama_args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
+        lines = [args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
+        worker = args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
         lab.node1.check_output("systemd-run --unit=parse /opt/llama.cpp/current/bin/ggml-rpc-server " + " ".join(worker))
         lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 50998), 10, "the RPC server listens")
         script = "\n".join("/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % " ".join(line) for line in lines)

@@ -5,7 +5,7 @@ import pathlib
 import jinja2
 from ansible.plugins.filter.core import FilterModule
 from ansible_collections.thefermisea.llama_cluster.plugins.filter.intent import FilterModule as OurFilters
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._sandbox import unit_sandbox
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
 RELEASE = "/opt/llama.cpp/releases/b11434-cpu-00000000"

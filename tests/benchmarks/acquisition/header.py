@@ -27,7 +27,7 @@ WIDTH, HIDDEN, CACHED, TOKENS, MERGES, BLOCKS = 8192, 29568, 1024, 152064, 15138
 PROCESS = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from module_utils._verify import verify_path
+from module_utils._fetch.verify import verify_path
 found = verify_path(sys.argv[2])
 assert found["complete"], found
 peak = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM:")][0]
@@ -36,25 +36,24 @@ print(found["size"], found["tensors"], peak)
 PLACE = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from module_utils import _gguf, _memory
+from module_utils._model import gguf, memory
 read = []
 with open(sys.argv[2], "rb", buffering=0) as stream:
     def part(offset, length):
         read.append(length)
         return os.pread(stream.fileno(), length, offset)
-    shape = _memory.read_shape(_gguf.read_header(part, sys.argv[2], _gguf.MAX_REMOTE_HEADER))
-placed = _memory.place(shape, _memory.settings_of(ctx_size=8192, parallel=1), [27, 27, 26])
+    shape = memory.read_shape(gguf.read_header(part, sys.argv[2], gguf.MAX_REMOTE_HEADER))
+placed = memory.place(shape, memory.settings_of(ctx_size=8192, parallel=1), [27, 27, 26])
 assert [device["layers"] for device in placed["devices"]] == [27, 27, 26], placed
 print(sum(read), len(read))
 """
 PLAN = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from module_utils._plan import plan, settings_for
-from module_utils._plan_cards import cards
-from module_utils._plan_devices import of_cards
-from module_utils._plan_header import local_shape
-devices = of_cards(cards("3x32510"), 1024)
+from module_utils._plan.devices import of_cards
+from module_utils._plan.header import local_shape
+from module_utils._plan.place import plan, settings_for
+devices = of_cards([{"node": "node%d" % number, "memory_mib": 32510} for number in (1, 2, 3)], 1024)
 found = plan(local_shape(sys.argv[2]), settings_for({"ctx_size": 8192, "parallel": 1}, "b11434"), devices, 1)
 assert found["fits"], found
 print(",".join(map(str, found["tensor_split"])))

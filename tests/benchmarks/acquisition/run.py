@@ -34,7 +34,8 @@ MODES = {"per-connection": ["--connection-rate"], "total-cap": ["--total-rate"],
 FETCH = """
 import sys
 sys.path.insert(0, {plugins!r})
-from module_utils._acquire import Request, acquire
+from module_utils._fetch.fetch import acquire
+from module_utils._fetch.request import Request
 acquire(Request("m.gguf", urls={urls!r}, sha256={sums!r}, connections=8))
 """
 

@@ -18,7 +18,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins")]
 import oracle  # noqa: E402
-from module_utils import _gguf, _load_log, _memory  # noqa: E402
+from module_utils._llama import load_log  # noqa: E402
+from module_utils._model import gguf, memory  # noqa: E402
 
 MIB = 1 << 20
 CONTEXTS, TYPES, WORKERS = (2048, 4096, 8192), ("f16", "q8_0", "q4_0"), (1, 2, 3)
@@ -27,7 +28,7 @@ READY = ("server is listening", "all slots are idle", "model loaded")
 
 
 def load(folder, build, model, endpoints, counts, settings):
-    """-> what the log of one load says, as _load_log.parse tells it"""
+    """-> what the log of one load says, as load_log.parse tells it"""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -49,7 +50,7 @@ def load(folder, build, model, endpoints, counts, settings):
     server.terminate()
     server.communicate()
     late.cancel()
-    told = _load_log.parse(lines)
+    told = load_log.parse(lines)
     if not lines or not any(sign in lines[-1] for sign in READY):
         raise RuntimeError("%s\n%s" % (" ".join(command), "".join(lines[-20:])))
     return {device["endpoint"]: device for device in told["devices"] if device["endpoint"]}
@@ -65,7 +66,7 @@ def main():
     for one in options.builds:
         build, folder = int(one.split("=")[0]), one.split("=", 1)[1]
         for model in options.model:
-            shape = _memory.read_shape(_gguf.read_path(model))
+            shape = memory.read_shape(gguf.read_path(model))
             loads, worst = 0, {"weights": [], "kv": [], "compute": []}
             for workers in WORKERS:
                 each = shape.block_count // workers
@@ -74,10 +75,10 @@ def main():
                     for ctx_size in CONTEXTS:
                         for cache_type in TYPES:
                             for slots in SLOTS:
-                                settings = _memory.settings_of(build=build, ctx_size=ctx_size, cache_type_k=cache_type, cache_type_v=cache_type, **slots)
+                                settings = memory.settings_of(build=build, ctx_size=ctx_size, cache_type_k=cache_type, cache_type_v=cache_type, **slots)
                                 said = load(folder, build, model, servers.endpoints, counts, settings)
                                 loads += 1
-                                for endpoint, mine in zip(servers.endpoints, _memory.place(shape, settings, counts)["devices"]):
+                                for endpoint, mine in zip(servers.endpoints, memory.place(shape, settings, counts)["devices"]):
                                     for kind, name in (("weights", "model_mib"), ("kv", "kv_mib"), ("compute", "compute_mib")):
                                         worst[kind].append(mine[kind] / MIB - said[endpoint][name])
             shown = ["%+.2f" % max(worst[kind], key=abs) for kind in ("weights", "kv", "compute")]

@@ -19,7 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins"), str(HERE.parents[1])]
 import gguf_parser  # noqa: E402
 import oracle  # noqa: E402
-from module_utils import _gguf, _kv_cache, _memory  # noqa: E402
+from module_utils._model import gguf, kv_cache, memory  # noqa: E402
 from unit import model_files  # noqa: E402
 
 MIB = 1 << 20
@@ -39,13 +39,13 @@ def cases(build, folder, endpoints, path, shape):
     """Yields (case, [Need], [ours], [theirs]) with an entry per device; ours, theirs: (weights, KV, compute) in bytes."""
     third = shape.block_count // DEVICES
     counts = [third + 1, third, shape.block_count - 2 * third - 1]
-    header = _gguf.read_path(path)
+    header = gguf.read_path(path)
     for ctx_size in CONTEXTS:
         for cache_type in TYPES:
-            settings = _memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
+            settings = memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
-            ours = _memory.place(shape, settings, counts, fit_params=True)["devices"]
-            theirs = gguf_parser.estimate(header, _kv_cache.row_bytes, settings, counts)
+            ours = memory.place(shape, settings, counts, fit_params=True)["devices"]
+            theirs = gguf_parser.estimate(header, kv_cache.row_bytes, settings, counts)
             case = {"build": build, "counts": counts, "ctx_size": ctx_size, "cache_type": cache_type}
             yield case, needs, [(mine["weights"], mine["kv"], mine["compute"]) for mine in ours], theirs
 
@@ -70,12 +70,12 @@ def others(build, folder, paths, title):
         errors = []
         with oracle.Servers(folder, devices) as servers:
             for path in paths.values():
-                shape = _memory.read_shape(_gguf.read_path(str(path)))
+                shape = memory.read_shape(gguf.read_path(str(path)))
                 each = shape.block_count // devices
                 counts = [each] * (devices - 1) + [shape.block_count - each * (devices - 1)]
-                settings = _memory.settings_of(**dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title]))
+                settings = memory.settings_of(**dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title]))
                 needs, _host = oracle.fit_params(folder, build, path, servers.endpoints, counts, settings)
-                for need, mine in zip(needs, _memory.place(shape, settings, counts, fit_params=True)["devices"]):
+                for need, mine in zip(needs, memory.place(shape, settings, counts, fit_params=True)["devices"]):
                     count += 1
                     weights += mine["weights"] // MIB == need.weights
                     caches += mine["kv"] // MIB == need.kv
@@ -99,7 +99,7 @@ def main():
             found = {}
             with oracle.Servers(programs, DEVICES) as servers:
                 for name, path in paths.items():
-                    shape = _memory.read_shape(_gguf.read_path(str(path)))
+                    shape = memory.read_shape(gguf.read_path(str(path)))
                     found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
             recorded += [dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _ours, _theirs in cases_]
             found["all"] = [case for cases_ in found.values() for case in cases_]

@@ -40,8 +40,8 @@ LIBRARY = "/usr/local/lib/llama-soak"
 WATCH = """
 import json, sys
 sys.path.insert(0, "/usr/local/lib/llama-soak")
-from llama_cluster._llama_api import LlamaApi
-from llama_cluster._recovery import PROMPT, watch
+from llama_cluster._llama.api import LlamaApi
+from llama_cluster._serving.recovery import PROMPT, watch
 def armed():
     print("armed", flush=True)
 url, pid, timeout, generate = sys.argv[1:]
@@ -99,9 +99,9 @@ def look():
 
 def lend_library():
     """Copies the collection's own watch to the head's node."""
-    on("node1", "mkdir", "-p", LIBRARY + "/llama_cluster")
-    for name in ("__init__.py", "_llama_api.py", "_recovery.py"):
+    for name in ("__init__.py", "_llama/__init__.py", "_llama/api.py", "_serving/__init__.py", "_serving/recovery.py"):
         source = pathlib.Path(__file__).resolve().parents[3] / "plugins/module_utils" / name
+        on("node1", "mkdir", "-p", os.path.dirname("%s/llama_cluster/%s" % (LIBRARY, name)))
         on("node1", "tee", "%s/llama_cluster/%s" % (LIBRARY, name), text=source.read_text() if source.exists() else "")
 
 

@@ -6,9 +6,12 @@
 import io
 import json
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _health, _http, _hub
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama_api import ApiError, LlamaApi
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watch_node import HeadApi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import errors
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.api import ApiError, LlamaApi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog.samples import HeadApi
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 
 HUB = "http://127.0.0.1:9"
@@ -98,7 +101,7 @@ class Wire(object):
         pass
 
 
-class HubClient(_http.Client):
+class HubClient(fetch_http.Client):
     """Gives an answer to some requests, and sound ones to the others. turns: the requests that it is for."""
 
     def __init__(self, data, turns):
@@ -124,10 +127,10 @@ def hub(data):
     """The commit, the list of files, a choice among them, and what is told of a repository that is not there."""
     told = []
     for turns in ([0], [1], range(100)):
-        client = _hub.Hub(HubClient(data, turns), "some/m-GGUF", HUB, "secret" if turns == [0] else None)
+        client = fetch_hub.Hub(HubClient(data, turns), "some/m-GGUF", HUB, "secret" if turns == [0] else None)
         try:
-            _hub.select(client.files(client.commit("main")), "some/m-GGUF", quant="Q8_0")
-        except _http.FetchError as error:
+            fetch_hub.select(client.files(client.commit("main")), "some/m-GGUF", quant="Q8_0")
+        except errors.FetchError as error:
             told.append(str(error))
             one_line(told[-1])
     return told[0] if len(told) == 3 else None
@@ -178,14 +181,14 @@ def served(path):
             answers.update({"/slots": answer("[]"), "/metrics": answer("")})
         told = []
         try:
-            head = _health.Head(Api(answers))
+            head = health.Head(Api(answers))
             state = head.check()
             result = dict(state)
             if state["state"] == "ready":
                 head._deep(result, "prompt", 2, 1)
             json.dumps(result)
             told.append(result["reason"])
-            assert result["state"] in _health.STATES, result
+            assert result["state"] in health.STATES, result
         except ApiError as error:
             told.append(str(error))
             result = {"state": "refused"}
@@ -196,7 +199,7 @@ def served(path):
         told += watched.said
         for sentence in told:
             one_line(sentence)
-        return None if result["state"] in _health.SERVING and not watched.said else told[-1]
+        return None if result["state"] in health.SERVING and not watched.said else told[-1]
 
     return read
 

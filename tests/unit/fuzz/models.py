@@ -7,10 +7,10 @@ import json
 import os
 import struct
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _gguf
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model_shape import ShapeError, read_shape
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import shape_facts, shape_of
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan_what_if import what_if
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import ShapeError, read_shape
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import shape_facts, shape_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.what_if import what_if
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
@@ -51,7 +51,7 @@ def parts(architecture, blocks=4):
 def start_of(path):
     """The header of a real file, and some bytes more."""
     with open(path, "rb") as stream:
-        return stream.read(_gguf.read_path(path).header_size + 1000)
+        return stream.read(gguf.read_path(path).header_size + 1000)
 
 
 def header_seeds(files):
@@ -68,19 +68,19 @@ def damaged_parts(seed, source):
 
 
 def parsed(data):
-    return _gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
+    return gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
 
 
 def header(data):
     """Whatever is asked about a header."""
     try:
         found = parsed(data)
-        _gguf.describe([found])
-        _gguf.size_problem(found, len(data), "m.gguf")
-        _gguf.check_shards([found], ["m.gguf"])
+        describe.describe([found])
+        describe.size_problem(found, len(data), "m.gguf")
+        describe.check_shards([found], ["m.gguf"])
         if found.metadata.get("split.count"):
-            _gguf.check_shards([found, found], ["m.gguf", "n.gguf"])
-    except _gguf.GGUFError as error:
+            describe.check_shards([found, found], ["m.gguf", "n.gguf"])
+    except gguf.GGUFError as error:
         return str(error)
     return None
 
@@ -88,7 +88,7 @@ def header(data):
 def shape(data):
     try:
         read_shape(parsed(data))
-    except (_gguf.GGUFError, ShapeError) as error:
+    except (gguf.GGUFError, ShapeError) as error:
         return str(error)
     return None
 
@@ -97,7 +97,7 @@ def plan(data):
     """The shape as it travels from a node to the controller, and a plan with advice for two cards."""
     try:
         planned(shape_of(json.loads(json.dumps(shape_facts(read_shape(parsed(data)))))), len(data))
-    except (_gguf.GGUFError, ShapeError) as error:
+    except (gguf.GGUFError, ShapeError) as error:
         return str(error)
     return None
 
@@ -144,9 +144,9 @@ def largest_seeds(_files):
 
 def largest(path):
     try:
-        found = _gguf.read_path(path)
-        _gguf.describe([found])
+        found = gguf.read_path(path)
+        describe.describe([found])
         planned(read_shape(found), 18)
-    except (_gguf.GGUFError, ShapeError) as error:
+    except (gguf.GGUFError, ShapeError) as error:
         return str(error)
     return None

@@ -6,8 +6,16 @@
 import json
 import os
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _acquire, _bundle, _journal, _manifest, _ours, _snapshot, _units
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._http import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle as fetch_bundle
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal as fetch_journal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest as fetch_manifest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import present
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import request as fetch_request
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build as node_build
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import snapshot as node_snapshot
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removal_removal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
 
@@ -39,34 +47,34 @@ def bundle_seeds(_files):
 def bundle(data):
     folder = os.path.dirname(FOLDER.write(data, "bundle", "bundle.json"))
     try:
-        record = _bundle.read(folder)
-        found = _bundle.find(record, dict(WANTED, name="m.gguf"), folder)
-        for path, one in _bundle.contents(record):
+        record = fetch_bundle.read(folder)
+        found = fetch_bundle.find(record, dict(WANTED, name="m.gguf"), folder)
+        for path, one in fetch_bundle.contents(record):
             assert path.count("/") == 1 and ".." not in path and isinstance(one["size"], int), (path, one)
-        _bundle.sums(record, "{}")
-        for line in _bundle.lines(folder, record):
+        fetch_bundle.sums(record, "{}")
+        for line in fetch_bundle.lines(folder, record):
             assert line.isprintable(), line
         assert [one["name"] for one in found["files"]][0] == "m.gguf"
-    except _bundle.BundleError as error:
+    except fetch_bundle.BundleError as error:
         return str(error)
     return None
 
 
 def manifest_seeds(_files):
     path = FOLDER.write(b"GGUF.", "model", "m.gguf")
-    request = _acquire.Request(path, urls=["file://" + path]).identity()
-    files = [_manifest.file_entry("m.gguf", os.stat(path), [PIECE])]
+    request = fetch_request.Request(path, urls=["file://" + path]).identity()
+    files = [fetch_manifest.file_entry("m.gguf", os.stat(path), [PIECE])]
     return [json.dumps({"version": 1, "request": request, "commit": None, "verified": "sha256", "gguf": {"tensors": 1}, "files": files})]
 
 
 def manifest(data):
     """A record that is not one is no record: the model is fetched, or hashed, anew."""
     path = FOLDER.path("model", "m.gguf")
-    record = FOLDER.write(data, "model", "m.gguf" + _manifest.SUFFIX)
+    record = FOLDER.write(data, "model", "m.gguf" + fetch_manifest.SUFFIX)
     try:
-        if _manifest.read_manifest(record) is None:
+        if fetch_manifest.read_manifest(record) is None:
             return "no record"
-        done = _acquire.unchanged(_acquire.Request(path, urls=["file://" + path]), _acquire.Watch(), True)
+        done = present.unchanged(fetch_request.Request(path, urls=["file://" + path]), fetch_request.Watch(), True)
     except FetchError as error:
         return str(error)
     return None if done else "no record of this"
@@ -81,13 +89,13 @@ def snapshot_seeds(_files):
 def snapshot(data):
     """Looked at, and put back as far as check mode goes: no file of this machine is written."""
     FOLDER.write(data, "rollback", "open.json")
-    snapshots = _snapshot.Snapshots(FOLDER.path("rollback"), FOLDER.path("prefix"), FOLDER.path("node"))
+    snapshots = node_snapshot.Snapshots(FOLDER.path("rollback"), FOLDER.path("prefix"), FOLDER.path("node"))
     try:
         snapshots.look()
         for _path, now, then in snapshots.restore("b1-b2", True):
-            _snapshot.text_of(now)
-            _snapshot.text_of(then)
-    except _snapshot.SnapshotError as error:
+            node_snapshot.text_of(now)
+            node_snapshot.text_of(then)
+    except node_snapshot.SnapshotError as error:
         return str(error)
     return None
 
@@ -100,29 +108,29 @@ def build_seeds(_files):
 def build(data):
     FOLDER.write(data, "prefix", "current", "build.json")
     try:
-        _units.build_info(FOLDER.path("prefix"))
-    except _units.UnitError as error:
+        node_build.build_info(FOLDER.path("prefix"))
+    except units.UnitError as error:
         return str(error)
     return None
 
 
 def journal_seeds(_files):
-    header = json.dumps({"identity": "m", "boot_id": _journal.boot_id()}).encode()
+    header = json.dumps({"identity": "m", "boot_id": fetch_journal.boot_id()}).encode()
     return [header + b"\nw 0 4096\nd 1\nw 4096 4096\nw 16384 4096\nd 3\n"]
 
 
 def journal(data):
     """What cannot be read is as if it had not been written: these bytes are fetched again."""
-    for first, last in _journal.Journal(FOLDER.write(data, "journal")).load("m"):
+    for first, last in fetch_journal.Journal(FOLDER.write(data, "journal")).load("m"):
         assert 0 <= first < last, (first, last)
 
 
 def removal(data):
     """What teardown takes for a model's record, in check mode: it may name files of its own folder alone."""
-    FOLDER.write(data, "models", "m.gguf" + _manifest.SUFFIX)
+    FOLDER.write(data, "models", "m.gguf" + fetch_manifest.SUFFIX)
     FOLDER.write(data, "models", "n.gguf.partial.journal")
     FOLDER.write(b"x", "models", "n.gguf.partial")
-    found = _ours.Removal(True, FOLDER.path())
+    found = removal_removal.Removal(True, FOLDER.path())
     for name in ("m.gguf", "n.gguf"):
         found.model(FOLDER.path("models", name))
     assert all(os.path.dirname(path).endswith("/models") for path in found.removed), found.removed

@@ -18,7 +18,9 @@ import shutil
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import _snapshot, _units
+from ..module_utils._node import snapshot
+from ..module_utils._node import units as units_of_node
+from ..module_utils._node.build import build_info
 
 NODES = pathlib.Path(os.environ["SIMULATION"], "nodes")
 EVENTS = NODES.parent / "events"
@@ -44,10 +46,10 @@ class Node:
         return json.loads(path.read_text()) if path.exists() else None
 
     def build(self, release=None):
-        return _units.build_info(str(self.prefix), release)
+        return build_info(str(self.prefix), release)
 
     def look(self, name):
-        kind, service = _units.unit_kind(name)
+        kind, service = units_of_node.unit_kind(name)
         unit, process = self.unit(name), self.process(name)
         return {
             "name": name,
@@ -235,12 +237,12 @@ class ActionModule(ActionBase):
         folders = [folder for folder in (self.node.units, self.node.running) if folder.exists()]
         names = {name for folder in folders for name in os.listdir(folder) if name.startswith("llama-") and name.endswith(".service")}
         units = [self.node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-        return dict(self.node.build(arguments.get("release")), changed=False, units=units, held=_units.held_since(str(self.node.held)))
+        return dict(self.node.build(arguments.get("release")), changed=False, units=units, held=units_of_node.held_since(str(self.node.held)))
 
     def do_llama_snapshot(self, arguments):
         folder = self.node.root / "var/lib/llama-cluster/rollback"
         folder.mkdir(parents=True, exist_ok=True)
-        snapshots = _snapshot.Snapshots(str(folder), str(self.node.prefix), str(self.node.root))
+        snapshots = snapshot.Snapshots(str(folder), str(self.node.prefix), str(self.node.root))
         state, restored = arguments.get("state", "looked"), []
         if state != "looked":
             self.event("snapshot %s" % state)

@@ -6,7 +6,7 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._reach import refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.reach import refusals
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, playbook_lines
 
 RUN = '#!/bin/sh\nfor word in "$@"; do last=$word; done\nexec sh -c "$last"\n'

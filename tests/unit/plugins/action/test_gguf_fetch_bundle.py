@@ -11,7 +11,7 @@ import sys
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _bundle
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 
 COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
@@ -46,7 +46,7 @@ class Site:
         self.bundled.write_bytes(MODEL)
         files = [{"path": str(self.bundled), "size": len(MODEL), "pieces": [{"size": len(MODEL), "sha256": None}]}]
         item = {"model": "m", "quant": "F16", "urls": [NOWHERE]}
-        _bundle.seal(str(folder / "bundle"), [{"files": files, "commit": None, "gguf": {}, "item": item}], [], [])
+        bundle.seal(str(folder / "bundle"), [{"files": files, "commit": None, "gguf": {}, "item": item}], [], [])
 
     def run(self, *options, url=NOWHERE, name="m.gguf"):
         """-> (what was printed, the module's result)"""

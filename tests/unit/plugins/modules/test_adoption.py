@@ -8,7 +8,7 @@ import os
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _adoption
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import steps as adoption_steps
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import adoption, adoption_info
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
@@ -33,11 +33,11 @@ def fixture_node(tmp_path, monkeypatch):
     def touched(*arguments):
         node.touched.append(arguments)
 
-    monkeypatch.setattr(_adoption, "find", find)
-    monkeypatch.setattr(_adoption, "around", lambda _found: [])
-    monkeypatch.setattr(_adoption.subprocess, "call", lambda *_arguments, **_options: 0)
+    monkeypatch.setattr(adoption_steps, "find", find)
+    monkeypatch.setattr(adoption_steps, "around", lambda _found: [])
+    monkeypatch.setattr(adoption_steps.subprocess, "call", lambda *_arguments, **_options: 0)
     for name in ("systemctl", "end", "start_detached"):
-        monkeypatch.setattr(_adoption, name, touched)
+        monkeypatch.setattr(adoption_steps, name, touched)
     monkeypatch.setattr(adoption.Adoption.__init__, "__defaults__", ((), False, str(tmp_path / "system")))
     node = type("Node", (), {"touched": [], "path": tmp_path})
     return node
@@ -73,7 +73,7 @@ def test_adopt_in_check_mode_changes_nothing(run, node):
 
 
 def test_undo_in_check_mode_changes_nothing(run, node, monkeypatch):
-    monkeypatch.setattr(_adoption, "RETURNS", 0)
+    monkeypatch.setattr(adoption_steps, "RETURNS", 0)
     steps(run, ADOPT, check=False)
     assert not (node.path / "system/rpc.service").exists() and (node.path / "build.by-hand").is_dir()
     before, touched = content(node.path), list(node.touched)

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._share import is_running
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.share import is_running
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_share
 
 

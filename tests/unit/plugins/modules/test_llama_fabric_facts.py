@@ -8,7 +8,7 @@ import os
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _fabric
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import fabric
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_fabric_facts
 
 ADDRESSES = "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever"
@@ -46,7 +46,7 @@ def test_without_ip_there_are_no_facts(capsys, monkeypatch):
     def missing(*_arguments, **_options):
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(_fabric.subprocess, "Popen", missing)
+    monkeypatch.setattr(fabric.subprocess, "Popen", missing)
     code, result = run(capsys, address="127.0.0.1")
     assert code == 1
     assert result["msg"].startswith("llama_fabric_facts: ip cannot be run (No such file or directory): install the package")
@@ -60,6 +60,6 @@ def test_everything_returned_is_documented(capsys, tmp_path):
     assert set(facts["peers"][0]) == set(contains["peers"]["contains"])
     assert set(facts["errors"]) == set(contains["errors"]["sample"])
     (tmp_path / "class/net/ib0/device/infiniband/mlx5_0").mkdir(parents=True)
-    port = _fabric.describe("ib0", str(tmp_path))["port"]
+    port = fabric.describe("ib0", str(tmp_path))["port"]
     assert set(port) == set(contains["port"]["contains"])
     assert set(port["errors"]) == set(contains["port"]["contains"]["errors"]["sample"])

@@ -6,7 +6,8 @@ import json
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _load_log, _units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import load_log
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_load_info
 
 
@@ -18,15 +19,15 @@ def run(capsys):
 
 def test_the_load_is_returned(capsys, monkeypatch):
     lines = ["load_tensors: offloaded 31/31 layers to GPU", "load_tensors: RPC0[a:1] model buffer size =    33.82 MiB"]
-    monkeypatch.setattr(_load_log, "systemctl_show", lambda names, properties: "Id=%s.service\nInvocationID=4a1d\n" % names[0])
-    monkeypatch.setattr(_load_log, "read_journal", lambda invocation: lines)
+    monkeypatch.setattr(load_log, "systemctl_show", lambda names, properties: "Id=%s.service\nInvocationID=4a1d\n" % names[0])
+    monkeypatch.setattr(load_log, "read_journal", lambda invocation: lines)
     code, result = run(capsys)
     assert (code, result["changed"], result["unit"], result["endpoints"]) == (0, False, "llama-head-chat.service", {"a:1": 33.82})
 
 
 def test_an_error_names_the_module(capsys, monkeypatch):
     def load_info(unit):
-        raise _units.UnitError("unit %s does not run on this node: start it" % unit)
+        raise units.UnitError("unit %s does not run on this node: start it" % unit)
 
     monkeypatch.setattr(llama_load_info, "load_info", load_info)
     code, result = run(capsys)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _nvidia_smi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import nvidia_smi_facts
 
 UNIT = Path(__file__).resolve().parents[2]
@@ -53,6 +53,6 @@ def returned(facts):
 def test_everything_returned_is_documented(monkeypatch, tmp_path):
     monkeypatch.setenv("STUB_NVIDIA_SMI", str(UNIT / "fixtures" / "nvidia_smi_550_a100_mig.xml"))
     (tmp_path / "kmsg").write_text("6,1,5000000,-;NVRM: Xid (PCI:0000:17:00): 79, GPU has fallen off the bus.\n")
-    facts = _nvidia_smi.collect(str(UNIT / "stub_nvidia_smi"), kernel_log=str(tmp_path / "kmsg"))
+    facts = nvidia_smi.collect(str(UNIT / "stub_nvidia_smi"), kernel_log=str(tmp_path / "kmsg"))
     contains = yaml.safe_load(nvidia_smi_facts.RETURN)["ansible_facts"]["contains"]["nvidia_smi"]["contains"]
     assert returned(facts) == documented(contains)

@@ -1,0 +1,55 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What made by hand serves here, and what of it is adopted already. Private to the collection."""
+
+import os
+
+from .._node.units import UNIT_DIR
+from .handmade import around, describe, find, pids, url, words
+from .steps import ASIDE, Adoption
+
+
+def look(directory, moved=(), unit_dir=UNIT_DIR):
+    """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there. Errors: HandmadeError, UnitError."""
+    adoption = Adoption(directory, moved, unit_dir=unit_dir)
+    record = adoption.read()
+    found = find(unit_dir)
+    beside = around(found)
+    units = [
+        {
+            "name": unit["name"],
+            "kind": unit["kind"],
+            "active": unit["active"],
+            "enabled": unit["unit_file_state"],
+            "serves": describe(unit["process"]) if unit["process"] else None,
+        }
+        for unit in found["units"]
+    ]
+    processes = [{"pid": process["pid"], "kind": process["kind"], "serves": describe(process)} for process in found["processes"]]
+    lines = ["%s (%s): %s" % (unit["name"], unit["enabled"] or "no state", words(unit["kind"], unit["serves"])) for unit in units]
+    lines += ["process %d, in no unit: %s" % (process["pid"], words(process["kind"], process["serves"])) for process in processes]
+    if units or processes:
+        lines += ["%s: a directory, moved to %s" % (path, path + ASIDE) for path in moved if os.path.isdir(path) and not os.path.islink(path)]
+        lines += ["%s: left alone, copied to %s" % (path, directory) for path in beside]
+        lines += ["process %d: left alone, %s" % (process["pid"], process["why"]) for process in found["foreign"]]
+    return {
+        "units": units,
+        "processes": processes,
+        "pids": pids(found),
+        "around": beside,
+        "foreign": [{"pid": process["pid"], "owner": process["foreign"]} for process in found["foreign"]],
+        "lines": lines,
+        "recorded": None if record is None else {"created": record["created"], "finished": record["finished"], "heads": recorded_heads(record)},
+    }
+
+
+def recorded_heads(record):
+    """The recorded heads that ran: where they answer and over which workers."""
+    served = [(unit["name"], unit["kind"], unit["serves"]) for unit in record["units"]]
+    served += [("process %d" % process["pid"], process["kind"], process["serves"]) for process in record["processes"]]
+    return [
+        {"name": name, "url": url(serves), "rpc_endpoints": serves["rpc"], "model": serves["model"]}
+        for name, kind, serves in served
+        if kind == "head" and serves and serves["port"]
+    ]

@@ -1,0 +1,28 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a model does not arrive: one sentence for the operator. Private to the collection."""
+
+
+class FetchError(Exception):
+    """One sentence for the operator: the source, what it answered, what is needed, the next step."""
+
+
+class Transient(Exception):
+    """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
+
+    def __init__(self, text, wait=None):
+        super(Transient, self).__init__(text)
+        self.wait = wait
+
+
+class DiskTooSmall(FetchError):
+    """A model does not fit the disk. disk: {folder, free, missing}, bytes."""
+
+    def __init__(self, message, folder, free, missing):
+        FetchError.__init__(self, message)
+        self.disk = {"folder": folder, "free": free, "missing": missing}
+
+
+class Stopped(Exception):
+    """The run was asked to stop; it can be resumed."""

@@ -1,0 +1,263 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ranges of bytes from where models are kept: http, https and file URLs behind one interface.
+
+A source is resolved once (redirects followed, size and validator learnt) and then read in ranges, from several threads.
+What the web does to large files decides the rules: never HEAD (signed URLs are for GET), never a whole body where ranges
+work (CDNs refuse more than 50 GB), If-Range on every request (else a replaced file is spliced silently), no Authorization
+beyond the origin the operator named (a signed URL with a bearer token is refused, and the token would leak) and none over plain
+http, a signed URL that has expired is resolved again, a connection that only drips is given up like one that is silent.
+"""
+
+import base64
+import contextlib
+import http.client
+import io
+import math
+import socket
+import ssl
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+from .._text import exact, printable
+from .errors import FetchError, Transient
+from .urls import authorization, clean_url, following_url, is_loopback, origin_of, public_url
+
+USER_AGENT = "thefermisea.llama_cluster"
+REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 8
+FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
+_MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
+_LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is given up
+_LOWEST_OVER = 30.0
+_MAX_HEAD = 1 << 20  # bytes of status line and header fields
+
+
+class _TooSlow(socket.timeout):
+    """A connection gave less than _LOWEST bytes per second."""
+
+
+def worthwhile(count, seconds):
+    """Whether an attempt that gained ``count`` bytes got on. One that did not counts as failed, else a server that gives a byte at a time is never given up."""
+    return count > 0 and count >= _LOWEST * seconds
+
+
+def _retry_after(headers):
+    value = headers.get("Retry-After")
+    if not value:
+        return None
+    try:
+        wait = float(value)
+    except ValueError:
+        try:
+            wait = parsedate_to_datetime(value).timestamp() - time.time()
+        except (TypeError, ValueError, OverflowError):
+            return None
+    return None if math.isnan(wait) else min(max(wait, 0.0), _MAX_WAIT)
+
+
+class _Pace(io.RawIOBase):
+    """What one answer receives: raises _TooSlow when it drips. Only time spent waiting counts, not what the caller does in between."""
+
+    def __init__(self, raw):
+        super(_Pace, self).__init__()
+        self._raw = raw
+        self._received, self._waited = 0, 0.0
+        self.head = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
+
+    def readable(self):
+        return True
+
+    def readinto(self, view):
+        begun = time.monotonic()
+        count = self._raw.readinto(view)
+        self._waited += time.monotonic() - begun
+        self._received += count
+        if self.head is not None and self._received > self.head:
+            raise http.client.HTTPException("more than %s of header fields" % exact(self.head))
+        if self._waited >= _LOWEST_OVER:
+            if self._received < _LOWEST * self._waited:
+                raise _TooSlow("slower than %s per second for %d seconds" % (exact(_LOWEST), self._waited))
+            self._received, self._waited = 0, 0.0
+        return count
+
+    def close(self):
+        self._raw.close()
+        super(_Pace, self).close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, *args, **options):
+        super(_Response, self).__init__(*args, **options)
+        self._pace = _Pace(self.fp.detach())
+        self.fp = io.BufferedReader(self._pace)
+
+    def begin(self):
+        super(_Response, self).begin()
+        self._pace.head = None
+
+
+class Client(object):
+    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and password) and no_proxy."""
+
+    _tls = None  # loading the CA bundle takes 10 ms or more: once per process
+    _tls_lock = threading.Lock()
+
+    def __init__(self, timeout=30.0):
+        self.timeout = timeout
+        self._open = {}
+        self._aborts = 0
+
+    def get(self, url, headers):
+        """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, FetchError."""
+        parts = urlsplit(url)
+        origin = origin_of(url)
+        target = urlunsplit(("", "", parts.path, parts.query, ""))
+        sent = dict(headers, **{"User-Agent": USER_AGENT, "Accept-Encoding": "identity"})
+        aborts = self._aborts
+        for attempt in (1, 2):
+            connection = self._open.get(origin)
+            kept_alive = connection is not None and connection.sock is not None
+            try:
+                if connection is None:
+                    connection = self._open[origin] = self._connect(origin)
+                if connection.absolute is not None:
+                    target = url
+                    sent.update(connection.absolute)
+                connection.request("GET", target, headers=sent)
+                return connection.getresponse()
+            except (OSError, http.client.HTTPException) as error:
+                self.drop(url)
+                # A server may close an idle connection at the moment it is used again; that says nothing about the server.
+                if kept_alive and attempt == 1 and aborts == self._aborts and not isinstance(error, socket.timeout):
+                    continue
+                raise network_failure(url, error) from None
+        raise AssertionError("unreachable")
+
+    def _connect(self, origin):
+        scheme, host, port = origin
+        proxy = getproxies().get(scheme)
+        # What is on this machine is not asked of another one.
+        via = None if not proxy or is_loopback(host) or proxy_bypass(host) else _proxy(scheme, proxy)
+        at = via[:2] if via else (host, port)
+        if scheme == "https":
+            connection = http.client.HTTPSConnection(at[0], at[1], timeout=self.timeout, context=self._context())
+            if via:
+                connection.set_tunnel(host, port, via[2])
+        else:
+            connection = http.client.HTTPConnection(at[0], at[1], timeout=self.timeout)
+        connection.response_class = _Response
+        # A proxy of plain http takes the whole URL, and these header fields.
+        connection.absolute = via[2] if via and scheme == "http" else None
+        return connection
+
+    @classmethod
+    def _context(cls):
+        with cls._tls_lock:
+            if cls._tls is None:
+                cls._tls = ssl.create_default_context()
+            return cls._tls
+
+    def drop(self, url):
+        """Close the connection to the origin of ``url``, as after a body that was not read to its end."""
+        connection = self._open.pop(origin_of(url), None)
+        if connection is not None:
+            connection.close()
+
+    def abort(self):
+        """From another thread: wake this client out of a blocking read; it will fail with Transient."""
+        self._aborts += 1
+        for connection in list(self._open.values()):
+            sock = connection.sock
+            if sock is not None:
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self):
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def _proxy(scheme, proxy):
+    """-> (host, port, header fields with user and password where the setting has them). Raises FetchError."""
+    try:
+        via = urlsplit(proxy if "//" in proxy else "//" + proxy)
+        port = via.port or 3128
+        if via.scheme not in ("", "http") or not via.hostname:
+            raise ValueError(via.scheme)
+    except ValueError:
+        raise FetchError("%s_proxy: %s given, http://HOST:PORT is needed: correct the environment" % (scheme, printable(public_url(proxy)))) from None
+    if via.username is None:
+        return via.hostname, port, {}
+    pair = "%s:%s" % (unquote(via.username), unquote(via.password or ""))
+    return via.hostname, port, {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")}
+
+
+def network_failure(url, error):
+    """A socket or protocol error as Transient, a certificate that does not verify as FetchError."""
+    if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
+        return FetchError("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
+
+
+def get_following(client, url, headers, token=None):
+    """GET and follow redirects. The token goes to the origin of ``url`` and nowhere else.
+
+    -> (response, final URL). Raises Transient, FetchError; any final status is returned.
+    """
+    start = current = clean_url(url)
+    for _hop in range(_MAX_REDIRECTS):
+        response = client.get(current, dict(headers, **authorization(current, token, start)))
+        location = response.headers.get("Location")
+        if response.status not in REDIRECTS or not location:
+            return response, current
+        discard(client, current, response)
+        current = following_url(current, location)
+    raise FetchError("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
+
+
+def discard(client, url, response, most=65536):
+    """Read a small body so that the connection can be used again, or close it."""
+    try:
+        response.read(most)
+        if response.isclosed():
+            return
+    except (OSError, http.client.HTTPException):
+        pass
+    client.drop(url)
+
+
+def status_failure(url, response, hint=""):
+    """What a status other than the wanted one means: Transient or FetchError."""
+    text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
+    if response.status in (408, 425, 429) or response.status >= 500:
+        return Transient(text, _retry_after(response.headers))
+    return FetchError(text + (": " + hint if hint else ""))
+
+
+def hint(response):
+    if response.headers.get("X-Error-Code") == "GatedRepo":
+        return "the repository is gated, accept its terms there and set model_token_file"
+    if response.status == 407:
+        return "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"
+    return "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
+
+
+def attempts(operation, tries=4):
+    """Call ``operation()`` until it does not raise Transient; the last one becomes a FetchError."""
+    wait = FIRST_WAIT
+    for remaining in range(tries - 1, -1, -1):
+        try:
+            return operation()
+        except Transient as failure:
+            if not remaining:
+                raise FetchError("%s, %d times: check the network and run again" % (failure, tries)) from None
+            time.sleep(wait if failure.wait is None else failure.wait)
+            wait *= 2
+    raise AssertionError("unreachable")

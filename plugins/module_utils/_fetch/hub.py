@@ -1,0 +1,287 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a Hugging Face hub (or a mirror of it) holds: files with size and sha256, pinned to a commit, and which of them make one model."""
+
+import difflib
+import errno
+import http.client
+import json
+import os
+import re
+import stat
+from collections import namedtuple
+from urllib.parse import quote
+
+from .._model.describe import shard_name, shard_names
+from .._text import exact, printable
+from .errors import FetchError, Transient
+from .http import attempts, get_following, status_failure
+from .sources import HttpSource
+from .urls import clean_url, following_url, public_url, same_origin
+
+DEFAULT_ENDPOINT = "https://huggingface.co"
+
+_COMMIT = re.compile(r"^[0-9a-f]{40}\Z")
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
+_NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
+_MAX_ANSWER = 8 << 20  # bytes; a page of a thousand files has half a megabyte
+_MAX_PAGES = 200
+_MAX_FILES = 100000
+# What publishers append to NAME.gguf when they cut it into raw pieces: .part1of2, .part-01-of-02, .part00, -split-a.
+_PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z")
+_QUANT = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])", re.IGNORECASE)
+
+HubFile = namedtuple("HubFile", "path size sha256")
+"""path in the repository; size in bytes; sha256 as hex, or None for a file outside large-file storage."""
+
+
+def piece_name(name):
+    """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's name."""
+    match = _PIECE.match(name)
+    if not match:
+        return None
+    number = ord(match.group("letter")) - ord("a") if match.group("letter") else int(match.group("number"))
+    return match.group("stem"), number, int(match.group("count")) if match.group("count") else None
+
+
+def order_files(names, known=None):
+    """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
+
+    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises FetchError naming what is missing.
+    """
+    names = list(names)
+    if len(names) == 1 and known is not None and shard_name(names[0].rpartition("/")[2]):
+        folder, slash, base = names[0].rpartition("/")
+        names = [folder + slash + name for name in shard_names(base)]
+        for name in names:
+            if name not in known:
+                raise FetchError("%s: missing in the repository, the other shards are there: choose another quant" % name)
+        return names
+    pieces = [(piece_name(name), name) for name in names]
+    if len(names) == 1 and not pieces[0][0]:
+        return names
+    if all(piece for piece, _name in pieces):
+        return _order_pieces(pieces)
+    shards = [shard_name(name.rpartition("/")[2]) for name in names]
+    if all(shards):
+        wanted = shard_names(names[0].rpartition("/")[2])
+        given = {name.rpartition("/")[2]: name for name in names}
+        for name in wanted:
+            if name not in given:
+                raise FetchError("%s: missing, %d of %d shards given: give all shards" % (name, len(names), len(wanted)))
+        if len(names) != len(wanted):
+            raise FetchError("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
+        return [given[name] for name in wanted]
+    raise FetchError("files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names))
+
+
+def _order_pieces(pieces):
+    pieces.sort(key=lambda entry: entry[0][:2])
+    stem, first, count = pieces[0][0]
+    count = count or len(pieces)
+    first = first if first in (0, 1) else 1
+    numbers = [piece[1] for piece, _name in pieces]
+    if any(piece[0] != stem for piece, _name in pieces):
+        raise FetchError("files: %s are pieces of different models: give the pieces of one" % ", ".join(name for _piece, name in pieces))
+    for number in range(first, first + count):
+        if number not in numbers:
+            raise FetchError("%s: piece %d is missing, pieces %s are there: give all pieces" % (stem, number, ", ".join(map(str, numbers))))
+    if len(numbers) != count:
+        raise FetchError("%s: pieces %s are given, %d are needed: give every piece once" % (stem, ", ".join(map(str, numbers)), count))
+    return [name for _piece, name in pieces]
+
+
+def model_name(names):
+    """The file name under which the (ordered) files are published: a raw piece without its suffix, else the first one's."""
+    base = names[0].rpartition("/")[2]
+    piece = piece_name(base)
+    return piece[0] if piece else base
+
+
+def _hub_file(entry):
+    """HubFile of an entry of a listing. Raises ValueError for one that is no hub's."""
+    path, large = entry["path"], entry.get("lfs") or {}
+    size, digest = large.get("size", entry.get("size")), large.get("oid")
+    parts = path.split("/")
+    if not path.isprintable() or "" in parts or "." in parts or ".." in parts:
+        raise ValueError(path)
+    if not isinstance(size, int) or size < 0 or digest is not None and not _SHA256.match(digest):
+        raise ValueError(size)
+    return HubFile(path, size, digest)
+
+
+class Hub(object):
+    """A repository's listing. endpoint: the hub's or a mirror's base URL; token: sent to the endpoint's origin only."""
+
+    def __init__(self, client, repo, endpoint=DEFAULT_ENDPOINT, token=None):
+        self.client, self.repo, self.token = client, repo, token
+        self.endpoint = clean_url(endpoint).rstrip("/")
+
+    def _get_json(self, url):
+        """-> (status, headers, parsed body or None)"""
+
+        def once():
+            # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's business.
+            token = self.token if same_origin(url, self.endpoint) else None
+            response, final = get_following(self.client, url, {"Accept": "application/json"}, token)
+            try:
+                body = response.read(_MAX_ANSWER + 1)
+            except (OSError, http.client.HTTPException) as error:
+                self.client.drop(final)
+                raise Transient("%s: %s" % (public_url(url), printable(error))) from None
+            if not response.isclosed():
+                self.client.drop(final)
+            if len(body) > _MAX_ANSWER:
+                raise FetchError("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
+            if response.status == 429 or response.status >= 500:
+                raise status_failure(url, response)
+            return response, body
+
+        response, body = attempts(once)
+        try:
+            parsed = json.loads(body.decode("utf-8"))
+        except (ValueError, RecursionError):
+            parsed = None
+        return response, parsed
+
+    def _no_hub(self, url):
+        return FetchError("%s: does not answer as a model hub does: check endpoint" % public_url(url))
+
+    def _api(self, path):
+        return "%s/api/models/%s" % (self.endpoint, path)
+
+    def _repo_url(self):
+        return "%s/%s" % (self.endpoint, self.repo)
+
+    def commit(self, revision):
+        """The commit a branch, tag or commit name stands for. Raises FetchError naming what there is instead."""
+        if _COMMIT.match(revision):
+            return revision
+        url = self._api("%s/revision/%s" % (self.repo, quote(revision, safe="")))
+        response, answer = self._get_json(url)
+        if response.status != 200:
+            raise self._refusal(response, revision)
+        if not isinstance(answer, dict) or not _COMMIT.match(str(answer.get("sha"))):
+            raise self._no_hub(url)
+        return answer["sha"]
+
+    def files(self, commit):
+        """[HubFile] of the repository at ``commit``, all folders, all pages."""
+        url = self._api("%s/tree/%s?recursive=true" % (self.repo, commit))
+        found = []
+        for _page in range(_MAX_PAGES):
+            response, answer = self._get_json(url)
+            if response.status != 200:
+                raise self._refusal(response, commit)
+            try:
+                found += [_hub_file(entry) for entry in answer if entry.get("type") == "file"]
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise self._no_hub(url) from None
+            if len(found) > _MAX_FILES:
+                break
+            following = _NEXT.search(response.headers.get("Link", ""))
+            if not following:
+                return found
+            url = following_url(url, following.group(1))
+        raise FetchError("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
+
+    def source(self, commit, hub_file):
+        """HttpSource of a file at a commit."""
+        url = "%s/%s/resolve/%s/%s" % (self.endpoint, self.repo, commit, quote(hub_file.path))
+        return HttpSource(url, self.token, hub_file.size, pinned=True)
+
+    def _refusal(self, response, revision):
+        code = response.headers.get("X-Error-Code", "")
+        if code == "GatedRepo" or response.status == 403:
+            step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set model_token_file"
+            return FetchError("%s: gated, %s: %s" % (self._repo_url(), "the token has no access" if self.token else "no token was given", step))
+        if code == "RevisionNotFound":
+            return FetchError("%s: has no revision %s, it has %s" % (self._repo_url(), revision, self._revisions() or "none that it lists"))
+        if response.status == 401 and self.token and code != "RepoNotFound":
+            return FetchError("%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url())
+        if response.status in (401, 404):
+            return FetchError("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
+        return status_failure(self._repo_url(), response, "check repo and endpoint")
+
+    def _revisions(self):
+        response, answer = self._get_json(self._api(self.repo + "/refs"))
+        if response.status != 200 or not isinstance(answer, dict):
+            return ""
+        try:
+            return printable(", ".join(ref["name"] for kind in ("branches", "tags") for ref in answer.get(kind) or []))
+        except (LookupError, TypeError):
+            return ""
+
+    def _neighbours(self):
+        owner, _slash, _name = self.repo.partition("/")
+        response, answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
+        listed = answer if response.status == 200 and isinstance(answer, list) else []
+        names = [printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        if not names:
+            return "the hub lists no models of %s: check the name" % owner
+        close = difflib.get_close_matches(self.repo, names, 5, 0.5) or sorted(names)[:10]
+        return "%s has %s: check the name" % (owner, ", ".join(close))
+
+
+def select(hub_files, repo, files=None, quant=None):
+    """The [HubFile] of one model, in order.
+
+    files: paths in the repository (the first shard stands for all shards); quant: a quantization name such as Q8_0, in
+    the file's or its folder's name. Raises FetchError that names what the repository has.
+    """
+    by_path = {entry.path: entry for entry in hub_files}
+    models = [entry.path for entry in hub_files if _is_model(entry.path)]
+    if files:
+        for name in files:
+            if name not in by_path:
+                close = difflib.get_close_matches(name, models, 5, 0.3) or models[:10]
+                raise FetchError("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
+        return [by_path[name] for name in order_files(files, by_path)]
+    wanted = re.compile(r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant), re.IGNORECASE)
+    groups = {}
+    for path in models:
+        if wanted.search(path):
+            shard = shard_name(path.rpartition("/")[2])
+            folder = path.rpartition("/")[0]
+            groups.setdefault((folder, shard[0] if shard else model_name([path])), []).append(path)
+    if not groups:
+        raise FetchError("%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all"))
+    if len(groups) > 1:
+        raise FetchError("%s: %s fits %s: name the one wanted with files" % (repo, quant, ", ".join(sorted(paths[0] for paths in groups.values()))))
+    return [by_path[path] for path in order_files(next(iter(groups.values())))]
+
+
+def _is_model(path):
+    base = path.rpartition("/")[2].lower()
+    # A projector or an importance matrix carries the quant's name too, but is no model.
+    return (base.endswith(".gguf") or piece_name(base) is not None) and not base.startswith("mmproj") and "imatrix" not in base
+
+
+def _quants(paths):
+    return sorted({match.group(1) for path in paths for match in [_QUANT.search(path.rpartition("/")[2]) or _QUANT.search(path)] if match})
+
+
+def read_token(path):
+    """The access token in a file of this node, or None without a path. Raises FetchError for one that others may read."""
+    if not path:
+        return None
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd) as stream:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            if status.st_mode & 0o077 or status.st_uid not in (0, os.geteuid()):
+                text = (
+                    "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: "
+                    "correct both, others may have read the token"
+                )
+                raise FetchError(text % (path, status.st_mode & 0o7777, status.st_uid))
+            token = stream.read(1 << 16).strip()
+    except (OSError, ValueError) as error:
+        seen = (path, os.uname().nodename, getattr(error, "strerror", "not text"))
+        raise FetchError("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
+    if not re.match(r"^[!-~]+\Z", token):
+        raise FetchError("model_token_file: %s does not hold one token on one line: correct it" % path)
+    return token

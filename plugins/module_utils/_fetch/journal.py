@@ -1,0 +1,150 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which bytes of a half-fetched file can be trusted after the process, or the machine, has died.
+
+The journal is a text file beside the data: line 1 is JSON {"identity": ..., "boot_id": ...}; then ``w OFFSET LENGTH`` after
+each write and ``d COUNT`` after a flush of the data to disk that covers the first COUNT records. While the machine stays
+up, the page cache keeps every write of a killed process, so all records count; after a reboot only flushed ones do. A
+last line without its newline is dropped, as is everything after a line that cannot be read.
+"""
+
+import bisect
+import contextlib
+import errno
+import json
+import os
+
+from .._files import open_regular, read_ours, write_atomically
+
+_MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
+
+
+def boot_id():
+    """A text that changes with every boot."""
+    with open("/proc/sys/kernel/random/boot_id") as stream:
+        return stream.read().strip()
+
+
+class Ranges(object):
+    """A set of byte positions, kept as sorted, disjoint, non-touching [start, end) intervals."""
+
+    def __init__(self, intervals=()):
+        self._starts, self._ends = [], []
+        for start, end in intervals:
+            self.add(start, end)
+
+    def __iter__(self):
+        return iter(zip(self._starts, self._ends))
+
+    def total(self):
+        return sum(self._ends) - sum(self._starts)
+
+    def add(self, start, end):
+        if start >= end:
+            return
+        low = bisect.bisect_left(self._ends, start)
+        high = bisect.bisect_right(self._starts, end)
+        if low < high:
+            start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
+        self._starts[low:high] = [start]
+        self._ends[low:high] = [end]
+
+    def remove(self, start, end):
+        kept = [part for first, last in self for part in ((first, min(last, start)), (max(first, end), last)) if part[0] < part[1]]
+        self._starts = [first for first, _last in kept]
+        self._ends = [last for _first, last in kept]
+
+    def frontier(self, start):
+        """The end of the unbroken run of bytes that begins at ``start``; ``start`` itself when that byte is missing."""
+        index = bisect.bisect_right(self._starts, start) - 1
+        return max(start, self._ends[index]) if index >= 0 else start
+
+    def gaps(self, start, end):
+        """[(start, end)] missing within [start, end)."""
+        missing = []
+        for first, last in self:
+            if last <= start:
+                continue
+            if first >= end:
+                break
+            if first > start:
+                missing.append((start, first))
+            start = last
+        if start < end:
+            missing.append((start, end))
+        return missing
+
+
+class Journal(object):
+    """The record of one data file. Not locked: the caller serialises add() and durable()."""
+
+    def __init__(self, path):
+        self.path = path
+        self.count = 0
+        self.flushed = Ranges()  # what load() found to be on disk
+        self._fd = None
+
+    def load(self, identity):
+        """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
+        try:
+            lines = read_ours(self.path, _MOST).split(b"\n")[:-1]
+        except OSError:
+            return Ranges()
+        try:
+            header = json.loads(lines[0].decode("utf-8"))
+            if header["identity"] != json.loads(json.dumps(identity)):
+                return Ranges()
+            same_boot = header["boot_id"] == boot_id()
+        except (LookupError, TypeError, ValueError, RecursionError):
+            return Ranges()
+        records, flushed = [], 0
+        for line in lines[1:]:
+            fields = line.split()
+            try:
+                if fields[0] == b"w" and len(fields) == 3:
+                    start, length = int(fields[1]), int(fields[2])
+                    if min(start, length) < 0:
+                        break
+                    records.append((start, start + length))
+                elif fields[0] == b"d" and len(fields) == 2:
+                    flushed = int(fields[1])
+                else:
+                    break
+            except (LookupError, ValueError):
+                break
+        self.flushed = Ranges(records[:flushed])
+        return Ranges(records) if same_boot else self.flushed
+
+    def start(self, identity, ranges):
+        """Begin a fresh record that says ``ranges`` are there and on disk (the caller has flushed them)."""
+        self.close()
+        lines = [json.dumps({"identity": identity, "boot_id": boot_id()}, sort_keys=True)]
+        records = ["w %d %d" % (first, last - first) for first, last in ranges]
+        lines += records + (["d %d" % len(records)] if records else [])
+        write_atomically(self.path, "\n".join(lines) + "\n")
+        self.count = len(records)
+        self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
+
+    def add(self, start, end):
+        self._append(b"w %d %d\n" % (start, end - start))
+        self.count += 1
+
+    def durable(self, count):
+        """Record that the data of the first ``count`` records is on disk."""
+        self._append(b"d %d\n" % count)
+        os.fdatasync(self._fd)
+
+    def _append(self, line):
+        if os.write(self._fd, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+
+    def close(self):
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def delete(self):
+        self.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)

@@ -1,0 +1,153 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record beside a published model: what was asked for, what is there, how it was proved.
+
+NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
+[{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime and
+inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of who runs this. A file with found: true was there
+before it was asked for.
+"""
+
+import glob
+import hashlib
+import json
+import os
+import re
+
+from .._files import is_ours, read_ours, write_atomically
+
+VERSION = 1
+SUFFIX = ".manifest.json"
+MOST = 8 << 20  # bytes of a record; one of a thousand shards has half a megabyte
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
+
+
+def manifest_path(path):
+    """Of the model whose (first) file is ``path``."""
+    return path + SUFFIX
+
+
+def is_file_name(name):
+    """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden there."""
+    return isinstance(name, str) and name.isprintable() and "/" not in name and 0 < len(name.encode("utf-8")) <= 220 and name[0] != "."
+
+
+def is_model_name(name):
+    return is_file_name(name) and name.endswith(".gguf")
+
+
+def is_digest(value):
+    return isinstance(value, str) and _SHA256.match(value) is not None
+
+
+def is_integer(value):
+    """JSON's true is Python's 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_size(value):
+    return is_integer(value) and 0 <= value < 1 << 60
+
+
+def are_files(files, hashed=True):
+    """Whether [{name, size, pieces: [{size, sha256}]}] of a record can be used; without ``hashed`` a digest may be null."""
+    try:
+        return bool(files) and all(
+            is_model_name(one["name"])
+            and is_size(one["size"])
+            and all(is_size(piece["size"]) for piece in one["pieces"])
+            and sum(piece["size"] for piece in one["pieces"]) == one["size"]
+            and all(is_digest(piece["sha256"]) or piece["sha256"] is None and not hashed for piece in one["pieces"])
+            for one in files
+        )
+    except (LookupError, TypeError):
+        return False
+
+
+def read_manifest(path):
+    """The record at ``path`` (of the manifest), or None when there is none that can be used."""
+    try:
+        manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(manifest, dict) or manifest.get("version") != VERSION or not are_files(manifest.get("files"), hashed=False):
+        return None
+    if not all(key in manifest for key in ("request", "commit", "verified", "gguf")):
+        return None
+    if not all(is_integer(one.get(key)) for one in manifest["files"] for key in ("mtime_ns", "inode")):
+        return None
+    return manifest
+
+
+def find_manifests(folder, request):
+    """[(model path, record)] of the models in ``folder`` that were published for this very request."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
+        manifest = read_manifest(path)
+        if manifest is not None and manifest.get("request") == request:
+            found.append((path[: -len(SUFFIX)], manifest))
+    return found
+
+
+def write_manifest(path, manifest):
+    """Have ``manifest`` at ``path``, atomically and on disk."""
+    write_atomically(path, json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n")
+
+
+def file_entry(name, status, pieces):
+    """The record of one file. status: os.stat_result; pieces: [{size, sha256}] in order."""
+    return {"name": name, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "pieces": pieces}
+
+
+def covers(pieces, wanted):
+    """Whether recorded pieces [{size, sha256}] answer the wanted ones: the same stretches, with every digest that is wanted."""
+    return [piece["size"] for piece in pieces] == [piece["size"] for piece in wanted] and all(
+        need["sha256"] in (None, piece["sha256"]) for piece, need in zip(pieces, wanted)
+    )
+
+
+def untouched(entry, status):
+    """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says nothing: its owner sets it."""
+    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
+
+
+def hash_pieces(path, sizes, advance=lambda count: None, fd=None):
+    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open file that ``path`` named."""
+    digests = []
+    buffer = memoryview(bytearray(1 << 20))
+    with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
+        stream.seek(0)
+        for size in sizes:
+            digest, left = hashlib.sha256(), size
+            while left:
+                count = stream.readinto(buffer[:left])
+                if not count:
+                    raise OSError(0, "shorter than it was", path)
+                digest.update(buffer[:count])
+                left -= count
+                advance(count)
+            digests.append(digest.hexdigest())
+    return digests
+
+
+def result(manifest, folder, changed, message):
+    """What the module returns, from the record of a model."""
+    files = [{"path": os.path.join(folder, entry["name"]), "size": entry["size"], "pieces": entry["pieces"]} for entry in manifest["files"]]
+    pieces = [piece for entry in files for piece in entry["pieces"]]
+    return {
+        "changed": changed,
+        "msg": message,
+        "dest": files[0]["path"],
+        "files": files,
+        "size": sum(entry["size"] for entry in files),
+        "sha256": pieces[0]["sha256"] if len(pieces) == 1 else None,
+        "verified": manifest["verified"],
+        "commit": manifest["commit"],
+        "gguf": manifest["gguf"],
+        "transferred": 0,
+        "resumed": 0,
+        "adopted": 0,
+        "kept": [],
+        "seconds": 0.0,
+    }

@@ -1,0 +1,115 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is there already: a published model that is untouched, a file under the wanted name, one beside it. Private to the collection."""
+
+import os
+import stat
+
+from .._model.describe import shard_name
+from .._model.gguf import read_header
+from .._text import exact
+from .errors import FetchError
+from .manifest import covers, file_entry, find_manifests, hash_pieces, is_model_name, manifest_path, read_manifest, result, untouched, write_manifest
+from .pieces import proving
+
+
+def unchanged(request, watch, check=False, hashing=True):
+    """The result for a model that was published for this request and is untouched since; None when there is none.
+
+    A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
+    it would have to be. Raises FetchError when it is no longer what was published.
+    """
+    folder = request.folder()
+    # Shards keep their names, and a folder as dest leaves the name to the source: there the request alone decides.
+    found = [
+        (path, manifest)
+        for path, manifest in find_manifests(folder, request.identity())
+        if request.into_folder or path == request.dest or shard_name(os.path.basename(path))
+    ]
+    if not found:
+        return None
+    path, manifest = found[0]
+    entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
+    try:
+        touched = [(entry, at) for entry, at in entries if not untouched(entry, os.lstat(at)) or request.full]
+    except FileNotFoundError:
+        return None
+    if touched and not hashing:
+        return None
+    for entry, at in touched:
+        # A file that the caller gives away is proved by each run, and not given to and fro.
+        with proving(at, check or request.owner is not None) as fd:
+            status = os.fstat(fd)
+            if status.st_size != entry["size"]:
+                raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry["size"])))
+            _compare(at, entry["pieces"], watch.meter(at, status.st_size), fd)
+        entry.update(file_entry(entry["name"], status, entry["pieces"]))
+    if touched and not check:
+        write_manifest(manifest_path(path), manifest)
+    return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
+
+
+def _compare(path, pieces, advance, fd):
+    """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
+    for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance, fd)):
+        if piece["sha256"] not in (None, digest):
+            raise FetchError("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
+        piece["sha256"] = digest
+
+
+def existing_entry(target, header, watch, check=False):
+    """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
+
+    It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
+    one family and quant have the same size). Raises FetchError.
+    """
+    if not os.path.lexists(target.path):
+        return None
+    with proving(target.path, check) as fd:
+        return _existing_entry(target, header, watch, fd)
+
+
+def _existing_entry(target, header, watch, fd):
+    status = os.fstat(fd)
+    size = status.st_size
+    source = target.pieces[0].source.name
+    if size != target.size:
+        raise FetchError("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
+    wanted = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
+    name = os.path.basename(target.path)
+    manifest = read_manifest(manifest_path(target.path))
+    recorded = [
+        entry for entry in (manifest["files"] if manifest else []) if entry["name"] == name and untouched(entry, status) and covers(entry["pieces"], wanted)
+    ]
+    if any(piece["sha256"] for piece in wanted):
+        if recorded:
+            return recorded[0], True
+        try:
+            _compare(target.path, wanted, watch.meter(target.path, size), fd)
+        except FetchError:
+            raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
+    elif header and read_header(lambda offset, length: os.pread(fd, length, offset), target.path) != header:
+        raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
+    # Without a digest the record, which may be of another source, does not replace the look at the header.
+    if recorded:
+        return recorded[0], True
+    # Whoever put it there did not ask us: it is used, and not ours to remove.
+    return dict(file_entry(name, status, wanted), found=True), False
+
+
+def alike(target):
+    """Models beside a target that have its size: one of them may be it, under another name. Models of one family have one size, too."""
+    folder = os.path.dirname(target.path)
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    # The directory may be somebody else's, and a name goes to the operator's screen.
+    return [name for name in names if is_model_name(name) and name != os.path.basename(target.path) and _file_size(folder, name) == target.size]
+
+
+def _file_size(folder, name):
+    """Bytes of a regular file, None of anything else."""
+    try:
+        status = os.lstat(os.path.join(folder, name))
+    except FileNotFoundError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

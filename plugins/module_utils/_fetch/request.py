@@ -1,0 +1,102 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wanted, what that comes to, and who looks on. Private to the collection."""
+
+import os
+import re
+import time
+
+from .._model.describe import describe
+from .errors import FetchError, Stopped
+from .hub import DEFAULT_ENDPOINT
+from .urls import content_url
+
+_SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
+
+
+class Request(object):
+    """What is wanted. Either urls (in order; http, https, file), or repo with files or quant.
+
+    dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
+    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching;
+    copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its result();
+    owner: whom the caller gives the files to, None where they are to be root's.
+    """
+
+    def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
+                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False, copy_of=None, owner=None):  # fmt: skip
+        self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
+        self.revision, self.endpoint, self.token = revision, endpoint, token
+        self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
+        self.adopt, self.connections, self.full, self.copy_of, self.owner = adopt or [], connections, full, copy_of, owner
+        for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
+            if not _SHA256.match(digest):
+                raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+        if not 1 <= connections <= 16:
+            raise FetchError("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
+        if repo and not self.files and not quant:
+            raise FetchError("repo: %s holds several models: name the quant, or the files of one" % repo)
+        if copy_of and not copy_of["files"]:
+            raise FetchError("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
+        self.into_folder = dest.endswith("/") or os.path.isdir(dest)
+        self.dest = os.path.abspath(dest)
+
+    def identity(self):
+        """What decides the content: two requests with the same identity want the same bytes. No secret is in it.
+
+        A copy is known by what its original was fetched from, so that it is found again whichever node it came from.
+        """
+        if self.repo:
+            asked = {"repo": self.repo, "revision": self.revision, "files": self.files, "quant": self.quant}
+        else:
+            asked = {"urls": [content_url(url) for url in self.urls]}
+        return dict(asked, sha256=self.sha256, pieces=self.pieces)
+
+    def folder(self):
+        """The directory the model goes to, there or not."""
+        return self.dest if self.into_folder else os.path.dirname(self.dest)
+
+
+class Plan(object):
+    """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts: what they say (describe())."""
+
+    def __init__(self, targets, headers, commit):
+        self.targets, self.headers, self.commit = targets, headers, commit
+        self.facts = describe(headers) if headers[0] else {}
+        self.path = targets[0].path
+        self.size = sum(target.size for target in targets)
+        self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
+
+
+class Watch(object):
+    """Whoever looks on: progress(state) is told how far it is, stopping() may give a reason to stop.
+
+    state: {name: of the file; phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}.
+    """
+
+    def __init__(self, progress=None, stopping=None):
+        self._progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+        self.name = None
+
+    def progress(self, state):
+        self._progress(dict(state, name=self.name))
+
+    def meter(self, path, total):
+        """advance(bytes) for reading ``total`` bytes that are there already; raises Stopped."""
+        self.name = os.path.basename(path)
+        begun = time.monotonic()
+        seen = {"done": 0, "told": begun}
+
+        def advance(count):
+            now = time.monotonic()
+            seen["done"] += count
+            if now - seen["told"] < 1.0:
+                return
+            seen["told"] = now
+            self.progress({"phase": "hash", "done": seen["done"], "total": total, "moved": 0, "rate": seen["done"] / (now - begun)})
+            reason = self.stopping()
+            if reason:
+                raise Stopped(reason)
+
+        return advance

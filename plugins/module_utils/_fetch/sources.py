@@ -1,0 +1,282 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where bytes come from: an HTTP server or a file of this node. Private to the collection."""
+
+import contextlib
+import http.client
+import os
+import re
+import threading
+import time
+from urllib.parse import unquote, urlsplit
+
+from .._text import exact, printable
+from .errors import FetchError, Transient
+from .http import FIRST_WAIT, REDIRECTS, attempts, discard, get_following, hint, network_failure, status_failure, worthwhile
+from .urls import authorization, clean_url, content_url, public_url, url_name
+
+_MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
+_CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
+_LENGTH = re.compile(r"^[0-9]{1,18}\Z")
+
+
+def _validator(headers):
+    """What If-Range accepts: a strong ETag, else the date of the last change, else None."""
+    etag = headers.get("ETag")
+    found = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
+    return found if found and found.isprintable() and len(found) <= 200 else None
+
+
+class _Body(object):
+    """``length`` bytes of a response; readinto raises Transient when the connection ends early."""
+
+    def __init__(self, client, url, response, length):
+        self.client, self.url, self.response, self.length = client, url, response, length
+
+    def readinto(self, view):
+        view = view[: self.length]
+        try:
+            count = self.response.readinto(view)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise network_failure(self.url, error) from None
+        if not count:
+            self.close()
+            raise Transient("%s: the connection ended %s early" % (public_url(self.url), exact(self.length)))
+        self.length -= count
+        if not self.length:
+            self.close()
+        return count
+
+    def close(self):
+        # isclosed(): http.client has read the response to its end, the connection is free for the next request.
+        if self.response is not None and not self.response.isclosed():
+            self.client.drop(self.url)
+        self.response = None
+
+
+class HttpSource(object):
+    """A file at an http(s) URL.
+
+    size: bytes, known after resolve() or given by the hub; ranges: whether parts of it can be asked for; validator: strong
+    ETag or Last-Modified, or None; pinned: the URL names immutable content (a hub's commit), so that a CDN's changing
+    ETag means nothing.
+    """
+
+    def __init__(self, url, token=None, size=None, pinned=False):
+        self.url, self.token, self.size, self.pinned = clean_url(url), token, size, pinned
+        self.name = url_name(self.url)
+        self.public = public_url(self.url)
+        self.identity = content_url(self.url)
+        self.ranges, self.validator = True, None
+        self._final = None
+        self._generation = 0
+        self._lock = threading.Lock()
+
+    def resolve(self, client):
+        """Follow redirects, learn size, validator and whether ranges work, by a GET of the first byte."""
+        response, final = get_following(client, self.url, {"Range": "bytes=0-0"}, self.token)
+        if response.status == 206:
+            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+            if not match:
+                discard(client, final, response)
+                raise FetchError(
+                    "%s: answers ranges with Content-Range %s: use another source" % (self.public, printable(response.headers.get("Content-Range")))
+                )
+            size, ranges = int(match.group(3)), True
+        elif response.status == 200:
+            length = response.headers.get("Content-Length")
+            size, ranges = (int(length) if length and _LENGTH.match(length) else self.size), False
+        elif response.status == 416:
+            discard(client, final, response)
+            raise FetchError("%s: empty, a GGUF file is needed: check the address" % self.public)
+        else:
+            discard(client, final, response)
+            raise status_failure(self.url, response, hint(response))
+        discard(client, final, response, 1)
+        if size is None:
+            raise FetchError("%s: says neither how long it is nor answers ranges: use another source" % self.public)
+        validator = _validator(response.headers)
+        if "html" in response.headers.get("Content-Type", ""):
+            raise FetchError("%s: a web page with status %d, not a model: check the address, or log in with a token" % (self.public, response.status))
+        if self._final is None:
+            if self.size not in (None, size):
+                raise FetchError("%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size)))
+        elif size != self.size or not self.pinned and validator != self.validator:
+            raise self._changed(validator)
+        self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
+
+    def _changed(self, validator):
+        seen = "%s, was %s" % (validator, self.validator)
+        return FetchError("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
+
+    def open(self, client, offset, length):
+        """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
+
+        Without ranges only offset 0 is possible. Raises Transient, FetchError.
+        """
+        renewals = 0
+        while True:
+            with self._lock:
+                final, generation = self._final, self._generation
+            headers = {}
+            if self.ranges:
+                headers["Range"] = "bytes=%d-%d" % (offset, offset + length - 1)
+                if self.validator:
+                    headers["If-Range"] = self.validator
+            headers.update(authorization(final, self.token, self.url))
+            response = client.get(final, headers)
+            if response.status in (200, 206):
+                return self._body(client, final, response, offset, length)
+            discard(client, final, response)
+            if response.status in (412, 416):
+                raise self._changed("status %d" % response.status)
+            failure = status_failure(self.url, response)
+            moved = response.status in REDIRECTS or (final != self.url and isinstance(failure, FetchError))
+            if not moved:
+                raise failure
+            if renewals == _MAX_RENEWALS:
+                raise Transient(str(failure))
+            # A signed URL has expired: whoever sees it first resolves again, for all threads.
+            renewals += 1
+            with self._lock:
+                if generation == self._generation:
+                    self.resolve(client)
+                    self._generation += 1
+
+    def _body(self, client, final, response, offset, length):
+        validator = _validator(response.headers)
+        problem = None
+        encoding = response.headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
+        elif self.validator and validator and validator != self.validator and not self.pinned:
+            problem = self._changed(validator)
+        elif response.status == 200:
+            if self.ranges:
+                problem = Transient("%s: answered the whole file to a range" % self.public)
+        else:
+            match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+            first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (None, None, None)
+            if first != offset or last < first:
+                answered = printable(response.headers.get("Content-Range"))
+                problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1))
+            elif total != self.size:
+                problem = self._changed(exact(total))
+            else:
+                length = min(length, last - first + 1)
+        if problem:
+            client.drop(final)
+            raise problem
+        return _Body(client, final, response, length)
+
+
+class _FileBody(object):
+    def __init__(self, source, offset, length):
+        self.source, self.length = source, length
+        self.stream = source.open_checked()
+        self.stream.seek(offset)
+
+    def readinto(self, view):
+        try:
+            count = self.stream.readinto(view[: self.length])
+        except OSError as error:
+            self.close()
+            raise FetchError("%s: cannot be read: %s" % (self.source.public, error.strerror)) from None
+        self.length -= count
+        if not count or not self.length:
+            self.close()
+        if not count:
+            raise FetchError("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
+        return count
+
+    def close(self):
+        self.stream.close()
+
+
+class FileSource(object):
+    """A file of this node (or a mounted share) with the interface of HttpSource; token and client are not used."""
+
+    ranges, pinned = True, False
+
+    def __init__(self, path, size=None):
+        self.path, self.size, self.validator = path, size, None
+        self.name = os.path.basename(path)
+        self.public = self.identity = path
+
+    def resolve(self, client):
+        try:
+            status = os.stat(self.path)
+        except OSError as error:
+            raise FetchError("%s: %s: check the path on this node" % (self.path, error.strerror)) from None
+        if not os.path.isfile(self.path):
+            raise FetchError("%s: not a regular file: check the path on this node" % self.path)
+        if self.size is not None and status.st_size != self.size:
+            raise FetchError("%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size)))
+        self.size, self.validator = status.st_size, self._validator(status)
+
+    @staticmethod
+    def _validator(status):
+        return "%d-%d-%d" % (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def open_checked(self):
+        try:
+            stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - the body closes it
+        except OSError as error:
+            raise FetchError("%s: %s" % (self.path, error.strerror)) from None
+        if self._validator(os.fstat(stream.fileno())) != self.validator:
+            stream.close()
+            raise FetchError("%s: changed while it was fetched: run again to fetch the new file" % self.path)
+        return stream
+
+    def open(self, client, offset, length):
+        return _FileBody(self, offset, length)
+
+
+def make_source(url, token=None):
+    """HttpSource or FileSource for a URL; an absolute path is a file too. Raises FetchError for anything else."""
+    if url.startswith("/"):
+        return FileSource(url)
+    with contextlib.suppress(ValueError):  # HttpSource says what cannot be read
+        parts = urlsplit(url)
+        if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+            return FileSource(unquote(parts.path))
+        if parts.scheme not in ("http", "https"):
+            raise FetchError("%s: an http, https or file URL is needed" % printable(public_url(url)))
+    return HttpSource(url, token)
+
+
+def read_range(source, client, offset, length):
+    """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small.
+
+    A connection that breaks is continued; FetchError after several attempts in a row that gained next to nothing.
+    """
+    begin = offset if source.ranges else 0
+    end = min(offset + length, source.size)
+    data = bytearray()
+
+    def some():
+        """Read until the connection breaks; True when it had got on before."""
+        if not source.ranges:
+            data.clear()
+        before, begun = len(data), time.monotonic()
+        try:
+            while begin + len(data) < end:
+                body = source.open(client, begin + len(data), end - begin - len(data))
+                try:
+                    while body.length:
+                        piece = bytearray(min(body.length, 1 << 20))
+                        count = body.readinto(memoryview(piece))
+                        data.extend(memoryview(piece)[:count])
+                finally:
+                    body.close()
+        except Transient:
+            if not source.ranges or not worthwhile(len(data) - before, time.monotonic() - begun + FIRST_WAIT):
+                raise
+            return True
+        return False
+
+    while attempts(some):
+        pass
+    return bytes(memoryview(data)[offset - begin :])

@@ -1,0 +1,177 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A file that is being fetched: its pieces, what of it is there, its room on the disk, its name at the end. Private to the collection."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import threading
+from collections import namedtuple
+
+from .._files import is_ours, open_regular
+from .._text import human
+from .errors import DiskTooSmall, FetchError
+from .journal import Journal, Ranges
+
+BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
+_MARGIN = 64 << 20  # bytes of disk left to others
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate
+
+Piece = namedtuple("Piece", "source offset size")
+"""``size`` bytes of a resolved source (an object of sources) that belong at ``offset`` of the target."""
+
+Span = namedtuple("Span", "start end sha256 name")
+"""Bytes [start, end) of the target that are hashed together; sha256 is the needed hex digest or None; name is for errors."""
+
+
+class Target(object):
+    """One file to make. identity: JSON-able; a half-fetched file is resumed only under the same identity."""
+
+    def __init__(self, path, pieces, spans, identity):
+        self.path, self.pieces, self.spans, self.identity = path, pieces, spans, identity
+        self.size = pieces[-1].offset + pieces[-1].size
+        self.partial = path + ".partial"
+        self.journal = Journal(self.partial + ".journal")
+        self.ranges = Ranges()
+        self.flushed = Ranges()  # of these, what is on disk for certain
+        self.lost = False  # a flush has failed: this run records nothing more
+        self.digests = [None] * len(spans)  # hex, once hashed
+        self.fd = None
+
+    def load(self):
+        """Learn from an earlier run's journal which bytes are there."""
+        status = os.lstat(self.partial) if os.path.lexists(self.partial) else None
+        there = status.st_size if status and is_ours(status) else 0
+        self.ranges = self.journal.load(self.identity)
+        self.flushed = Ranges(self.journal.flushed)
+        for ranges in (self.ranges, self.flushed):
+            ranges.remove(there, max(there, self.size))
+
+    def open(self):
+        """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""
+        if not self.ranges.total():
+            self.discard()
+        fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
+        self.fd = open_regular(self.partial, os.O_RDWR | fresh, 0o600)
+        if not fresh and not is_ours(os.fstat(self.fd)):
+            raise FetchError("%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run again" % self.partial)
+        # Until it is proved nobody else reads it: what is copied into it may turn out to be another file.
+        os.fchmod(self.fd, 0o600)
+        self.flush()
+        self.journal.start(self.identity, self.ranges)
+
+    def flush(self, lock=None):
+        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises FetchError.
+
+        The kernel reports a loss once, a second call would say that all is well: after a failure what came since the last flush is forgotten.
+        """
+        lock = lock or threading.Lock()
+        with lock:
+            ranges, count = Ranges(self.ranges), self.journal.count
+        try:
+            os.fdatasync(self.fd)
+        except OSError as error:
+            with lock:
+                self.lost, self.ranges = True, self.flushed
+                self.journal.delete()
+                with contextlib.suppress(OSError):
+                    self.journal.start(self.identity, self.ranges)
+            raise disk_failure(self.partial, error) from None
+        self.flushed = ranges
+        return count
+
+    def allocate(self):
+        """Reserve the disk for all of it, before the first byte comes."""
+        try:
+            _allocate(self.fd, self.size)
+        except OSError as error:
+            raise disk_failure(self.partial, error) from None
+
+    def forget(self, start, end):
+        """Give back what was written there and is not what was needed."""
+        if not self.ranges.total():
+            self.discard()
+            return
+        with contextlib.suppress(OSError):
+            _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
+
+    def publish(self):
+        """Have the partial file under the target's name, readable as a new file is. Raises FetchError where another file is under one of these names."""
+        umask = os.umask(0o077)
+        os.umask(umask)
+        os.fchmod(self.fd, 0o644 & ~umask)
+        self._require_name(self.partial)
+        os.rename(self.partial, self.path)
+        self._require_name(self.path)
+
+    def _require_name(self, path):
+        if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
+            raise FetchError("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+
+    def close(self):
+        self.journal.close()
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+    def discard(self):
+        """Remove what an earlier run left."""
+        self.close()
+        self.journal.delete()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.partial)
+
+    def missing_disk(self):
+        """Bytes of disk that this target still has to take; what a partial file holds is used or given back."""
+        there = os.lstat(self.partial).st_blocks * 512 if os.path.lexists(self.partial) else 0
+        return max(0, self.size - there)
+
+
+def _allocate(fd, size):
+    """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length."""
+    try:
+        _fallocate(fd, 0, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        os.ftruncate(fd, size)
+
+
+def _fallocate(fd, mode, start, size):
+    """Linux' call; an OSError where it fails or is none.
+
+    Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong)
+    if call(fd, mode, start, size):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def free_disk(folder):
+    """Bytes an ordinary process may still take in the file system of ``folder``."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def check_disk(folder, name, size, missing):
+    """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    free = free_disk(folder)
+    if missing + _MARGIN > free:
+        needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
+        message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (folder, human(free), needs, human(_MARGIN))
+        raise DiskTooSmall(message, folder, free, missing + _MARGIN)
+
+
+def disk_failure(path, error):
+    """An OSError from writing to ``path`` as the sentence for the operator."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = human(free_disk(os.path.dirname(path)))
+        return FetchError("%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free))
+    return FetchError("%s: cannot be written: %s" % (path, error.strerror))

@@ -1,0 +1,247 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that root reads, writes and runs: below directories that nobody else can exchange. Private to the collection.
+
+A path is walked from / by descriptors. Each directory on the way must belong to root, or to who runs this, and nobody else may write it; so what
+a name stands for cannot change between a check and its use. A sticky directory such as /tmp may be on the way, not at the end. Links are
+followed only on the way, or to a program, and only where nobody else could have made them; the last name of a file is never a link.
+"""
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO must not hold root up: without a reader or a writer it opens at once, and is refused.
+FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+MOST_LINKS = 40
+
+
+class UnsafeFile(Exception):
+    """One sentence: the path, who could exchange it, what is needed, and the next step."""
+
+
+def owners():
+    """User ids whose files are believed."""
+    return (0, os.geteuid())
+
+
+def _refuse_others(path, seen, sticky=False):
+    """UnsafeFile where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
+    if seen.st_uid not in owners():
+        raise UnsafeFile("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
+    if seen.st_mode & 0o022 and not (sticky and seen.st_mode & stat.S_ISVTX):
+        raise UnsafeFile(
+            "%s: its mode %04o lets others than its owner write it, root uses it: look at who changed it, then chmod go-w" % (path, stat.S_IMODE(seen.st_mode))
+        )
+
+
+def open_directory(path, make=None):
+    """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
+
+    Errors: UnsafeFile, OSError.
+    """
+    todo = [part for part in path.split("/") if part]
+    here, shown, links = os.open("/", DIRECTORY), "/", 0
+    try:
+        while True:
+            seen = os.fstat(here)
+            _refuse_others(shown, seen, sticky=bool(todo))
+            if not todo:
+                return here
+            name, full = todo[0], os.path.join(shown, todo[0])
+            found = _look(name, here, full, make)
+            if stat.S_ISLNK(found.st_mode) and links < MOST_LINKS and not seen.st_mode & stat.S_ISVTX:
+                target = os.readlink(name, dir_fd=here)
+                todo[:1] = [part for part in target.split("/") if part]
+                links += 1
+                if not target.startswith("/"):
+                    continue
+                below, full = os.open("/", DIRECTORY), "/"
+            elif stat.S_ISDIR(found.st_mode):
+                below = os.open(name, DIRECTORY, dir_fd=here)
+                del todo[0]
+            else:
+                raise UnsafeFile("%s: no directory, one is needed: look at who made it, then remove it" % full)
+            os.close(here)
+            here, shown = below, full
+    except BaseException:
+        os.close(here)
+        raise
+
+
+def _look(name, here, full, make):
+    """lstat of a name in a directory, which is made where it is missing."""
+    try:
+        return os.stat(name, dir_fd=here, follow_symlinks=False)
+    except FileNotFoundError:
+        if make is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), full) from None
+    os.mkdir(name, make, dir_fd=here)
+    below = os.open(name, DIRECTORY, dir_fd=here)
+    try:
+        # As asked for, whatever root's umask is.
+        os.fchmod(below, make)
+    finally:
+        os.close(below)
+    return os.stat(name, dir_fd=here, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def directory(path, make=None):
+    """open_directory() for a with statement."""
+    descriptor = open_directory(path, make)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_file(path, flags=os.O_RDONLY, mode=0o600):
+    """-> descriptor of a regular file that nobody else can exchange or write. Errors: UnsafeFile, OSError."""
+    with directory(os.path.dirname(path)) as folder:
+        try:
+            descriptor = os.open(os.path.basename(path), flags | FILE, mode, dir_fd=folder)
+        except OSError as error:
+            # A link; a FIFO that nobody reads, or a socket.
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise UnsafeFile("%s: no regular file, one is needed: look at who made it, then remove it" % path) from None
+            raise OSError(error.errno, error.strerror, path) from None
+    try:
+        seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode):
+            raise UnsafeFile("%s: no regular file, one is needed: look at who made it, then remove it" % path)
+        _refuse_others(path, seen)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def check_program(path):
+    """UnsafeFile where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
+    for _attempt in range(MOST_LINKS):
+        with directory(os.path.dirname(path)) as folder:
+            if not stat.S_ISLNK(os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False).st_mode):
+                break
+            path = os.path.join(os.path.dirname(path), os.readlink(os.path.basename(path), dir_fd=folder))
+    os.close(open_file(path))
+
+
+def read(path):
+    """Bytes of a file that nobody else can exchange or write. Errors: UnsafeFile, OSError."""
+    with os.fdopen(open_file(path), "rb") as stream:
+        return stream.read()
+
+
+def write(path, data, mode=0o600, owner=None):
+    """Has these bytes in a file, on disk, or what was there before. owner: (user id, group id). Errors: UnsafeFile, OSError."""
+    name = os.path.basename(path)
+    partial = ".%s.partial" % name
+    with directory(os.path.dirname(path)) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            # Left by a run that died: nobody else can write here.
+            os.unlink(partial, dir_fd=folder)
+        try:
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE, 0o600, dir_fd=folder)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(data)
+                if owner:
+                    os.fchown(stream.fileno(), *owner)
+                os.fchmod(stream.fileno(), mode)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial, dir_fd=folder)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, path) from None
+            raise
+
+
+def sync_folder(folder):
+    """Have the names in a folder on disk."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def open_regular(path, flags, mode=0o644):
+    """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
+    fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    status = os.fstat(fd)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return fd
+    os.close(fd)
+    raise OSError(errno.EINVAL, "not a file of its own, remove it", path)
+
+
+def is_ours(status):
+    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a models directory may be others'."""
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
+
+
+def open_ours(path):
+    """A descriptor to read such a file by; another one is an OSError."""
+    fd = open_regular(path, os.O_RDONLY)
+    if is_ours(os.fstat(fd)):
+        return fd
+    os.close(fd)
+    raise OSError(errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path)
+
+
+def read_ours(path, most):
+    """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made it, it does not count."""
+    with open(open_ours(path), "rb") as stream:
+        if os.fstat(stream.fileno()).st_mode & 0o022:
+            raise OSError(errno.EPERM, "others may write it", path)
+        return stream.read(most)
+
+
+def write_atomically(path, text):
+    """Have ``text`` in the file ``path``, on disk, or what was there before."""
+    temporary = path + ".new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    try:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+# A record or a configuration is smaller.
+MOST_TEXT = 16 << 20
+
+
+def text_of(path):
+    """The text of a regular file, None where there is anything else: no link is followed, and no FIFO waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as stream:
+        return stream.read(MOST_TEXT).decode("utf-8", "replace")
+
+
+def sha256_file(path):
+    """Hex sha256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for piece in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,130 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Puts the node programs, and what they import of this package, on a node. Private to the collection.
+
+A program is a module of the room programs. It reaches the node the way every module does, as an import of the module that runs
+there: so what is installed is what was imported, and nothing has to be listed twice.
+"""
+
+import contextlib
+import hashlib
+import os
+import stat
+import sys
+
+from . import _files
+from ._files import text_of
+
+PACKAGE = "llama_cluster"
+# The first line of each of our sources.
+OURS = "# Copyright: The Fermi Sea\n"
+# Where distributions have theirs; the second is that of Enterprise Linux 8.
+PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+# From /, because "-m" searches the working directory first; without site, which runs what it finds beside the libraries; without bytecode, so that
+# the directory holds what was installed and no more.
+WRAPPER = """\
+#!/bin/sh
+# llama-program NAME [ARGUMENT...]: runs one of the cluster's node programs.
+name=$1
+shift
+cd / && PYTHONPATH=%s exec %s -S -B -m %s.programs."$name" "$@"
+"""
+
+
+def loaded_sources(package=None):
+    """{file name: text} of what is imported of the package, but for this module."""
+    prefix = (package or __name__.rpartition(".")[0]) + "."
+    sources = {"__init__.py": ""}
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(prefix) and module is not None and name != __name__:
+            path = name[len(prefix) :].replace(".", "/")
+            if hasattr(module, "__path__"):
+                # What a room's __init__ says is for readers, and not every loader has it.
+                sources[path + "/__init__.py"] = ""
+                continue
+            source = module.__loader__.get_source(name)
+            # The loader of ansible-test gives bytes.
+            sources[path + ".py"] = source.decode("utf-8") if isinstance(source, bytes) else source
+    return sources
+
+
+class ProgramError(Exception):
+    """One sentence: what root cannot run, and the next step."""
+
+
+def choose_python(candidates):
+    """The first Python that only root can exchange: units run the programs as root. Errors: ProgramError."""
+    seen = []
+    for path in candidates:
+        try:
+            _files.check_program(path)
+        except FileNotFoundError:
+            continue
+        except _files.UnsafeFile as error:
+            seen.append(str(error))
+            continue
+        return path
+    raise ProgramError(
+        "no Python of root's alone, one of %s is needed%s: install the distribution's python3"
+        % (" or ".join(PYTHONS), " (%s)" % "; ".join(seen) if seen else "")
+    )
+
+
+def install(prefix, sources, python, check=False):
+    """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
+
+    Returns (changes as [{before, after, before_header, after_header}], digest of it all). UnsafeFile, or OSError when a file cannot be written.
+    """
+    folder = os.path.join(prefix, "lib", PACKAGE)
+    wrapper = os.path.join(prefix, "bin", "llama-program")
+    wanted = {os.path.join(folder, name): (text, 0o644) for name, text in sources.items()}
+    wanted[wrapper] = (WRAPPER % (os.path.dirname(folder), python, PACKAGE), 0o755)
+    changes = []
+    for path in sorted(wanted):
+        text, mode = wanted[path]
+        before = _read(path)
+        if (before, _mode(path)) == (text, mode):
+            continue
+        changes.append(_change(path, before, text))
+        if not check:
+            with _files.directory(os.path.dirname(path), make=0o755):
+                _files.write(path, text.encode("utf-8"), mode)
+    stale = _stale(folder, wanted)
+    for path in stale:
+        changes.append(_change(path, _read(path), None))
+        if not check:
+            os.unlink(path)
+    for room in {os.path.dirname(path) for path in stale} if not check else ():
+        with contextlib.suppress(OSError):  # something else is in it
+            os.rmdir(room)
+    digest = hashlib.sha256(repr(sorted(wanted.items())).encode("utf-8")).hexdigest()[:16]
+    return changes, digest
+
+
+def _stale(folder, wanted):
+    """Modules that we no longer have, of an older layout too; what has no such text is somebody else's."""
+    found = [os.path.join(where, name) for where, _folders, names in os.walk(folder) for name in names]
+    texts = {path: text_of(path) for path in sorted(found) if path not in wanted}
+    return [path for path, text in texts.items() if text is not None and (text.startswith(OURS) or not text and path.endswith("/__init__.py"))]
+
+
+def _read(path):
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        return stream.read()
+    return None
+
+
+def _mode(path):
+    with contextlib.suppress(OSError):
+        return stat.S_IMODE(os.stat(path).st_mode)
+    return None
+
+
+def _change(path, before, after):
+    return {
+        "before_header": path if before is not None else path + " (absent)",
+        "after_header": path if after is not None else path + " (absent)",
+        "before": before or "",
+        "after": after or "",
+    }

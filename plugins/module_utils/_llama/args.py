@@ -1,0 +1,70 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build that runs them."""
+
+import re
+from collections import namedtuple
+
+from .._settings import arguments, known_values
+
+PIN = "b11434"
+"""The release that is deployed where the inventory names none."""
+
+Dialect = namedtuple("Dialect", "first many_aliases log_verbosity")
+"""first: the first build number; many_aliases: --alias takes a list; log_verbosity: the lowest that logs how many MiB went to which device, which the
+acceptance check reads, and none that logs prompts. Flags of settings that differ by build are in _settings."""
+
+# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021).
+DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
+OLDEST = DIALECTS[0].first
+
+# Every layer on a device; llama.cpp clamps it to the model's own number.
+ALL_LAYERS = 999
+
+
+def build_number(version):
+    """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
+    tag = re.match(r"^b(\d+)\Z", str(version or ""))
+    return int(tag.group(1)) if tag else None
+
+
+def command_line_of(version):
+    """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
+    return max(build_number(version) or build_number(PIN), OLDEST)
+
+
+def load_modes(version):
+    """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
+    return known_values("load_mode", command_line_of(version))
+
+
+def rpc_args(instance):
+    """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves llama.cpp's default."""
+    args = ["--host", instance["address"], "--port", str(instance["port"])]
+    if instance.get("threads"):
+        args += ["--threads", str(instance["threads"])]
+    if instance.get("cache"):
+        args.append("--cache")
+    return args
+
+
+def head_args(instance, service, version=PIN):
+    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the service, for a release tag.
+
+    --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.
+    A build that takes one alias gets the model's name: a server of one model answers to every name.
+    """
+    build = command_line_of(version)
+    dialect = [one for one in DIALECTS if one.first <= build][-1]
+    aliases = instance["aliases"] if dialect.many_aliases else instance["aliases"][:1]
+    args = ["--model", instance["model_path"], "--alias", ",".join(aliases), "--host", instance["address"], "--port", str(instance["port"])]
+    if instance["rpc_endpoints"]:
+        args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer", "--cache-ram", "0"]
+    args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
+    if instance["tensor_split"]:
+        args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
+    args += arguments(service, build)
+    if instance["api_key_file"]:
+        args += ["--api-key-file", instance["api_key_file"]]
+    return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]

@@ -1,0 +1,202 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a llama-server put where, from the log of its load. Private to the collection.
+
+Both dialects are read: plain lines (builds of January 2026) and lines with a time and level prefix (b11434).
+"""
+
+import os
+import re
+import subprocess
+
+from .._node.units import UnitError, parse_show, systemctl_show
+
+BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
+DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
+PASS = re.compile(r"load_tensors: loading model tensors")
+ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
+OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
+BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
+CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
+LOADED = re.compile(r": model loaded\s*$")
+RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
+ENDPOINT = re.compile(r"^\S+:\d+\Z")
+
+
+def parse(lines):
+    """Log lines of one run -> dict as llama_load_info returns it.
+
+    A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one. In it
+    the shards of a model and the caches of a model with sliding windows have a line each and add up; compute buffers are
+    reserved anew and replace each other.
+    """
+    build = {"build": None, "commit": None}
+    devices = {}
+    layout = _empty()
+    for line in lines:
+        found = BUILD.search(line)
+        if found and build["build"] is None:
+            build = {"build": int(found.group(1)), "commit": found.group(2)}
+        found = DEVICE.search(line)
+        if found:
+            devices[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2)) else None
+        if PASS.search(line):
+            layout = _empty()
+        _read(layout, line)
+    return _report(build, devices, layout)
+
+
+def _empty():
+    return {"mib": {}, "assigned": {}, "offloaded": None, "caches": [], "open_cache": {}, "recurrent": False}
+
+
+def _read(layout, line):
+    found = BUFFER.search(line)
+    if found:
+        name, kind, size = found.group(1), found.group(2), float(found.group(3))
+        # The number in an RPC buffer's name counts the devices at that endpoint, not those of the head.
+        rpc = RPC_NAME.match(name)
+        place = rpc.groups() if rpc else (name, None)
+        key = place + ("KV" if kind == "RS" else kind,)
+        layout["recurrent"] = layout["recurrent"] or kind == "RS"
+        layout["mib"][key] = size if kind == "compute" else layout["mib"].get(key, 0.0) + size
+        if kind == "KV":
+            layout["open_cache"][place] = layout["open_cache"].get(place, 0.0) + size
+        return
+    found = CACHE.search(line)
+    if found:
+        mib, cells, layers, k_type, v_type = found.groups()
+        cache = {"mib": float(mib), "cells": int(cells), "layers": int(layers), "k_type": k_type, "v_type": v_type}
+        layout["caches"].append((cache, layout["open_cache"]))
+        layout["open_cache"] = {}
+        return
+    found = ASSIGNED.search(line)
+    if found:
+        layout["assigned"][int(found.group(1))] = found.group(2)
+    found = OFFLOADED.search(line)
+    if found:
+        layout["offloaded"] = (int(found.group(1)), int(found.group(2)))
+
+
+def _report(build, devices, layout):
+    layers = _assigned_layers(layout, devices)
+    if layers is None:
+        layers = _cache_layers(layout)
+    buffers = [
+        {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
+        for (device, endpoint, kind), size in sorted(layout["mib"].items(), key=str)
+    ]
+    places = []
+    for place in sorted({(buffer["device"], buffer["endpoint"]) for buffer in buffers} | set(layers or {}), key=str):
+        sums = {kind: layout["mib"].get(place + (kind,), 0.0) for kind in ("model", "KV", "compute", "output")}
+        places.append(
+            {
+                "device": place[0],
+                "endpoint": place[1],
+                "model_mib": round(sums["model"], 2),
+                "kv_mib": round(sums["KV"], 2),
+                "compute_mib": round(sums["compute"], 2),
+                "output_mib": round(sums["output"], 2),
+                "total_mib": round(sum(sums.values()), 2),
+                "layers": layers.get(place, 0) if layers else None,
+            }
+        )
+    endpoints = {}
+    for place in places:
+        if place["endpoint"]:
+            endpoints[place["endpoint"]] = round(endpoints.get(place["endpoint"], 0.0) + place["total_mib"], 2)
+    offloaded, total = layout["offloaded"] or (None, None)
+    return dict(
+        build,
+        buffers=buffers,
+        devices=places,
+        endpoints=endpoints,
+        layers_offloaded=offloaded,
+        layers_total=total,
+        kv_caches=[cache for cache, _sizes in layout["caches"]],
+    )
+
+
+def _assigned_layers(layout, devices):
+    """{(device at its endpoint, endpoint): blocks} from the lines of -lv 5; None without them."""
+    if not layout["assigned"]:
+        return None
+    # The head numbers all RPC devices through; at an endpoint the count starts again, in the same order.
+    places, seen = {}, {}
+    for name, endpoint in devices.items():
+        if endpoint:
+            places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
+            seen[endpoint] = seen.get(endpoint, 0) + 1
+    output = max(layout["assigned"])
+    layers = {}
+    for number, name in layout["assigned"].items():
+        if number != output:
+            place = places.get(name, (name, None))
+            layers[place] = layers.get(place, 0) + 1
+    return layers
+
+
+def _cache_layers(layout):
+    """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not tell."""
+    if layout["recurrent"]:
+        return None  # their layers have no share in the caches
+    layers = {}
+    for cache, sizes in layout["caches"]:
+        if not cache["mib"]:
+            return None
+        counts = {place: size / cache["mib"] * cache["layers"] for place, size in sizes.items()}
+        # The sizes are printed with two decimals.
+        if any(abs(count - round(count)) > 0.1 for count in counts.values()) or sum(round(count) for count in counts.values()) != cache["layers"]:
+            return None
+        for place, count in counts.items():
+            layers[place] = layers.get(place, 0) + int(round(count))
+    return layers or None
+
+
+def load_info(unit):
+    """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are missing.
+
+    Errors: UnitError when systemd knows no run of the unit, or the journal cannot be read.
+    """
+    shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
+    invocation = shown[0].get("InvocationID") if shown else None
+    if not invocation:
+        raise UnitError("unit %s does not run on this node: name the head's unit and start it" % unit)
+    info = parse(read_journal(invocation))
+    info["unit"] = shown[0]["Id"]
+    info["reason"] = None
+    if not info["buffers"] or info["layers_total"] is None:
+        info["reason"] = (
+            "the journal has no buffer sizes of the current run of %s, they are needed to tell what is where: "
+            "read it as root, run llama-server with -lv 4 from b11434 on, and restart it if the journal was rotated" % unit
+        )
+    return info
+
+
+def until_loaded(stream):
+    """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether the load ended)."""
+    lines = []
+    for line in stream:
+        lines.append(line)
+        if LOADED.search(line):
+            return lines, True
+    return lines, False
+
+
+def read_journal(invocation):
+    """Lines of the load of one run of a unit. Errors: UnitError."""
+    command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
+    except OSError as error:
+        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+    lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
+    if loaded:
+        process.kill()
+    process.stdout.close()
+    errors = process.stderr.read().decode("utf-8", "replace").strip().split("\n")[0]
+    process.stderr.close()
+    if process.wait() and not loaded:
+        raise UnitError("journalctl answered %r: is the journal of this node readable?" % errors)
+    return lines

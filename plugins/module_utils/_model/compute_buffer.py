@@ -1,0 +1,107 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bytes of the compute buffers: what one ubatch needs on each device while it passes through.
+
+llama.cpp has no formula for them: it builds the graph and asks its allocator. The formulas here add up the tensors that are alive at the same time at the
+widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434; docs/memory.md says how far they are off.
+"""
+
+from collections import namedtuple
+
+from .build_ranges import ranges_of
+from .kv_cache import CACHE_TYPES, cells
+
+F32 = 4
+
+
+def _query(shape):
+    """Weights of one token's query, all heads together."""
+    return max(shape.n_head) * max(shape.head_k)
+
+
+def _core(shape, settings, known, full_cells, tokens):
+    """The widest place inside a layer, without what stays alive from layer to layer."""
+    row = F32 * tokens
+    n_embd, query = shape.n_embd, _query(shape)
+    beside = query if known.rotated_cache else n_embd
+    if known.rotated_cache and query < n_embd and CACHE_TYPES[settings.cache_type_k][0] > 1:
+        beside = 2 * query
+    widest = [2 * n_embd + query]
+    if shape.n_ff:
+        fused = shape.fused_ffn and known.rotated_cache
+        widest.append(shape.ffn_parts * shape.n_ff + n_embd + (0 if fused else beside))
+    if shape.n_ff_exp:
+        # What the experts give lies where their gate and up were, if it fits there.
+        results = n_embd if n_embd > 2 * shape.n_ff_exp else 0
+        widest.append(shape.n_expert_used * (3 * shape.n_ff_exp + results) + n_embd + beside)
+    if shape.mla:
+        widest.append(max(shape.n_head) * (2 * shape.mla.rank + 2 * shape.mla.rope + shape.mla.head_k) + 3 * n_embd)
+    if settings.flash_attn:
+        return row * max(widest)
+    scores = row * max(shape.n_head) * full_cells
+    return scores + row * (max(widest) if shape.mla else 2 * query + 2 * n_embd)
+
+
+def _device(shape, settings, known, place, fit_params):
+    """Bytes of one device's buffer under one BuildRange; place: Place."""
+    size = cells(shape, settings, known)
+    tokens = min(size.full * size.streams, settings.ubatch_size)
+    core = _core(shape, settings, known, size.full, tokens)
+    hidden = F32 * tokens * shape.n_embd
+    seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
+    mask = (2 if settings.flash_attn else 4) * seen * tokens
+    rows = tokens if known.all_outputs or fit_params else min(size.sequences, tokens)
+    logits = F32 * rows * shape.n_vocab if place.is_last else 0
+    if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
+        logits += 2 * hidden
+    if place.pipeline:
+        # Four copies of what the device is given: the masks, and the hidden state once (llama-fit-params: twice) or, with the embeddings, three times.
+        copies = 14 if place.is_first else 9 if fit_params else 5
+        return max(core, logits) + copies * hidden + 4 * mask
+    if known.rpc_events:
+        return max(logits + 4 * hidden, core + 2 * hidden) + mask
+    middle = core + mask
+    if not fit_params:
+        middle += F32 * tokens * _query(shape)
+    if shape.n_ff_exp and shape.architecture.startswith("granite") and not place.is_first:
+        # The results of a token's experts reach the next device one by one, each in a buffer for all of them.
+        middle = max(middle, (shape.n_expert_used**2 + 1) * hidden)
+    if place.is_first:
+        middle = max(middle, core + hidden + 2 * mask)
+    return max(logits + (F32 * rows * shape.n_embd if place.is_last else 0), middle)
+
+
+def _host(shape, settings, known, pipeline):
+    """Bytes of the head's own buffer under one BuildRange: the inputs of a ubatch."""
+    size = cells(shape, settings, known)
+    tokens = min(size.full * size.streams, settings.ubatch_size)
+    hidden = F32 * tokens * shape.n_embd
+    mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
+    if pipeline:
+        return 10 * hidden + 4 * mask
+    return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
+
+
+Place = namedtuple("Place", "is_first is_last has_swa swa_only pipeline")
+"""is_first, is_last: whether the device has the first, the last blocks; has_swa, swa_only: whether some, all of its layers have a sliding window."""
+
+
+def compute_bytes(shape, settings, counts, local, fit_params=False):
+    """-> ([bytes of each device], bytes of the host)
+
+    counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params says instead of what llama-server
+    takes (it reserves logits for every token of a ubatch, and reckons some buffers differently because it allocates nothing).
+    """
+    devices, host = [0] * len(counts), 0
+    for known in ranges_of(settings.build):
+        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts))
+        host = max(host, _host(shape, settings, known, pipeline))
+        end = 0
+        for device, count in enumerate(counts):
+            begin, end = end, end + count
+            windows = shape.swa_layers[begin:end]
+            if count:
+                place = Place(begin == 0, end == shape.block_count, any(windows), all(windows), pipeline)
+                devices[device] = max(devices[device], _device(shape, settings, known, place, fit_params))
+    return devices, host

@@ -1,0 +1,68 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bytes of the KV cache, as llama-kv-cache.cpp and llama-kv-cache-iswa.cpp of b7772 and b11434 allocate it."""
+
+from collections import namedtuple
+
+from .build_ranges import ranges_of
+
+# Cache type: (weights per block, bytes per block).
+CACHE_TYPES = {
+    "f32": (1, 4),
+    "f16": (1, 2),
+    "bf16": (1, 2),
+    "q8_0": (32, 34),
+    "q5_1": (32, 24),
+    "q5_0": (32, 22),
+    "q4_1": (32, 20),
+    "q4_0": (32, 18),
+    "iq4_nl": (32, 18),
+}
+
+Cells = namedtuple("Cells", "streams full swa sequences")
+"""streams: separate caches (one, or one per sequence); full, swa: cells of a layer in one stream; sequences: requests at once."""
+
+
+def _pad(count, step):
+    return count + -count % step
+
+
+def cells(shape, settings, known):
+    """-> Cells under one BuildRange. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified cache."""
+    automatic = not settings.parallel or settings.parallel < 1
+    sequences = 4 if automatic else settings.parallel
+    unified = automatic or bool(settings.kv_unified)
+    context = _pad(settings.ctx_size or shape.context_length, 256)
+    full = context if unified else _pad(context // sequences, 256)
+    swa = _pad(min(full, shape.swa_window * (sequences if unified else 1) + settings.ubatch_size), 256)
+    streams = 1 if unified else sequences
+    if known.whole_context_beside_states and any(shape.recurrent):
+        full *= streams
+    return Cells(streams, full, swa, sequences)
+
+
+def row_bytes(cache_type, weights):
+    """Bytes of ``weights`` weights; a cache type's block is never split over two rows."""
+    block, size = CACHE_TYPES[cache_type]
+    return -(-weights // block) * size
+
+
+def _layer_row(shape, settings, block, mla_values):
+    """Bytes of one cell of a layer."""
+    if shape.mla:
+        keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope)
+        return keys + row_bytes(settings.cache_type_v, shape.mla.rank) if mla_values else keys
+    heads = shape.n_head_kv[block]
+    return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(settings.cache_type_v, heads * shape.head_v[block])
+
+
+def kv_bytes(shape, settings):
+    """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
+    needs = [0] * shape.block_count
+    for known in ranges_of(settings.build):
+        size = cells(shape, settings, known)
+        for block, sliding in enumerate(shape.swa_layers):
+            cache = size.streams * (size.swa if sliding else size.full) * _layer_row(shape, settings, block, known.mla_values)
+            needs[block] = max(needs[block], cache + size.sequences * shape.recurrent[block])
+    return needs

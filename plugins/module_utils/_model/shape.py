@@ -1,0 +1,281 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of a model's header decides how much memory its layers need.
+
+Names are those of llama.cpp's hparams. The sources are llama-hparams.cpp and the loaders of the architectures (load_hparams) of
+b7772 and b11434.
+"""
+
+import re
+from collections import namedtuple
+
+Shape = namedtuple(
+    "Shape",
+    "architecture name block_count context_length rope_scaling block_bytes input_bytes output_bytes tied n_embd n_vocab n_head n_head_kv head_k head_v"
+    " n_ff ffn_parts fused_ffn n_expert n_expert_used n_ff_exp swa_window swa_layers mla recurrent",
+)
+"""block_bytes: [bytes of each block's tensors]; input_bytes: the tensors that stay with the head's CPU; output_bytes: those of the
+device with the output layer, the embedding too where it is tied; n_head, n_head_kv, head_k, head_v: [per block] heads, and weights of one head's key and
+value; n_ff: width of the widest dense feed-forward, 0 without one; ffn_parts: how many tensors of that width are alive at once; fused_ffn: gate and up are
+one tensor; n_ff_exp: width of one expert, 0 without experts; swa_window: tokens, 0 without a sliding window; swa_layers: [bool per block]; mla: None or
+Mla; recurrent: [bytes of constant state per sequence, per block]; rope_scaling: whether the header scales positions beyond those trained on."""
+
+Mla = namedtuple("Mla", "rank rope head_k")
+"""rank: kv_lora_rank; rope: rotated weights of a key; head_k: key_length_mla."""
+
+Swa = namedtuple("Swa", "period window dense_first")
+"""period: one layer in so many attends to everything; window: tokens where the header names none."""
+
+# The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the whole context, whatever their
+# header says of a window.
+SWA = {
+    "afmoe": Swa(4, 0, False),
+    "cohere2": Swa(4, 0, False),
+    "exaone4": Swa(4, 4096, False),
+    "gemma2": Swa(2, 4096, False),
+    "gemma3": Swa(6, 0, False),
+    "gemma3n": Swa(5, 0, False),
+    "gpt-oss": Swa(2, 0, False),
+    "llama4": Swa(4, 8192, False),
+    "olmo2": Swa(4, 0, False),
+    "smallthinker": Swa(4, 4096, True),
+}
+
+# The architectures with layers of constant state instead of, or beside, a cache: which layers those are.
+RECURRENT = {
+    "falcon-h1": "beside",
+    "granitehybrid": "without heads",
+    "jamba": "without heads",
+    "lfm2": "without heads",
+    "lfm2moe": "without heads",
+    "mamba": "all",
+    "mamba2": "all",
+    "nemotron_h": "without heads and feed-forward",
+    "nemotron_h_moe": "without heads and feed-forward",
+    "qwen35": "interval",
+    "qwen35moe": "interval",
+    "qwen3next": "interval",
+}
+_INTERVAL = 4  # qwen3next and its kin attend in every fourth layer, unless the header says otherwise
+
+# Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a cache.
+_UNKNOWN_CACHES = (
+    "attention.indexer.head_count",
+    "attention.shared_kv_layers",
+    "kda.head_dim",
+    "wkv.head_size",
+)
+
+_ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
+_MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
+_BLOCK = re.compile(r"^blk\.([0-9]+)\.")
+_INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
+_PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
+
+
+class ShapeError(Exception):
+    """One sentence: the architecture, what its memory needs to be told, the next step."""
+
+
+def _name(value):
+    """A model's name that is safe to print, None for any other."""
+    return value if isinstance(value, str) and len(value) <= 200 and value.isprintable() else None
+
+
+def _padded(tensor):
+    return tensor.nbytes + -tensor.nbytes % _PADDING
+
+
+class _Keys(object):
+    """The values of one architecture's keys."""
+
+    def __init__(self, metadata, architecture):
+        self.metadata, self.architecture = metadata, architecture
+
+    def get(self, key, default=None):
+        return self.metadata.get("%s.%s" % (self.architecture, key), default)
+
+    def number(self, key, default=None):
+        """A count that every block shares; ShapeError when there is none and no default."""
+        value = self.get(key, default)
+        if isinstance(value, list):
+            value = max(value) if value else default
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
+            raise ShapeError(
+                "architecture %s: %s.%s is %s, a count is needed: use a file that a current llama.cpp converted"
+                % (self.architecture, self.architecture, key, "missing" if value is None else ascii(value)[:40])
+            )
+        return value
+
+    def per_block(self, key, count, default=None):
+        """[count of each block]: the header has one number for all or an array."""
+        value = self.get(key)
+        if isinstance(value, list) and len(value) >= count and all(isinstance(item, int) and 0 <= item <= _MAX_COUNT for item in value):
+            return [int(item) for item in value[:count]]
+        return [self.number(key, default)] * count
+
+
+def _swa_layers(keys, count):
+    """-> (window in tokens, [bool per block])"""
+    rule = SWA.get(keys.architecture)
+    pattern = keys.get("attention.sliding_window_pattern")
+    window = keys.number("attention.sliding_window", rule.window if rule else 0)
+    if not window:
+        return 0, [False] * count
+    if isinstance(pattern, list):
+        if len(pattern) < count:
+            raise ShapeError(
+                "architecture %s: its sliding window pattern names %d layers, %d are needed: use a file that a current llama.cpp converted"
+                % (keys.architecture, len(pattern), count)
+            )
+        return window, [bool(item) for item in pattern[:count]]
+    if rule is None:
+        return 0, [False] * count
+    if rule.dense_first:
+        return window, [block % rule.period != 0 for block in range(count)]
+    return window, [block % rule.period < rule.period - 1 for block in range(count)]
+
+
+def _mla(keys):
+    rank, key = keys.number("attention.kv_lora_rank", 0), keys.number("attention.key_length_mla", 0)
+    return Mla(rank, keys.number("rope.dimension_count"), key) if rank and key else None
+
+
+def _recurrent(keys, count, n_embd, n_head_kv):
+    """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r and n_embd_s, kept in F32"""
+    kind = RECURRENT.get(keys.architecture)
+    if kind is None:
+        if keys.get("ssm.state_size") is not None or keys.get("shortconv.l_cache") is not None:
+            raise _unknown(keys, "ssm.state_size")
+        return [0] * count, n_head_kv
+    if keys.get("shortconv.l_cache"):
+        weights = n_embd * (keys.number("shortconv.l_cache") - 1)
+    else:
+        inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
+        weights = max(keys.number("ssm.conv_kernel") - 1, 0) * (inner + 2 * keys.number("ssm.group_count", 0) * state) + state * inner
+    n_ff = keys.per_block("feed_forward_length", count, 0)
+    interval = keys.number("full_attention_interval", _INTERVAL) or 1
+    states, heads = [], []
+    for block in range(count):
+        recurrent = {
+            "all": True,
+            "beside": True,
+            "interval": (block + 1) % interval != 0,
+            "without heads": n_head_kv[block] == 0,
+            "without heads and feed-forward": n_head_kv[block] == 0 and n_ff[block] == 0,
+        }[kind]
+        states.append(4 * weights if recurrent else 0)
+        heads.append(0 if recurrent and kind != "beside" else n_head_kv[block])
+    return states, heads
+
+
+def _unknown(keys, key):
+    return ShapeError(
+        "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give tensor_split by node, and try it"
+        % (keys.architecture, keys.architecture, key)
+    )
+
+
+def _tensors(headers, count):
+    """-> (bytes per block, bytes of the input, bytes of the output, {name: Tensor})"""
+    blocks, entry, output, named = [0] * count, 0, 0, {}
+    for tensor in (tensor for header in headers for tensor in header.tensors):
+        named[tensor.name] = tensor
+        block = _BLOCK.match(tensor.name)
+        if block and int(block.group(1)) < count:
+            blocks[int(block.group(1))] += _padded(tensor)
+        elif _INPUT.match(tensor.name):
+            entry += _padded(tensor)
+        else:
+            output += _padded(tensor)
+    return blocks, entry, output, named
+
+
+def _feed_forward(named, count):
+    """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an expert)"""
+    n_ff, parts, fused, n_ff_exp = 0, 0, False, 0
+    for block in range(count):
+        down, up = named.get("blk.%d.ffn_down.weight" % block), named.get("blk.%d.ffn_up.weight" % block)
+        if down and up and down.dims[0] > n_ff:
+            n_ff = down.dims[0]
+            fused = up.dims[-1] == 2 * n_ff
+            parts = 3 if fused or "blk.%d.ffn_gate.weight" % block in named else 2
+        expert = named.get("blk.%d.ffn_down_exps.weight" % block)
+        if expert:
+            n_ff_exp = max(n_ff_exp, expert.dims[0])
+    return n_ff, parts, fused, n_ff_exp
+
+
+def read_shape(header):
+    """-> Shape of a model.
+
+    header: Header of gguf, or the list of its shards' headers in order. Raises ShapeError for an architecture whose memory cannot be told.
+    """
+    headers = header if isinstance(header, list) else [header]
+    metadata = headers[0].metadata
+    architecture = metadata.get("general.architecture")
+    if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
+        seen = "missing" if architecture is None else ascii(architecture)[:40]
+        raise ShapeError("header: general.architecture is %s, its name is needed: give the first shard of the model" % seen)
+    keys = _Keys(metadata, architecture)
+    count = keys.number("block_count")
+    if not 1 <= count <= MAX_BLOCKS:
+        raise ShapeError(
+            "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again" % (architecture, architecture, count, MAX_BLOCKS)
+        )
+    for key in _UNKNOWN_CACHES:
+        if keys.get(key):
+            raise _unknown(keys, key)
+    blocks, entry, output, named = _tensors(headers, count)
+    skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
+    if skipped >= count:
+        raise ShapeError(
+            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it again"
+            % (architecture, architecture, skipped, count)
+        )
+    if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
+        raise ShapeError(
+            "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of the model in order" % architecture
+        )
+    blocks[count - skipped :] = [0] * skipped
+    tied = "output.weight" not in named
+    if tied:
+        output += _padded(named["token_embd.weight"])
+    n_embd = keys.number("embedding_length")
+    n_head = keys.per_block("attention.head_count", count, 0)
+    head = n_embd // max(n_head) if max(n_head) else 0
+    window, swa_layers = _swa_layers(keys, count)
+    recurrent, n_head_kv = _recurrent(keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head)))
+    n_head_kv = n_head_kv[: count - skipped] + [0] * skipped
+    n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
+    head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)
+    swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)
+    return Shape(
+        architecture=architecture,
+        name=_name(metadata.get("general.name")),
+        block_count=count,
+        context_length=keys.number("context_length"),
+        rope_scaling=keys.get("rope.scaling.type", "none") != "none" or "rope_factors_long.weight" in named,
+        block_bytes=blocks,
+        input_bytes=entry,
+        output_bytes=output,
+        tied=tied,
+        n_embd=n_embd,
+        n_vocab=named["token_embd.weight"].dims[-1],
+        n_head=n_head,
+        n_head_kv=n_head_kv,
+        head_k=[swa_k if swa else head_k for swa in swa_layers],
+        head_v=[swa_v if swa else head_v for swa in swa_layers],
+        n_ff=n_ff,
+        ffn_parts=parts,
+        fused_ffn=fused,
+        n_expert=keys.number("expert_count", 0),
+        n_expert_used=keys.number("expert_used_count", 0),
+        n_ff_exp=n_ff_exp,
+        swa_window=window,
+        swa_layers=swa_layers,
+        mla=_mla(keys),
+        recurrent=recurrent,
+    )

@@ -1,0 +1,58 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The builds of llama.cpp on a node, and whether they are whole. Private to the collection."""
+
+import json
+import os
+import stat
+
+from .._files import sha256_file
+from .units import UnitError
+
+
+def build_info(prefix, release=None):
+    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
+
+    Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
+    (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: UnitError.
+    """
+    current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
+    info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
+    if not os.path.isdir(current):
+        return info
+    info["current_build"] = os.path.basename(current)
+    manifest = os.path.join(current, "build.json")
+    if not os.path.isfile(manifest):
+        return info
+    try:
+        with open(manifest, encoding="utf-8") as stream:
+            files = json.load(stream)["files"]
+        if not isinstance(files, dict):
+            raise ValueError("files is no map")
+        info["build_sha256"] = sha256_file(manifest)
+        found = contents(current) - {"build.json"}
+        broken = [name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])]
+        info["build_broken"] = sorted(broken + [name for name in found if name not in files])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UnitError("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
+    except PermissionError as error:
+        raise UnitError("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None
+    info["build_intact"] = not info["build_broken"]
+    return info
+
+
+def is_intact(path, sha256):
+    """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to its other name may lie beside it."""
+    if not os.path.isfile(path) or os.path.islink(path) and "/" in os.readlink(path):
+        return False
+    return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
+
+
+def contents(release):
+    """All that lies below a release but its directories, relative to it; what a link leads to is not looked into."""
+    found = set()
+    for folder, folders, names in os.walk(release):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        found.update(os.path.relpath(os.path.join(folder, name), release) for name in names + links)
+    return found

@@ -1,0 +1,260 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPUs of a node as `nvidia-smi -q -x` describes them. No GPU, no driver and a hung driver are answers. Private to the collection."""
+
+import contextlib
+import errno
+import os
+import re
+import signal
+import subprocess
+import time
+from xml.etree import ElementTree
+
+from .xid import read_xids
+
+DEADLINE = 10.0
+XML_END = "</nvidia_smi_log>"
+# What to do about the failures that have one remedy; the rest speak for themselves.
+REMEDIES = (
+    ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
+    ("couldn't communicate with the NVIDIA driver", "its kernel module is not loaded: load it with modprobe nvidia and see dmesg"),
+    ("No devices were found", "the driver runs and found no GPU that works: see lspci and dmesg"),
+)
+
+
+class NotAvailable(Exception):
+    """Why nvidia-smi describes no GPU, in one sentence."""
+
+
+def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices", kernel_log="/dev/kmsg"):
+    """Facts of the node: {available, reason, warning, driver, cuda, gpus, xids, xids_reason}, see nvidia_smi_facts.
+
+    deadline: seconds for all calls of the tool together.
+    """
+    end = time.monotonic() + deadline
+    try:
+        facts = parse(_run([tool, "-q", "-x"], deadline))
+    except NotAvailable as error:
+        facts = {"available": False, "reason": str(error), "warning": None, "driver": None, "cuda": None, "gpus": []}
+    gpus = facts["gpus"]
+    capabilities, instances = {}, {}
+    # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
+    with contextlib.suppress(NotAvailable):
+        if any(gpu["compute_cap"] is None for gpu in gpus):
+            capabilities = parse_capabilities(_run([tool, "--query-gpu=uuid,compute_cap", "--format=csv,noheader"], _left(end)))
+    with contextlib.suppress(NotAvailable):
+        if any(gpu["mig_devices"] for gpu in gpus):
+            instances = parse_instances(_run([tool, "-L"], _left(end)))
+    for gpu in gpus:
+        gpu["compute_cap"] = gpu["compute_cap"] or capabilities.get(gpu["uuid"])
+        gpu["numa_node"] = numa_node(gpu["pci_bus_id"], pci_root)
+        for device in gpu["mig_devices"]:
+            device["profile"], device["uuid"] = instances.get((gpu["uuid"], device["index"]), (None, None))
+    # A card that fell off the bus and a driver that hangs leave their reason in the kernel's log alone.
+    facts["xids"], facts["xids_reason"] = read_xids(kernel_log)
+    for xid in facts["xids"] or []:
+        xid["gpu"] = next((gpu["index"] for gpu in gpus if _pci_slot(gpu["pci_bus_id"]) == xid["pci_slot"]), None)
+    return facts
+
+
+def _left(end):
+    return max(0.1, end - time.monotonic())
+
+
+def _run(command, deadline):
+    """Output of nvidia-smi. Errors: NotAvailable."""
+    try:
+        # A session of its own: what it starts can be killed with it.
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+    except OSError as error:
+        remedy = ": no NVIDIA driver is installed" if error.errno == errno.ENOENT else ""
+        raise NotAvailable("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno), remedy)) from None
+    try:
+        output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
+    except subprocess.TimeoutExpired:
+        # Not waited for: a process that hangs in the driver does not even die of SIGKILL.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        raise NotAvailable("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
+    # A card with a corrupt infoROM makes a status of a complete answer.
+    if process.returncode and XML_END not in output:
+        said = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
+        remedy = next((": " + remedy for words, remedy in REMEDIES if words in said), "")
+        raise NotAvailable("%s failed with status %d: %s%s" % (command[0], process.returncode, said[:300], remedy))
+    return output
+
+
+def parse(text):
+    """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors: NotAvailable."""
+    # Messages about single cards stand before or after the XML.
+    start = max(0, text.find("<?xml"))
+    end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
+    try:
+        root = ElementTree.fromstring(text[start:end])
+    except ElementTree.ParseError as error:
+        raise NotAvailable("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
+    gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
+    return {
+        "available": bool(gpus),
+        "reason": None if gpus else "nvidia-smi lists no GPU",
+        "warning": " ".join((text[:start] + " " + text[end:]).split()) or None,
+        "driver": _text(root, "driver_version"),
+        "cuda": _text(root, "cuda_version"),
+        "gpus": gpus,
+    }
+
+
+def parse_capabilities(text):
+    """'UUID, 7.0' lines -> {uuid: compute capability}."""
+    return dict(re.findall(r"^\s*(GPU-\S+?)\s*,\s*(\d+\.\d+)\s*$", text, re.MULTILINE))
+
+
+def parse_instances(text):
+    """Lines of `nvidia-smi -L` -> {(uuid of the GPU, index of the MIG device): (profile, uuid of the MIG device)}."""
+    instances, gpu = {}, None
+    for line in text.splitlines():
+        card = re.match(r"^GPU \d+: .*\(UUID: (GPU-\S+)\)", line)
+        device = re.match(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-\S+)\)", line)
+        if card:
+            gpu = card.group(1)
+        elif device:
+            instances[gpu, int(device.group(2))] = (device.group(1), device.group(3))
+    return instances
+
+
+def _pci_slot(bus_id):
+    """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None for what is no PCI address."""
+    found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]\Z", bus_id or "")
+    return found.group(1).lower() if found else None
+
+
+def numa_node(bus_id, pci_root="/sys/bus/pci/devices"):
+    """NUMA node of '00000000:3B:00.0'; None when the machine has none or does not tell."""
+    slot = _pci_slot(bus_id)
+    if not slot:
+        return None
+    try:
+        with open(os.path.join(pci_root, slot + bus_id[-2:].lower(), "numa_node"), encoding="ascii") as stream:
+            node = int(stream.read())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _text(element, *paths):
+    """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]', 'Unknown Error'."""
+    for path in paths:
+        value = (element.findtext(path) or "").strip().strip("[]")
+        if value and value != "None" and not re.match(r"N/A|Not Supported|Not Found|Unknown|Insufficient|Requested|GPU is lost|GPU requires reset|ERR!", value):
+            return value
+    return None
+
+
+def _number(element, *paths):
+    """Like _text, without the unit: '32768 MiB' -> 32768, '25.44 W' -> 25.44."""
+    found = re.match(r"^-?\d+(\.\d+)?", _text(element, *paths) or "")
+    if not found:
+        return None
+    return float(found.group()) if found.group(1) else int(found.group())
+
+
+def _switch(element, *paths):
+    """Whether the first of paths that says something says yes; None when none does."""
+    return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(_text(element, *paths))
+
+
+def _sum(element, *paths):
+    """Sum of the numbers at paths; None when there is none."""
+    numbers = [number for number in [_number(element, path) for path in paths] if number is not None]
+    return sum(numbers) if numbers else None
+
+
+def _gpu(index, gpu):
+    return {
+        "index": index,
+        "name": _text(gpu, "product_name"),
+        "uuid": _text(gpu, "uuid"),
+        "pci_bus_id": _text(gpu, "pci/pci_bus_id") or gpu.get("id"),
+        "compute_cap": _text(gpu, "compute_cap"),
+        "memory_total_mib": _number(gpu, "fb_memory_usage/total"),
+        "memory_used_mib": _number(gpu, "fb_memory_usage/used"),
+        "memory_free_mib": _number(gpu, "fb_memory_usage/free"),
+        "memory_reserved_mib": _number(gpu, "fb_memory_usage/reserved"),
+        "utilization": _number(gpu, "utilization/gpu_util"),
+        "memory_utilization": _number(gpu, "utilization/memory_util"),
+        "temperature_c": _number(gpu, "temperature/gpu_temp"),
+        # Drivers from 535 on name the section anew, and those after 555 the draw too.
+        "power_w": _number(
+            gpu,
+            "gpu_power_readings/average_power_draw",
+            "gpu_power_readings/instant_power_draw",
+            "gpu_power_readings/power_draw",
+            "power_readings/power_draw",
+        ),
+        "power_limit_w": _number(gpu, "gpu_power_readings/current_power_limit", "gpu_power_readings/power_limit", "power_readings/power_limit"),
+        "persistence_mode": _switch(gpu, "persistence_mode"),
+        "mig": _switch(gpu, "mig_mode/current_mig"),
+        "mig_devices": [_mig_device(device) for device in gpu.findall("mig_devices/mig_device")],
+        "ecc": _ecc(gpu),
+        "recovery_action": _recovery_action(gpu),
+        "throttle_reasons": _throttle_reasons(gpu),
+        "processes": [_process(process) for process in gpu.findall("processes/process_info")],
+    }
+
+
+def _mig_device(device):
+    return {
+        "index": _number(device, "index"),
+        "gpu_instance_id": _number(device, "gpu_instance_id"),
+        "compute_instance_id": _number(device, "compute_instance_id"),
+        "memory_total_mib": _number(device, "fb_memory_usage/total"),
+        "memory_used_mib": _number(device, "fb_memory_usage/used"),
+        "memory_free_mib": _number(device, "fb_memory_usage/free"),
+    }
+
+
+def _ecc(gpu):
+    facts = {"enabled": _switch(gpu, "ecc_mode/current_ecc")}
+    for period in ("volatile", "aggregate"):
+        for kind, counters in (
+            # Up to Volta one section per kind with a total, after it one counter per memory.
+            ("corrected", ("single_bit/total", "sram_correctable", "dram_correctable")),
+            # Up to 535 one counter for SRAM, after it one for parity and one for SEC-DED.
+            ("uncorrected", ("double_bit/total", "sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")),
+        ):
+            facts["%s_%s" % (period, kind)] = _sum(gpu, *["ecc_errors/%s/%s" % (period, counter) for counter in counters])
+    # Cards up to Volta and some of Turing retire pages, later ones remap rows.
+    facts["retired_pages"] = _sum(gpu, "retired_pages/multiple_single_bit_retirement/retired_count", "retired_pages/double_bit_retirement/retired_count")
+    facts["remapped_rows"] = _sum(gpu, "remapped_rows/remapped_row_corr", "remapped_rows/remapped_row_unc")
+    facts["repair_pending"] = _switch(gpu, "retired_pages/pending_retirement", "remapped_rows/remapped_row_pending")
+    facts["repair_failed"] = _switch(gpu, "remapped_rows/remapped_row_failure")
+    return facts
+
+
+def _recovery_action(gpu):
+    """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is needed."""
+    if _switch(gpu, "gpu_reset_status/reset_required"):
+        return _text(gpu, "gpu_recovery_action") or "Reset"
+    return _text(gpu, "gpu_recovery_action")
+
+
+def _throttle_reasons(gpu):
+    """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not tell."""
+    for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
+        reasons = gpu.find(section)
+        if reasons is not None and len(reasons):
+            active = [re.sub("^clocks_(event|throttle)_reasons?_", "", reason.tag) for reason in reasons if (reason.text or "").strip() == "Active"]
+            return sorted(name for name in active if name != "gpu_idle")
+    return None
+
+
+def _process(process):
+    return {
+        "pid": _number(process, "pid"),
+        "type": _text(process, "type"),
+        "name": _text(process, "process_name"),
+        "memory_used_mib": _number(process, "used_memory"),
+    }

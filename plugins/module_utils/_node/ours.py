@@ -1,0 +1,76 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What on a node is this collection's. Private to the collection.
+
+A name is no proof: others choose names like ours. Units carry our digest, builds and models are listed by a record beside them, and the node's other
+files say what they are. Links, FIFOs and directories under the name of such a file are somebody else's.
+"""
+
+import fnmatch
+import json
+import os
+import re
+
+from .._files import MOST_TEXT, read_ours, text_of
+from .units import file_digest, unit_kind
+
+# What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of rules that were added to firewalld
+# go with the last of those rules: without them nobody would know what is still open.
+FIREWALL_FILES = (
+    ("etc/llama-cluster/firewall.nft", r"^table inet llama_cluster \{"),
+    ("etc/systemd/system/llama-firewall.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
+    ("etc/systemd/system/nftables.service.d/llama-cluster.conf", r" llama-firewall\.service$"),
+)
+NODE_FILES = (
+    ("etc/llama-cluster/held.json", r'"since": '),
+    ("etc/llama-cluster/plan-*.json", r'"devices": '),
+    ("etc/llama-cluster/salt", r"\Allama-cluster [A-Za-z0-9]{32}\Z"),
+    ("etc/llama-cluster/watchdog/*.json", r'"unit": "llama-(rpc|head)-'),
+    ("etc/systemd/system/llama-watchdog.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
+    ("opt/llama-cluster/bin/llama-program", r" -m llama_cluster\."),
+    ("opt/llama-cluster/lib/llama_cluster/__init__.py", r"\A\Z"),
+    ("opt/llama-cluster/lib/llama_cluster/*/__init__.py", r"\A\Z"),
+    ("opt/llama-cluster/lib/llama_cluster/*.py", r"\A# Copyright: The Fermi Sea\n"),
+    ("opt/llama-cluster/lib/llama_cluster/*/*.py", r"\A# Copyright: The Fermi Sea\n"),
+    ("run/llama-cluster/backoff/llama-*.service", r'"failures": '),
+    ("run/llama-cluster/digests/llama-*.service", r"\A[0-9a-f]{16}\n\Z"),
+    ("run/llama-cluster/served/llama-*.service", r"\A\d+ [0-9.]+\n\Z"),
+    ("run/llama-lending-rules", r"\A# Rules of firewalld "),
+    ("var/lib/llama-cluster/baseline-*.json", r'"measured_at": '),
+    ("var/lib/llama-cluster/rollback/last.json", r'\A\{"build": '),
+    ("var/lib/llama-cluster/rollback/open.json", r'\A\{"build": '),
+)
+
+
+def record_of(path):
+    """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory of models."""
+    try:
+        record = json.loads(read_ours(path, MOST_TEXT).decode("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def is_our_unit(path):
+    """Whether a unit file is the collection's, by its text."""
+    return file_digest(text_of(path) or "") is not None
+
+
+def is_our_alias(path, root="/"):
+    """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is gone."""
+    if not os.path.islink(path):
+        return False
+    folder, name = os.path.split(path)
+    target = os.readlink(path)
+    target = os.path.normpath(os.path.join(root, target[1:]) if target.startswith("/") else os.path.join(folder, target))
+    kind = unit_kind(os.path.basename(target))[0]
+    same = os.path.dirname(target) == os.path.normpath(folder) and name == "llama-%s.service" % kind
+    return same and (not os.path.lexists(target) or is_our_unit(target))
+
+
+def is_our_file(path, root="/"):
+    """Whether a path (without the root) is one that the roles write, and its text says so."""
+    marks = [mark for pattern, mark in FIREWALL_FILES + NODE_FILES if fnmatch.fnmatchcase(path, pattern)]
+    text = text_of(os.path.join(root, path)) if marks else None
+    return text is not None and any(re.search(mark, text, re.MULTILINE) for mark in marks)

@@ -1,0 +1,238 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node's configuration of services, kept to be put back. Private to the collection.
+
+One JSON file holds it all. While a switch is under way it is open.json; once what was switched to is proved it becomes last.json. So a run
+that died is known by open.json, and what that holds is never what the dead run had half written.
+"""
+
+import base64
+import fnmatch
+import hashlib
+import json
+import os
+import stat
+
+from .. import _files
+from .ours import is_our_alias, is_our_file, is_our_unit
+from .units import UNIT_NAME
+
+FOLDER = "/var/lib/llama-cluster/rollback"
+PREFIX = "/opt/llama.cpp"
+UNITS = "etc/systemd/system"
+CONFIGURATION = "etc/llama-cluster"
+# Whether a node is held for maintenance does not depend on what is configured.
+HELD = CONFIGURATION + "/held.json"
+KEYS = CONFIGURATION + "/keys"
+# Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
+UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
+
+
+class SnapshotError(Exception):
+    """One sentence: what is missing or not to be trusted, and the next step."""
+
+
+class Snapshots:
+    """The snapshots of this node. root: where / is, other than in tests."""
+
+    def __init__(self, folder=FOLDER, prefix=PREFIX, root="/"):
+        self.folder = folder
+        self.prefix = prefix
+        self.root = root
+
+    def look(self):
+        """-> {open, last: {id, build, units} or None, differs: paths that are not as in the open one}."""
+        opened = self._load("open")
+        differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
+        return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
+
+    def open(self, name, check=False):
+        """Takes a snapshot under this name; an open one is kept, under this name. -> whether it was written"""
+        opened = self._load("open")
+        if opened and opened["id"] == name:
+            return False
+        if not check:
+            build = os.path.join(self.prefix, "current")
+            build = os.path.basename(os.path.realpath(build)) if os.path.isdir(build) else None
+            self._store("open", dict(opened or {"build": build, "files": self._present()}, id=name))
+        return True
+
+    def restore(self, name, check=False):
+        """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
+
+        Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have put there since.
+        -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: SnapshotError.
+        """
+        found = [(key, one) for key, one in (("open", self._load("open")), ("last", self._load("last"))) if one and one["id"] == name]
+        if not found:
+            raise SnapshotError("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
+        key, snapshot = found[0]
+        changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])]
+        if not check:
+            if key == "last":
+                os.rename(self._path("last"), self._path("open"))
+            for path, _now, entry in changes:
+                self._put(path, entry)
+        return changes
+
+    def close(self):
+        """The open snapshot becomes the last one. -> whether there was one"""
+        if not self._load("open"):
+            return False
+        os.rename(self._path("open"), self._path("last"))
+        return True
+
+    def drop(self):
+        """The open snapshot is forgotten, the last one stays. -> whether there was one"""
+        if not self._load("open"):
+            return False
+        os.unlink(self._path("open"))
+        return True
+
+    def _goes(self, path):
+        """Whether what the snapshot lacks is removed."""
+        folder, name = os.path.split(path)
+        if folder == KEYS:
+            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
+        return not _stays(path) and (is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root))
+
+    def _path(self, key):
+        return os.path.join(self.folder, key + ".json")
+
+    def _load(self, key):
+        try:
+            snapshot = json.loads(_files.read(self._path(key)).decode("utf-8"))
+            if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict):
+                raise ValueError("id, build and files are needed")
+            if not isinstance(snapshot.get("id"), str) or not isinstance(snapshot.get("build", 0), (str, type(None))):
+                raise ValueError("id and build are needed as text")
+            for path, entry in snapshot["files"].items():
+                if not _is_path(path) or not _is_entry(entry):
+                    raise ValueError("%s is no file of a node's configuration" % ascii(path)[:80])
+        except FileNotFoundError:
+            return None
+        except (ValueError, RecursionError) as error:
+            raise SnapshotError("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
+        return snapshot
+
+    def _store(self, key, snapshot):
+        with _files.directory(os.path.dirname(self.folder), make=0o755), _files.directory(self.folder, make=0o700):
+            _files.write(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
+
+    def _present(self):
+        """{path: entry} of the node's configuration as it is, paths relative to the root."""
+        paths = []
+        units = os.path.join(self.root, UNITS)
+        for name in _names(units):
+            if name.endswith(".wants"):
+                paths.extend(os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one))
+            elif _is_unit_file(name):
+                paths.extend(self._below(os.path.join(UNITS, name)))
+        paths.extend(self._below(CONFIGURATION))
+        return {path: self._entry(path) for path in paths if path != HELD}
+
+    def _below(self, path):
+        """path itself, and everything below where it is a directory."""
+        full = os.path.join(self.root, path)
+        # A FIFO or a socket is nobody's configuration, and would hold up who reads it.
+        found = [path] if os.path.islink(full) or os.path.isfile(full) or os.path.isdir(full) else []
+        if os.path.isdir(full) and not os.path.islink(full):
+            for name in _names(full):
+                found.extend(self._below(os.path.join(path, name)))
+        return found
+
+    def _entry(self, path):
+        full = os.path.join(self.root, path)
+        found = os.lstat(full)
+        if stat.S_ISLNK(found.st_mode):
+            return {"link": os.readlink(full)}
+        entry = {"mode": stat.S_IMODE(found.st_mode), "uid": found.st_uid, "gid": found.st_gid}
+        if stat.S_ISDIR(found.st_mode):
+            return dict(entry, directory=True)
+        with open(full, "rb") as stream:
+            return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
+
+    def _put(self, path, entry):
+        """Makes path what entry says; None removes it."""
+        full = os.path.join(self.root, path)
+        if entry is None:
+            if not os.path.isdir(full) or os.path.islink(full):
+                os.unlink(full)
+            return
+        if "link" in entry:
+            partial = full + ".partial"
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            if os.path.lexists(partial):
+                os.unlink(partial)
+            os.symlink(entry["link"], partial)
+            os.rename(partial, full)
+        elif entry.get("directory"):
+            os.makedirs(full, exist_ok=True)
+            os.chmod(full, entry["mode"])
+            os.chown(full, entry["uid"], entry["gid"])
+        else:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            _files.write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+
+
+def _is_path(path):
+    """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
+    return path.isprintable() and os.path.normpath(path) == path and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
+
+
+def _is_entry(entry):
+    """Whether an entry is one that _entry() makes."""
+    if not isinstance(entry, dict):
+        return False
+    if "link" in entry:
+        return isinstance(entry["link"], str) and entry["link"].isprintable()
+    numbers = [entry.get(key) for key in ("mode", "uid", "gid")]
+    if not all(isinstance(number, int) and 0 <= number < 1 << 32 for number in numbers) or numbers[0] > 0o7777:
+        return False
+    if entry.get("directory"):
+        return True
+    try:
+        base64.b64decode(entry.get("content"), validate=True)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def text_of(entry):
+    """What a diff may show of an entry: nothing of a file that not everybody may read."""
+    if entry is None or entry.get("directory"):
+        return ""
+    if "link" in entry:
+        return "link to %s\n" % entry["link"]
+    if not entry["mode"] & 0o004:
+        digest = hashlib.sha256(base64.b64decode(entry["content"])).hexdigest()
+        return "not shown, sha256 %s\n" % digest[:8]
+    return base64.b64decode(entry["content"]).decode("utf-8", "replace")
+
+
+def _summary(snapshot):
+    if not snapshot:
+        return None
+    names = (os.path.split(path) for path in snapshot["files"])
+    return {"id": snapshot["id"], "build": snapshot["build"], "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name))}
+
+
+def _is_unit_file(name):
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNIT_FILES)
+
+
+def _names(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def _differences(present, wanted):
+    """[(path, entry as it is, entry as wanted)], directories before what is in them."""
+    paths = sorted(set(present) | set(wanted))
+    return [(path, present.get(path), wanted.get(path)) for path in paths if present.get(path) != wanted.get(path)]
+
+
+def _stays(path):
+    """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs the file of its firewall."""
+    folder, name = os.path.split(path)
+    return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name

@@ -1,0 +1,109 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the collection."""
+
+import json
+import os
+import re
+import subprocess
+import time
+
+from .units import UnitError, parse_show, systemctl_show
+
+# Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
+WATCHDOG = "llama-watchdog.service"
+# What systemd says about a unit, in the words of 239 to 257.
+OF_SYSTEMD = (
+    ("exited", re.compile(r": Main process exited, (?P<text>code=.*)$")),
+    ("failed", re.compile(r": Failed with result '(?P<text>[\w-]+)'")),
+    ("scheduled", re.compile(r": (?P<text>Scheduled restart job, .*)$")),
+    ("started", re.compile(r"^(?P<text>Started )")),
+    ("stopped", re.compile(r"^(?P<text>Stopped )")),
+)
+OF_WATCHDOG = (
+    ("firewall", re.compile(r"^firewall: (?P<text>.*)$")),
+    ("serves", re.compile(r"^head (?P<service>[^:\s]+): (?P<text>serves .*)$")),
+    ("refused", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*not repaired again before .*)$")),
+    ("repair", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*): restarting it$")),
+)
+# Lines of the servers themselves are not events; those of the programs that run before and after them are.
+SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
+PREFIXES = {"head": "llama-head-", "worker": "llama-rpc-"}
+PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
+
+
+def parse_journal(text, units, since=0.0):
+    """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since, of these units and the watchdog."""
+    events = []
+    for line in text.splitlines():
+        entry = json.loads(line)
+        # The sender's clock, not the time at which a busy journald got round to it.
+        at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+        message = entry.get("MESSAGE")
+        # A message that is not UTF-8 is a list of bytes: none of ours.
+        event = _event(entry, message, units) if isinstance(message, str) and at > since else None
+        if event:
+            events.append(dict(event, at=at))
+    return sorted(events, key=lambda event: event["at"])
+
+
+def _event(entry, message, units):
+    if entry.get("_SYSTEMD_UNIT") == WATCHDOG:
+        for kind, pattern in OF_WATCHDOG:
+            found = pattern.match(message)
+            if found:
+                groups = found.groupdict()
+                unit = PREFIXES[groups.get("role") or "head"] + groups["service"] + ".service" if "service" in groups else None
+                return {"unit": unit, "kind": kind, "text": groups["text"]} if unit is None or unit in units else None
+        return None
+    if entry.get("UNIT") in units and entry.get("_PID") == "1":
+        for kind, pattern in OF_SYSTEMD:
+            found = pattern.search(message)
+            if found:
+                return {"unit": entry["UNIT"], "kind": kind, "text": message if kind in ("started", "stopped") else found.group("text")}
+        return None
+    if entry.get("_SYSTEMD_UNIT") in units and entry.get("_COMM") and entry["_COMM"] not in SERVERS:
+        return {"unit": entry["_SYSTEMD_UNIT"], "kind": "says", "text": message}
+    return None
+
+
+def read_journal(units, since):
+    """Text of the journal since a time, as far as it can hold events of units. Errors: UnitError."""
+    matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+"]
+    matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
+    command = ["journalctl", "--quiet", "--no-pager", "--output=json", "--since=@%d" % since] + matches
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C"))
+    except OSError as error:
+        raise UnitError("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno)) from None
+    output, errors = process.communicate()
+    if process.returncode:
+        raise UnitError("journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode))
+    return output
+
+
+def parse_units(text, now, monotonic):
+    """`systemctl show` of PROPERTIES -> {unit: {active_state, sub_state, result, main_pid, restarts, started_at}}; the last in seconds since 1970.
+
+    systemd prints a process's start in whole seconds, but its monotonic time in microseconds; now and monotonic are both clocks at one moment.
+    """
+    units = {}
+    for shown in parse_show(text):
+        start = int(shown.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+        units[shown["Id"]] = {
+            "active_state": shown.get("ActiveState"),
+            "sub_state": shown.get("SubState"),
+            "result": shown.get("Result"),
+            "main_pid": int(shown.get("MainPID") or 0),
+            "restarts": int(shown.get("NRestarts") or 0),
+            "started_at": round(now - monotonic + start, 6) if start else None,
+        }
+    return units
+
+
+def timeline(units, since):
+    """Events of units since a time, and how the units are now -> {now, events, units}. Errors: UnitError."""
+    events = parse_journal(read_journal(units, since), units, since)
+    now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+    return {"now": now, "events": events, "units": parse_units(systemctl_show(units, PROPERTIES), now, monotonic)}

@@ -1,0 +1,171 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the cluster's systemd units say and what their processes really run. Private to the collection."""
+
+import fnmatch
+import json
+import os
+import re
+import subprocess
+
+from .. import _files
+
+UNIT_DIR = "/etc/systemd/system"
+# playbooks/maintenance.yml writes it.
+HELD = "/etc/llama-cluster/held.json"
+# Where a head reads its API keys, in a file of its service's name.
+KEYS = "/etc/llama-cluster/keys"
+# What each unit was last started with; its ExecStartPre writes it there.
+DIGESTS = "/run/llama-cluster/digests"
+UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
+DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
+DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
+EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
+# What a head that is not tried again yet says (backoff.py).
+IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
+PROPERTIES = (
+    "Id",
+    "LoadState",
+    "ActiveState",
+    "SubState",
+    "UnitFileState",
+    "MainPID",
+    "NRestarts",
+    "Result",
+    "StatusText",
+    "ActiveEnterTimestamp",
+    "FragmentPath",
+    "ExecStart",
+)
+
+
+class UnitError(Exception):
+    """One sentence: what could not be read, why, and what to do."""
+
+
+def systemctl_show(names, properties=PROPERTIES):
+    """Text of `systemctl show` for names and globs; UnitError when systemd does not answer."""
+    command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(properties), "--"] + list(names)
+    # systemd 239 prints times in the local zone only: ask for UTC by the environment.
+    environment = dict(os.environ, TZ="UTC", LC_ALL="C")
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
+    except OSError as error:
+        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+    output, errors = process.communicate()
+    if process.returncode:
+        reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
+        raise UnitError("systemctl show answered %r: is systemd running on this node?" % reason)
+    return output
+
+
+def parse_show(text):
+    """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once."""
+    units = {}
+    for block in text.split("\n\n"):
+        properties = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if properties.get("Id"):
+            units[properties["Id"]] = properties
+    return [units[name] for name in sorted(units)]
+
+
+def parse_since(value):
+    """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
+    found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")
+    return "%sT%sZ" % found.groups() if found else None
+
+
+def file_digest(text):
+    """The digest a unit file asks for, None when it has none; the last assignment wins as in systemd."""
+    found = DIGEST.findall(text)
+    return found[-1] or None if found else None
+
+
+def running_digest(name, folder=DIGESTS):
+    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: UnitError."""
+    try:
+        return _files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, _files.UnsafeFile) as error:
+        raise UnitError("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
+
+
+def unit_kind(name):
+    """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'); (None, None) for names that are not ours."""
+    found = UNIT_NAME.match(name)
+    return found.groups() if found else (None, None)
+
+
+def failed_in_a_row(properties):
+    """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for that."""
+    found = IN_A_ROW.match(properties.get("StatusText") or "")
+    return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
+
+
+def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
+    """One unit's `systemctl show` properties -> what llama_unit_info returns for it."""
+    name = properties["Id"]
+    kind, service = unit_kind(name)
+    # The file, not what systemd has loaded: between writing a unit and daemon-reload only the file tells what is wanted.
+    text = None
+    for path in (os.path.join(unit_dir, name), properties.get("FragmentPath")):
+        if path and os.path.isfile(path):
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read()
+            break
+    wanted = file_digest(text) if text is not None else None
+    own_file = os.path.join(unit_dir, name)
+    pid = int(properties.get("MainPID") or 0)
+    alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
+    running = running_digest(name, digests) if alive else None
+    started = EXEC.search(properties.get("ExecStart", ""))
+    return {
+        "name": name,
+        "kind": kind,
+        "service": service,
+        "installed": text is not None,
+        # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
+        "ours": wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
+        "enabled": properties.get("UnitFileState") == "enabled",
+        "active_state": properties.get("ActiveState"),
+        "sub_state": properties.get("SubState"),
+        "result": properties.get("Result") or None,
+        "main_pid": pid or None,
+        "since": parse_since(properties.get("ActiveEnterTimestamp")),
+        "restarts": int(properties.get("NRestarts") or 0),
+        "failed_in_a_row": failed_in_a_row(properties),
+        "exec_path": started.group(1) if started else None,
+        # None of the arguments that the collection renders has a space.
+        "arguments": started.group(2).split() if started else [],
+        "wanted_digest": wanted,
+        "running_digest": running,
+        "stale": alive and (running is None or running != wanted),
+    }
+
+
+def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, digests=DIGESTS):
+    """Units that match patterns (names or globs), installed or only loaded, sorted by name.
+
+    A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
+    Nothing matching is an empty list. Errors: UnitError.
+    """
+    files = os.listdir(unit_dir) if os.path.isdir(unit_dir) else []
+    # An alias is a link: systemd resolves it to the unit it stands for.
+    names = [name for name in files if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+    asked = sorted(set(names) | set(patterns))
+    loaded = parse_show(show(asked)) if asked else []
+    wanted = [unit for unit in loaded if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)]
+    return [describe(unit, unit_dir, proc, digests) for unit in wanted]
+
+
+def held_since(path=HELD):
+    """Since when the node is held for maintenance, None when it is not. Errors: UnitError."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)["since"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UnitError("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None

@@ -1,0 +1,119 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed. Private to the collection."""
+
+from .._settings import CACHE_TYPES
+from .._text import human
+from .place import plan, room, slot_context
+
+CONTEXT_STEP = 1024
+MAX_DEVICES = 15
+"""llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
+# Bits of a weight, about: what a quant that somebody could publish or fetch would take.
+BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_S": 5.54, "Q4_K_M": 4.85, "Q4_K_S": 4.58, "Q4_0": 4.55, "Q3_K_M": 3.91}
+OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
+
+
+def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None, more=True):
+    """What to do to the nearest things that would fit, [] for none.
+
+    quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that
+    somebody chose; more: whether more cards are advice.
+    """
+
+    def fits(shape, tokens=0, **changes):
+        changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
+        return plan(shape, settings._replace(**changes), devices, local, counts=counts)["fits"]
+
+    found = []
+    wanted = slot_context(shape, settings)
+    tokens = largest(lambda tokens: fits(shape, tokens), wanted)
+    if tokens:
+        found.append("lower slot_ctx_size to %d" % tokens)
+    if settings.flash_attn:
+        found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings.cache_type_k, wanted, tokens))
+    sizes = dict(sizes or {})
+    own = sizes.pop("", None)
+    smaller = [name for name in sizes if own and sizes[name] and sizes[name] < own and fits(scaled(shape, sizes[name] / float(own)))]
+    if smaller:
+        best = min(smaller, key=lambda name: (-sizes[name], name))
+        found.append("choose quant %s (%s)" % (best, human(sizes[best])))
+    else:
+        found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
+    return found + ([] if counts or not more else _more_cards(shape, settings, devices, not found))
+
+
+def _smaller_cache(fits, cache_type, wanted, tokens):
+    """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is still more than ``tokens``."""
+    both = {}
+    for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
+        both = {"cache_type_k": smaller, "cache_type_v": smaller}
+        if fits(**both):
+            return ["set cache_type_k and cache_type_v to %s" % smaller]
+    most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
+    return ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])] if most > tokens else []
+
+
+def _new_quant(fits, quant, size):
+    """Words for the largest quant that the model's entry does not have."""
+    for offered in OFFERED:
+        factor = BITS[offered] / float(BITS.get(quant, 0) or BITS[offered])
+        if factor < 1 and fits(factor):
+            return ["add a quant such as %s (about %s)" % (offered, human(int(size * factor)))]
+    return []
+
+
+def _more_cards(shape, settings, devices, alone):
+    """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with less context."""
+    cards = [device for device in devices if device["kind"] == "GPU"]
+    if not cards:
+        return []
+    such = dict(min(cards, key=room), others_mib=0, claimed_mib=0)
+    like = " such as %s's" % such["node"] if len({device["total_mib"] for device in cards}) > 1 else ""
+
+    def fits(count, tokens=0, **changes):
+        changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
+        many = [dict(such, node="card%d" % index) for index in range(count)]
+        return plan(shape, settings._replace(**changes), many, 1)["fits"]
+
+    counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
+    enough = next((count for count in counts if fits(count)), 0)
+    found = ["use %d cards of %d MiB%s" % (enough, such["total_mib"], like)] if enough else []
+    least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k)
+    fewer = next((count for count in counts if alone and (count < enough or not enough) and fits(count, CONTEXT_STEP, **least)), 0)
+    if not fewer:
+        return found
+    wanted = slot_context(shape, settings)
+    tokens = largest(lambda tokens: fits(fewer, tokens), wanted)
+    words = ["lower slot_ctx_size to %d" % tokens] if tokens else []
+    if settings.flash_attn:
+        words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
+    such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such["total_mib"], like)
+    return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
+
+
+def weight(shape):
+    """Bytes of all weights."""
+    return sum(shape.block_bytes) + shape.input_bytes + shape.output_bytes
+
+
+def largest(fits, tokens):
+    """The largest context below ``tokens``, in steps, that fits; 0 where not even one step does."""
+    low, high = 0, (tokens - 1) // CONTEXT_STEP
+    while low < high:
+        middle = (low + high + 1) // 2
+        if fits(middle * CONTEXT_STEP):
+            low = middle
+        else:
+            high = middle - 1
+    return low * CONTEXT_STEP
+
+
+def scaled(shape, factor):
+    """The same model with weights of another size, as another quant has them."""
+    return shape._replace(
+        block_bytes=[int(size * factor) for size in shape.block_bytes],
+        input_bytes=int(shape.input_bytes * factor),
+        output_bytes=int(shape.output_bytes * factor),
+    )

@@ -1,0 +1,34 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The shape of a model from its header, wherever the model is. Private to the collection."""
+
+import os
+
+from .._fetch.http import Client
+from .._fetch.request import Request
+from .._fetch.resolve import resolve
+from .._model.describe import check_shards, shard_names
+from .._model.gguf import read_path
+from .._model.memory import read_shape
+
+
+def local_shape(path):
+    """Shape of the model on this machine that ``path`` (any shard) belongs to. Raises OSError, GGUFError, ShapeError."""
+    folder, base = os.path.split(path)
+    paths = [os.path.join(folder, name) for name in shard_names(base)]
+    headers = [read_path(name) for name in paths]
+    check_shards(headers, paths)
+    return read_shape(headers)
+
+
+def remote_shape(**asked):
+    """Shape of a model on servers or in a hub's repository; asked: as for _fetch/request.Request, without dest. Only headers are read.
+
+    Raises FetchError, GGUFError, ShapeError.
+    """
+    client = Client()
+    try:
+        return read_shape(resolve(Request("/model.gguf", **asked), client).headers)
+    finally:
+        client.close()

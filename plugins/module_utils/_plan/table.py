@@ -1,0 +1,92 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A memory plan as an operator reads it: one table. Private to the collection."""
+
+import re
+
+COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
+
+
+def lines(planned, only=""):
+    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service.
+
+    A service that is planned as it was is one line.
+    """
+    found, problems = [], set()
+    if planned["uncounted"]:
+        found.append("note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free" % join(planned["uncounted"]))
+    for name in sorted(planned["services"]):
+        for one in planned["services"][name] if name == (only or name) else []:
+            # A hub that does not answer is one problem, whatever it was asked for.
+            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.get("problem") or "")
+            if name in planned["unchanged"]:
+                found.append("%s, planned as before: %s" % (_title(one), ", ".join("%s %s" % tuple(_cells(device)[:3:2]) for device in one["devices"])))
+                continue
+            found.extend(table(dict(one, problem=None if problem in problems else one.get("problem"))))
+            problems.add(problem)
+    # What is refused has a sentence of its own.
+    told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
+    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told and item[0] == (only or item[0]))
+    return found + _about(only, planned)
+
+
+def _about(only, planned):
+    found, wanted = [], True
+    for line in planned["sharing"]:
+        if not line.startswith(" "):
+            wanted = line.split()[0] not in planned["unchanged"] and (not only or only in re.findall(r"[a-z0-9-]+", line))
+        found.extend([line] if wanted else [])
+    return found
+
+
+def table(one):
+    """The lines of one model's plan."""
+    rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    found = [_title(one)]
+    if one.get("problem"):
+        found.append("  %s" % one["problem"])
+    for row in rows:
+        cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
+        found.append("  " + "  ".join(cells).rstrip())
+    found.append("  MiB; %s" % ("%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"))
+    if one["fits"] and one["topology"] == "split":
+        found.append("  --tensor-split %s" % ",".join(map(str, one["tensor_split"])))
+    if any(one["host"].values()):
+        found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"]))
+    return found
+
+
+def _title(one):
+    estimated = ", ESTIMATED from llama_models, its header was not read" if one["source"] == "catalog" else ""
+    model = " ".join(word for word in (one["model"], one["quant"]) if word)
+    return "%s: %s, %s%s" % (one["service"], model, context_words(one), estimated)
+
+
+def _cells(device):
+    place = "-" if not device["layers"] else "%d-%d (%d)" % (device["first_layer"], device["last_layer"], device["layers"])
+    # What an earlier plan left says nothing of what is free now.
+    sizes = [str(device.get(key, "-")) for key in ("weights_mib", "kv_mib", "compute_mib", "margin_mib", "total_mib", "free_mib")]
+    return [device["node"], device["device"], place] + sizes
+
+
+def idle_workers(entry, plan, idle):
+    return "%s: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of %s" % (
+        entry,
+        join(idle),
+        plan["model"],
+        plan["quant"],
+        "it" if len(idle) == 1 else "them",
+        entry.rsplit(".", 1)[-1],
+    )
+
+
+def context_words(plan):
+    """The context of a described plan, as each request has it."""
+    slots = plan["ctx_size"] // plan["slot_ctx_size"]
+    return "%d tokens a slot%s of %s KV cache" % (plan["slot_ctx_size"], " (%d slots)" % slots if slots > 1 else "", plan["cache_type"])
+
+
+def join(names):
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])

@@ -1,0 +1,184 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How what is ours is removed from a node. A directory goes when it is empty. Private to the collection."""
+
+import contextlib
+import glob
+import json
+import os
+import re
+
+from .._fetch.manifest import SUFFIX, is_file_name, manifest_path
+from .._files import MOST_TEXT, is_ours, read_ours
+from .._node.ours import FIREWALL_FILES, NODE_FILES, is_our_alias, is_our_file, is_our_unit, record_of
+from .._node.units import UNIT_DIR
+
+SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
+PARTIAL = ".partial"
+JOURNAL = PARTIAL + ".journal"
+RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
+# Their directories, the deepest first.
+FIREWALL_FOLDERS = ("etc/systemd/system/nftables.service.d",)
+NODE_FOLDERS = (
+    "etc/llama-cluster/keys",
+    "etc/llama-cluster/watchdog",
+    "etc/llama-cluster",
+    "opt/llama-cluster/bin",
+    "opt/llama-cluster/lib/llama_cluster",
+    "opt/llama-cluster/lib",
+    "opt/llama-cluster",
+    "run/llama-cluster/backoff",
+    "run/llama-cluster/digests",
+    "run/llama-cluster/served",
+    "run/llama-cluster",
+    "var/lib/llama-cluster/adopted/files",
+    "var/lib/llama-cluster/adopted",
+    "var/lib/llama-cluster/rollback",
+    "var/lib/llama-cluster",
+)
+
+
+def recorded_files(record):
+    """What the record of a model, by its path, says of its files."""
+    listed = (record_of(record) or {}).get("files")
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+
+
+class Removal(object):
+    """Removes what is ours and keeps a list of it. check: only the list; root: where / is, other than in tests."""
+
+    def __init__(self, check=False, root="/"):
+        self.check = check
+        self.root = root
+        self.removed = []
+
+    def units(self, names, unit_dir=UNIT_DIR):
+        """Unit files, and short names that stand for them, of these names."""
+        paths = [os.path.join(unit_dir, name) for name in names]
+        # Whose a link is can only be seen while its unit is there.
+        for path in [path for path in paths if is_our_alias(path)] + [path for path in paths if is_our_unit(path)]:
+            self._file(path)
+
+    def builds(self, prefix, kept=()):
+        """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any of those our links too."""
+        releases = os.path.join(prefix, "releases")
+        for name in _names(releases):
+            release = os.path.join(releases, name)
+            record = record_of(os.path.join(release, "build.json")) or {}
+            build, files = record.get("build"), record.get("files")
+            if (
+                release in kept
+                or os.path.islink(release)
+                or not isinstance(build, str)
+                or not build
+                or name not in (build, build + PARTIAL)
+                or not isinstance(files, dict)
+            ):
+                continue
+            self._build(release, [one for one in files if one.isprintable() and os.path.normpath(one) == one and not one.startswith(("/", ".."))])
+        if kept:
+            return
+        for name, target in (("current", RELEASE_LINK), ("previous", RELEASE_LINK), ("build", re.compile(r"^current\Z"))):
+            path = os.path.join(prefix, name)
+            if os.path.islink(path) and target.match(os.readlink(path)):
+                self._file(path)
+        self._folder(releases)
+        self._folder(prefix)
+
+    def _build(self, release, files):
+        folders = {os.path.dirname(os.path.join(release, name)) for name in files}
+        own = [folder for folder in folders if os.path.realpath(folder) == os.path.join(os.path.realpath(release), os.path.relpath(folder, release))]
+        for path in sorted(os.path.join(release, name) for name in files):
+            if os.path.dirname(path) in own and os.path.lexists(path) and not os.path.isdir(path):
+                self._file(path)
+        # Last: without it nothing would know the rest.
+        self._file(os.path.join(release, "build.json"))
+        for folder in sorted(own, reverse=True) + [release]:
+            self._folder(folder)
+
+    def model(self, path):
+        """A model, by the name of its (first) file: what its record says was fetched, and what was being fetched."""
+        folder, name = os.path.split(path)
+        record = manifest_path(path)
+        for entry in self._entries(record):
+            one = os.path.join(folder, entry["name"])
+            if not entry.get("found") and _is_file(one, entry.get("size")):
+                self._file(one)
+        if self._entries(record):
+            self._file(record)
+        shard = SHARD.match(name)
+        names = ["%s-%05d-of-%s.gguf" % (shard.group(1), number, shard.group(2)) for number in range(1, int(shard.group(2)) + 1)] if shard else [name]
+        for one in names:
+            self._unfinished(os.path.join(folder, one))
+
+    def models(self, folder):
+        """Every model that a record in a directory tells of, what was being fetched there, and the directory when nothing else is in it."""
+        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + SUFFIX))):
+            self.model(path[: -len(SUFFIX)])
+        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + JOURNAL))):
+            self._unfinished(path[: -len(JOURNAL)])
+        self._folder(folder)
+
+    def _entries(self, record):
+        """The files that the record of a model lists, those that name nothing outside of its directory."""
+        entries = recorded_files(record)
+        return [entry for entry in entries if is_file_name(entry.get("name")) and entry["name"].endswith(".gguf")]
+
+    def _unfinished(self, path):
+        with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+            header = json.loads(read_ours(path + JOURNAL, MOST_TEXT).split(b"\n")[0].decode("utf-8"))
+            if {"identity", "boot_id"} <= set(header):
+                for one in (path + PARTIAL, path + JOURNAL):
+                    if _is_file(one):
+                        self._file(one)
+
+    def firewall(self):
+        """The files of the firewall; its unit is down."""
+        self._marked(FIREWALL_FILES, FIREWALL_FOLDERS)
+
+    def node_files(self):
+        """What else the roles have written on a node, and the directories that they made."""
+        self._marked(NODE_FILES, NODE_FOLDERS)
+
+    def _marked(self, files, folders):
+        inner = set()
+        for pattern, _mark in files:
+            for path in sorted(glob.glob(os.path.join(glob.escape(self.root), pattern))):
+                if is_our_file(os.path.relpath(path, self.root), self.root):
+                    self._file(path)
+                    inner.add(os.path.relpath(os.path.dirname(path), self.root))
+        # Rooms of node programs: only those that had files of ours.
+        for folder in sorted(inner - set(folders)):
+            if os.path.dirname(folder) in folders:
+                self._folder(os.path.join(self.root, folder))
+        for folder in folders:
+            self._folder(os.path.join(self.root, folder))
+
+    def _file(self, path):
+        if path not in self.removed:
+            self.removed.append(path)
+            if not self.check:
+                os.unlink(path)
+
+    def _folder(self, path):
+        left = [name for name in _names(path) if os.path.join(path, name) not in self.removed]
+        if left or os.path.islink(path) or not os.path.isdir(path):
+            return
+        with contextlib.suppress(OSError):  # a mount point, or somebody puts something there right now
+            if not self.check:
+                os.rmdir(path)
+            self.removed.append(path)
+
+
+def _names(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def _is_file(path, size=None):
+    """Whether there is a regular file of root's, or of who runs this, of that size where one is given."""
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return False
+    return is_ours(seen) and size in (None, seen.st_size)

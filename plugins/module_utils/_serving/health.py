@@ -1,0 +1,288 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is a llama-server able to answer, and over all of its workers? Never touches an RPC port. Private to the collection.
+
+States: loading (starts or reads its model), ready (answers, idle), busy (answers others), degraded (speaks HTTP but cannot
+answer, or not over all workers), down (no HTTP). /health alone cannot tell: it stays 200 with dead workers, and so do
+/slots and /metrics while a worker hangs.
+"""
+
+import os
+import time
+
+from .. import _files
+from .._llama.api import ApiError, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
+from .._node.sockets import awaited, connections, traffic
+from .._node.units import KEYS, UnitError, failed_in_a_row, parse_show, systemctl_show, unit_kind
+
+STATES = ("loading", "ready", "busy", "degraded", "down")
+SERVING = ("ready", "busy")
+# Seconds for an endpoint that answers from memory, and between two looks.
+LOOK = 5
+POLL = 0.5
+# A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a card that is full.
+MOST_RESTARTS = 3
+PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
+
+
+class Head:
+    """A llama-server (head or router) as seen from its own node.
+
+    api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose processes
+    must own these connections; without it any process of this node may. own_key: whether to take the API key from the service's own key file.
+    health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
+    """
+
+    def __init__(self, api, endpoints=(), unit=None, own_key=False, health_only=False):
+        self.api = api
+        self.endpoints = list(endpoints)
+        self.unit = unit
+        self.own_key = own_key
+        self.health_only = health_only
+        self.pid = None
+        self._restarts = None  # of the unit at the first look
+
+    def check(self, wait=0, deep=None):
+        """State of the head -> result of llama_health, see there.
+
+        wait: seconds to look again every half second until it serves. deep: None, or {prompt, max_tokens, timeout}.
+        Errors: ApiError, SocketError, UnitError when the question itself is wrong or not permitted.
+        """
+        start = time.monotonic()
+        waited_for = []
+        while True:
+            result, hopeless = self._look()
+            if result["state"] not in SERVING and result["reason"] not in waited_for:
+                waited_for.append(result["reason"])
+            if result["state"] in SERVING or hopeless or time.monotonic() - start >= wait:
+                break
+            time.sleep(POLL)
+        result.update(waited=round(time.monotonic() - start, 1) if wait else 0.0, waited_for=waited_for if wait else [])
+        if deep and result["state"] in SERVING:
+            self._deep(result, **deep)
+        return result
+
+    def _look(self):
+        """One look -> (result, whether waiting is hopeless)."""
+        result = dict.fromkeys(("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress"))
+        result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
+        shown = self._show_unit()
+        self.pid = int(shown.get("MainPID") or 0) or None if shown else None
+        if self.own_key and self.pid:
+            self.api.use_key(_key_of(shown["Id"]))
+        # Sockets of a unit that does not run are nobody's.
+        workers = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
+        result["workers"] = traffic(workers, workers) or [
+            {"endpoint": endpoint, "connected": False, "bytes_sent": None, "bytes_received": None} for endpoint in self.endpoints
+        ]
+        for worker in result["workers"]:
+            worker.update(bytes_sent=None, bytes_received=None)
+        result["state"], result["reason"] = self._judge(result, shown)
+        return result, shown is not None and result["state"] not in SERVING and self._fails_for_good(result, shown)
+
+    def _fails_for_good(self, result, shown):
+        """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
+        if shown.get("ActiveState") == "failed":
+            return result["state"] == "down"
+        restarts = int(shown.get("NRestarts") or 0)
+        # A start by hand counts from 0 again.
+        self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
+        # The back-off counts too, also what ended before anybody looked.
+        ended = max(restarts - self._restarts, failed_in_a_row(shown))
+        if ended < MOST_RESTARTS:
+            return False
+        result["state"], result["reason"] = "down", "%s has ended %d times and never served" % (self.unit, ended)
+        return True
+
+    def _show_unit(self):
+        if not self.unit:
+            return None
+        shown = parse_show(systemctl_show([self.unit]))
+        if not shown or (shown[0].get("LoadState") == "not-found" and not int(shown[0].get("MainPID") or 0)):
+            raise UnitError("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
+        return shown[0]
+
+    def _judge(self, result, shown):
+        try:
+            status, body = self.api.get("/health", LOOK)
+        except NoAnswer as error:
+            if shown and shown.get("ActiveState") == "activating" and shown.get("StatusText"):
+                # What the programs say that run before the server: they wait for workers, or after loads that failed.
+                return "loading", "%s has not started its server yet: it %s" % (self.unit, shown["StatusText"])
+            if error.kind != "refused" or self.pid is None:
+                return "down", "%s%s" % (error, self._unit_words(shown))
+            return "loading", "%s, though %s runs: it starts, or waits for a worker that serves another head, or listens elsewhere" % (error, self.unit)
+        if status == 503 and "oading" in error_text(body):
+            return "loading", "it answers 503 (%s)" % error_text(body)
+        if status != 200:
+            return "down", "/health answers %d (%s), 200 is needed" % (status, error_text(body))
+        if self.health_only:
+            return "ready", "it answers /health"
+        if self.unit and self.pid is None:
+            return "degraded", "it answers, but not from %s, which is %s: another process has the port" % (self.unit, shown.get("ActiveState"))
+        sleeping, silent = self._describe(result)
+        lost = [worker["endpoint"] for worker in result["workers"] if not worker["connected"]]
+        if lost and not sleeping:
+            return "degraded", "%s of %d workers without an established connection: %s: start the missing workers, then restart the head" % (
+                len(lost),
+                len(self.endpoints),
+                ", ".join(lost),
+            )
+        if silent:
+            return "busy", "it is too busy to answer /slots in %g s" % LOOK
+        if result["slots_busy"]:
+            return "busy", "%d of %s slots work" % (result["slots_busy"], result["slots"] or "its")
+        if sleeping:
+            return "ready", "it sleeps, the next request loads the model"
+        if self.api.model and result["model"] is None:
+            return "ready", "%s is not loaded, the next request loads it" % self.api.model
+        return "ready", "it is idle"
+
+    @staticmethod
+    def _unit_words(shown):
+        if not shown:
+            return ""
+        words = " (%s is %s/%s, result %s, %s restarts)"
+        return words % (shown["Id"], shown.get("ActiveState"), shown.get("SubState"), shown.get("Result"), shown.get("NRestarts"))
+
+    def _describe(self, result):
+        """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too busy to tell)."""
+        props, _silent = self._get("/props")
+        if isinstance(props, dict) and props.get("role") != "router":
+            result["model"] = props.get("model_alias") or props.get("model_path")
+            result["slots"] = props.get("total_slots")
+            result["n_ctx"] = table(props.get("default_generation_settings")).get("n_ctx")
+        sample = self._sample(sockets=False)
+        if sample["slots"] is not None:
+            result["slots"] = len(sample["slots"])
+            result["slots_busy"] = sum(1 for slot in sample["slots"] if slot.get("is_processing"))
+        elif sample["requests"] is not None:
+            result["slots_busy"] = int(sample["requests"])
+        return isinstance(props, dict) and bool(props.get("is_sleeping")), sample["silent"]
+
+    def _get(self, path):
+        """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no slots itself."""
+        try:
+            status, body = self.api.get(path, LOOK, of_model=True)
+        except NoAnswer as error:
+            return None, error.kind == "timeout"
+        return (body if status == 200 else None), False
+
+    def _sample(self, sockets=True):
+        """What moves while a head works: {slots, metrics, requests, workers}, each None when it cannot be had, and silent.
+
+        silent: builds of January 2026 answer /slots between two batches only.
+        """
+        slots, silent = self._get("/slots")
+        text, _silent = self._get("/metrics")
+        metrics = parse_metrics(text) if isinstance(text, str) else {}
+        return {
+            "slots": rows(slots),
+            "metrics": [metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
+            "requests": metrics.get("requests_processing"),
+            "silent": silent,
+            "workers": connections(self.endpoints, self.pid) if sockets and self.endpoints else None,
+        }
+
+    def _watch(self, timeout):
+        """Waits for progress -> (whether there was any within timeout seconds, last sample).
+
+        llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the slowest of
+        these; without sockets and counters (None) nothing can be seen to move.
+        """
+        start = time.monotonic()
+        first = now = self._sample()
+        while time.monotonic() - start < timeout:
+            time.sleep(POLL)
+            now = self._sample()
+            if any(now[part] is not None and now[part] != first[part] for part in ("slots", "metrics")) or _moved(first["workers"], now["workers"]):
+                return True, now
+        return False, now
+
+    def _deep(self, result, prompt, max_tokens, timeout):
+        """Turns 'it says it is up' into 'it works'; changes result."""
+        if result["state"] == "busy":
+            result["progress"], sample = self._watch(timeout)
+            if not result["progress"]:
+                result.update(state="degraded", reason="%s, no progress in %g s%s" % (result["reason"], timeout, _waits_for(sample)))
+            return
+        before = connections(self.endpoints, self.pid) if self.endpoints else []
+        start = time.monotonic()
+        try:
+            status, body = self.api.chat(prompt, max_tokens, timeout)
+        except NoAnswer as error:
+            result.update(self._unanswered(error, timeout))
+            return
+        seconds = round(time.monotonic() - start, 3)
+        if self.endpoints:
+            result["workers"] = traffic(before, connections(self.endpoints, self.pid))
+        if status != 200 or not isinstance(body, dict):
+            result.update(state="loading" if status == 503 else "degraded", reason="a completion is answered %d (%s)" % (status, error_text(body)))
+            return
+        _read_answer(result, body)
+        result["seconds_to_answer"] = seconds
+        unused = [worker["endpoint"] for worker in result["workers"] if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])]
+        if not result["tokens"]:
+            result.update(state="degraded", reason="a completion is answered without a token")
+        elif unused:
+            result.update(state="degraded", reason="it answers, but not over %s: compare tensor_split with --rpc" % ", ".join(unused))
+        else:
+            result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
+
+    def _unanswered(self, error, timeout):
+        """What a completion without HTTP answer means -> changes of the result."""
+        if error.kind == "timeout":
+            # Another request may have come first: a queue that moves is a healthy head.
+            progress, sample = self._watch(timeout)
+            if progress and any(slot.get("is_processing") for slot in sample["slots"] or []):
+                return {"state": "busy", "reason": "no turn for a completion in %g s, other requests make progress" % timeout, "progress": True}
+            reason = "no answer to a completion in %g s%s" % (timeout, "" if progress else ", no progress since" + _waits_for(sample))
+            return {"state": "degraded", "reason": reason, "progress": progress}
+        again, _hopeless = self._look()
+        again["reason"] = "it broke off while it answered a completion (%s); now: %s" % (error, again["reason"])
+        if again["state"] in SERVING:
+            again["state"] = "degraded"
+        return again
+
+
+def _key_of(unit, folder=KEYS):
+    """The key of a unit of ours, from the file of its service's name; None where there is no such file.
+
+    What the unit's process says of its arguments is not believed: one that was taken over would have root read any file to it.
+    """
+    service = unit_kind(unit)[1]
+    if service is None:
+        return None
+    path = os.path.join(folder, service)
+    try:
+        return first_key(_files.read(path).decode("utf-8", "replace"), path)
+    except FileNotFoundError:
+        return None
+    except (OSError, _files.UnsafeFile) as error:
+        raise ApiError("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
+
+
+def _moved(first, now):
+    """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its kernel."""
+    return any(worker["bytes_received"] for worker in traffic(first or [], now or []))
+
+
+def _waits_for(sample):
+    endpoints = awaited(sample["workers"] or [])
+    return ": it waits for " + " and ".join(endpoints) if endpoints else ""
+
+
+def _read_answer(result, body):
+    choice = (rows(body.get("choices")) or [{}])[0]
+    message = table(choice.get("message"))
+    timings = table(body.get("timings"))
+    usage = table(body.get("usage"))
+    result["answer"] = message.get("content") or message.get("reasoning_content") or ""
+    result["tokens"] = count(usage.get("completion_tokens", timings.get("predicted_n")))
+    result["prompt_tokens"] = usage.get("prompt_tokens", timings.get("prompt_n"))
+    # llama-server reports the rate of a single token as if it had taken no time.
+    result["tokens_per_second"] = timings.get("predicted_per_second") if result["tokens"] > 1 else None
+    result["prompt_tokens_per_second"] = timings.get("prompt_per_second")
+    if body.get("model"):
+        result["model"] = body["model"]

@@ -1,0 +1,106 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When a head answers again after something broke, and what its clients noticed. Private to the collection."""
+
+import os
+import threading
+import time
+
+from .._llama.api import ApiError, NoAnswer, count, table
+
+# Seconds between two looks, and for an endpoint that answers from memory.
+POLL = 0.2
+LOOK = 2
+# The longest a first token may take before it is asked for again.
+TOKEN = 300
+# Short, so that the answer begins at once.
+PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them: "
+
+
+def process_identity(pid, proc="/proc"):
+    """A process's start in clock ticks: with its number it is unique. None when there is no such process."""
+    try:
+        with open(os.path.join(proc, str(pid), "stat"), encoding="utf-8", errors="replace") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[19]
+    except (OSError, IndexError):
+        return None
+
+
+class Client(threading.Thread):
+    """Keeps a head generating until stop() and notes when it was cut off."""
+
+    def __init__(self, api, prompt):
+        super().__init__(name="client", daemon=True)
+        self.api = api
+        self.prompt = prompt
+        self.tokens = 0
+        self.first_at = self.last_at = self.cut_at = None
+        self.failure = None
+        self.generating = threading.Event()
+        self._stopped = False
+
+    def stop(self):
+        self._stopped = True
+
+    def run(self):
+        try:
+            # An answer that fills the context ends: the next one begins.
+            while not self._stopped:
+                for _piece in self.api.stream(self.prompt):
+                    self.last_at = time.time()
+                    self.first_at = self.first_at or self.last_at
+                    self.tokens += 1
+                    if self.tokens > 1:
+                        self.generating.set()
+                    if self._stopped:
+                        return
+        except ApiError as error:
+            self.cut_at = time.time()
+            self.failure = str(error)
+        finally:
+            self.generating.set()
+
+
+def _answers(api):
+    """Whether the head gives a token now."""
+    try:
+        status, _body = api.get("/health", LOOK)
+        if status != 200:
+            return False
+        status, body = api.chat("Hello", 1, TOKEN)
+        return status == 200 and count(table(table(body).get("usage")).get("completion_tokens")) > 0
+    except NoAnswer:
+        return False
+
+
+def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identity):
+    """Waits until process pid, the head that runs now, has gone and another one answers.
+
+    The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself. generate: a prompt to
+    keep it busy with. armed: called once when everything is in place. wanted: whether to go on. Returns {pid, answered_at, seconds_to_token,
+    client}, answered_at None after timeout seconds.
+    """
+    identity = alive(pid)
+    client = None
+    if generate:
+        client = Client(api, generate)
+        client.start()
+        client.generating.wait(TOKEN)
+        if client.tokens < 2:
+            client.stop()
+            raise ApiError("the head gave %d tokens in %d s (%s), a generating one is needed" % (client.tokens, TOKEN, client.failure or "no error"))
+    armed()
+    deadline = time.time() + timeout
+    answered_at = asked_at = None
+    while answered_at is None and time.time() < deadline and wanted():
+        asked_at = time.time()
+        if alive(pid) != identity and _answers(api):
+            answered_at = time.time()
+        else:
+            time.sleep(max(0.0, asked_at + POLL - time.time()))
+    seen = None
+    if client:
+        client.stop()
+        seen = {"tokens": client.tokens, "last_token_at": client.last_at, "cut_at": client.cut_at, "failure": client.failure}
+    return {"pid": pid, "answered_at": answered_at, "seconds_to_token": round(answered_at - asked_at, 3) if answered_at else None, "client": seen}

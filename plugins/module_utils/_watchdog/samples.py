@@ -1,0 +1,291 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be ended. Private to the collection."""
+
+import os
+import random
+import subprocess
+import threading
+import time
+
+from .._llama.api import ApiError, LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
+from .._node import sock_diag, sockets
+from .._node.units import UnitError, parse_show, systemctl_show
+
+TCP = "/proc/net/tcp"
+# TCP states as sock_diag has them.
+UP, LISTENS = 1, 10
+# Seconds between two questions to systemd for a unit without a process, and for an answer of the head's API and for its token.
+ASK_SYSTEMD, ANSWER, TOKEN = 1, 5, 5
+TICKS = float(os.sysconf("SC_CLK_TCK"))
+PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
+
+
+def read(path):
+    """A file's text, "" when it has gone."""
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def process_state(pid):
+    """(state letter, start time in clock ticks since boot) of a process, None when it has ended."""
+    # The command name may hold spaces and parentheses: count from behind it.
+    fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
+    return (fields[0], int(fields[19])) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
+
+
+class Unit(object):
+    """A unit's main process, as long as systemd has nothing else in mind with it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.process = None  # (pid, start time)
+        self.state = None
+        self._asked_at = None
+
+    def look(self, now):
+        """Identity of the running main process, None without one."""
+        if self.process:
+            seen = process_state(self.process[0])
+            if seen and seen[1] == self.process[1]:
+                self.state = seen[0]
+                return self.process
+            self.process = None
+            self._asked_at = None
+        if self._asked_at is None or now - self._asked_at >= ASK_SYSTEMD:
+            self._asked_at = now
+            pid = self._pid()
+            seen = process_state(pid) if pid else None
+            if seen:
+                self.process, self.state = (pid, seen[1]), seen[0]
+        return self.process
+
+    def _pid(self):
+        """Of a unit that is active and has no job; 0 otherwise."""
+        try:
+            shown = parse_show(systemctl_show([self.name], ("Id", "ActiveState", "MainPID", "Job")))
+        except UnitError:
+            return 0
+        quiet = shown and shown[0].get("ActiveState") == "active" and (shown[0].get("Job") or "0") == "0"
+        return int(shown[0].get("MainPID") or 0) if quiet else 0
+
+    def end(self):
+        """Kills the process that was looked at -> whether it was done: not when it is about to be stopped or replaced anyway."""
+        if self._pid() != self.process[0]:
+            return False
+        # A head that lost a worker aborts when it is asked to end, one that hangs does not end: systemd starts another in any case.
+        return subprocess.call(["systemctl", "kill", "--signal=KILL", "--", self.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+
+    def age(self):
+        """Seconds since the process started."""
+        return float(read("/proc/uptime").split()[0]) - self.process[1] / TICKS
+
+
+class Links(object):
+    """A head's connections to its workers. query: asks the kernel for one socket, table: for all of them."""
+
+    def __init__(self, endpoints, query=sock_diag.query, table=lambda: read(TCP)):
+        self._endpoints, self._query, self._table = endpoints, query, table
+        self._known = {}  # endpoint: [(local, remote)] that were up
+
+    def look(self):
+        """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments sent or None)."""
+        states, received, sent = {}, 0, 0
+        text = None
+        for endpoint in self._endpoints:
+            seen = [self._query(local, remote) for local, remote in self._known.get(endpoint, ())]
+            up = [socket for socket in seen if socket and socket["state"] == UP]
+            if not up or received is None or None in [socket["received"] for socket in up]:
+                received = sent = None
+            else:
+                received += sum(socket["received"] for socket in up)
+                sent += sum(socket["sent"] for socket in up)
+            if up:
+                states[endpoint] = "up"
+            else:
+                # Unknown so far, or no longer up: the whole table tells.
+                text = self._table() if text is None else text
+                states[endpoint] = self._find(endpoint, text)
+        return states, received, sent
+
+    def _find(self, endpoint, text):
+        found = []
+        for end in sockets.resolve(endpoint):
+            # A connection without inode belongs to no process any more.
+            found += [entry for entry in sockets.entries(text, end) if entry["remote"] == end and entry["inode"]]
+        up = [entry for entry in found if entry["state"] == sockets.ESTABLISHED]
+        self._known[endpoint] = [(entry["local"], entry["remote"]) for entry in up]
+        if up:
+            return "up"
+        return "closed" if any(entry["state"] == sockets.CLOSED_BY_PEER for entry in found) else "gone"
+
+
+def clients(address, port, query=sock_diag.query, table=lambda: read(TCP)):
+    """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while nobody waits)."""
+    listener = query((address, port))
+    if listener and listener["state"] == LISTENS and not listener["waiting"]:
+        return 0, 0
+    here = [entry for entry in sockets.entries(table(), (address, port)) if entry["local"] == (address, port)]
+    waiting = sum(entry["waiting"] for entry in here if entry["state"] == sockets.LISTEN)
+    # One that has no inode is still waiting itself.
+    return waiting, sum(1 for entry in here if entry["state"] == sockets.ESTABLISHED and entry["inode"])
+
+
+def _slot(shown):
+    """What the judge wants of an entry of /slots."""
+    step = shown.get("next_token")
+    step = step[0] if isinstance(step, list) and step else step
+    task = shown.get("id_task")
+    taken = count(shown.get("n_prompt_tokens_processed"))
+    return {
+        "task": task if isinstance(task, int) else None,
+        "seed": table(shown.get("params")).get("seed"),
+        "prompt": max(count(shown.get("n_prompt_tokens")), taken),
+        "taken": taken,
+        "decoded": count(table(step).get("n_decoded")),
+    }
+
+
+class HeadApi(object):
+    """A head's HTTP API. say(text) is called once for each reason why it cannot be asked."""
+
+    def __init__(self, url, api_key_file, say):
+        self._url, self._api_key_file, self._say = url, api_key_file, say
+        self._said = None
+
+    def _api(self):
+        return LlamaApi(self._url, read_api_key(self._api_key_file) if self._api_key_file else None)
+
+    def complain(self, error):
+        if self._said != str(error):
+            self._said = str(error)
+            self._say("cannot be asked how it is: %s" % error)
+
+    def look(self, at, may_sleep):
+        """What the server says of itself, see HeadJudge. may_sleep: ask that too."""
+        result = nothing(at)
+        try:
+            api = self._api()
+            # Tells in one request that nobody is at work, which is most of the time.
+            result["health"], text = api.get("/metrics", ANSWER)
+            metrics = parse_metrics(text) if isinstance(text, str) else {}
+            if result["health"] not in (200, 503):
+                result["health"] = api.get("/health", ANSWER)[0]  # metrics may be switched off
+            if result["health"] == 200:
+                result["counters"] = [metrics.get(name) for name in PROGRESS]
+                result["requests"] = metrics.get("requests_processing", 0) + metrics.get("requests_deferred", 0)
+                if "prompt_tokens_total" in metrics:
+                    result["total"] = metrics["prompt_tokens_total"] + metrics.get("tokens_predicted_total", 0)
+                if result["requests"] or not metrics:
+                    status, slots = api.get("/slots", ANSWER)
+                    if status == 200 and rows(slots) is not None:
+                        result["slots"] = [_slot(slot) for slot in rows(slots) if slot.get("is_processing")]
+                if may_sleep:
+                    status, props = api.get("/props", ANSWER)
+                    result["sleeping"] = status == 200 and bool(table(props).get("is_sleeping"))
+        except NoAnswer:
+            result["silent"] = True
+        except ApiError as error:
+            self.complain(error)
+        return result
+
+    def token(self, seed):
+        """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that this cost)."""
+        try:
+            status, body = self._api().token(seed, TOKEN)
+        except NoAnswer as error:
+            return (None if error.kind == "timeout" else 0), 0
+        except ApiError as error:
+            self.complain(error)
+            return 0, 0
+        timings = table(table(body).get("timings"))
+        return status, count(timings.get("prompt_n")) + count(timings.get("predicted_n")) if status == 200 else 0
+
+
+def nothing(at):
+    """A look that tells nothing."""
+    return {"at": at, "health": None, "slots": None, "counters": None, "requests": 0, "total": None, "sleeping": False, "silent": False}
+
+
+class Looker(threading.Thread):
+    """Looks at a head's API when it is asked to, so that one that does not answer holds up nobody."""
+
+    def __init__(self, api, interval=1.0, clock=time.monotonic):
+        super(Looker, self).__init__(daemon=True)
+        self._api, self._interval, self._clock = api, interval, clock
+        self._asked = None  # (process, may_sleep)
+        self._result = None  # (process, look)
+        self._wake = threading.Event()
+        self._ended = False
+
+    def ask(self, process, may_sleep):
+        """Has it look soon, and not too often."""
+        self._asked = (process, may_sleep)
+        self._wake.set()
+
+    def of(self, process):
+        """The last look at this process, None before there is one."""
+        result = self._result
+        return result[1] if result and process is not None and result[0] == process else None
+
+    def stop(self):
+        self._ended = True
+        self._wake.set()
+
+    def run(self):
+        while not self._ended:
+            self._wake.wait()
+            self._wake.clear()
+            process, may_sleep = self._asked or (None, False)
+            if process is not None:
+                self._result = (process, self._look(may_sleep))
+                time.sleep(self._interval)
+
+    def _look(self, may_sleep):
+        at = self._clock()
+        try:
+            return self._api.look(at, may_sleep)
+        except Exception as error:
+            # Whatever a server sends: without this thread nobody would see that it hangs.
+            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
+            return nothing(at)
+
+
+class Prober(object):
+    """Asks a head for a token in the background.
+
+    last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this request has in /slots;
+    explained: tokens all tokens of this process have cost}
+    """
+
+    def __init__(self, api, clock=time.monotonic):
+        self._api, self._clock = api, clock
+        self._process = None
+        self._chance = random.SystemRandom()
+        self.last = None
+
+    def of(self, process):
+        if process != self._process:
+            self._process, self.last = process, None
+        return self.last
+
+    def ask(self):
+        before = self.last or {"explained": 0, "errors": 0}
+        self.last = {"at": self._clock(), "ended": None, "silent": False, "status": 0, "seed": self._chance.randrange(1 << 31)}
+        self.last.update({name: before[name] for name in ("explained", "errors")})
+        threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()
+
+    def _ask(self, probe):
+        status, tokens = 0, 0
+        try:
+            status, tokens = self._api.token(probe["seed"])
+        except Exception as error:
+            self._api.complain("its answer is none of llama-server's (%s: %s)" % (type(error).__name__, error))
+        probe["explained"] += tokens
+        probe["status"], probe["silent"] = status, status is None
+        probe["errors"] = probe["errors"] + 1 if (status or 0) >= 500 else 0
+        probe["ended"] = self._clock()

@@ -1,0 +1,62 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the collection."""
+
+from .actions import Repair
+
+# Seconds that a process may be stopped, and that it may wait for a disk or a driver.
+STOPPED, BLOCKED = 3, 60
+# Seconds that somebody may wait to be served while nobody is.
+WAITING = 5
+# As for heads.
+GAP = 5
+
+
+class WorkerJudge(object):
+    """One worker."""
+
+    def __init__(self):
+        self._process = None
+        self._seen_at = None
+        self._since = {}
+
+    def decide(self, sample):
+        """What to do now, a list of at most one Repair.
+
+        sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter in /proc;
+        waiting: connections nobody has accepted; serving: connections it holds; head: whether something listens where its head does,
+        None when that was not asked}
+        """
+        now = sample["now"]
+        if sample["process"] is None:
+            self._process = None
+            return []
+        if sample["process"] != self._process or now - self._seen_at > GAP:
+            self._process = sample["process"]
+            self._since = {}
+        self._seen_at = now
+        for name, holds in (
+            ("stopped", sample["state"] in ("T", "t")),
+            ("blocked", sample["state"] == "D"),
+            ("idle", sample["waiting"] > 0 and not sample["serving"]),
+            ("deaf", sample["waiting"] > 0 and sample["serving"] > 0 and sample["head"] is False),
+        ):
+            if holds:
+                self._since.setdefault(name, now)
+            else:
+                self._since.pop(name, None)
+        lasted = {name: now - since for name, since in self._since.items()}
+        if lasted.get("stopped", 0) >= STOPPED:
+            return [Repair("its process has been stopped for %.0f s" % lasted["stopped"], fact=True)]
+        if lasted.get("blocked", 0) >= BLOCKED:
+            return [Repair("its process has waited for a disk or a driver for %.0f s" % lasted["blocked"])]
+        if lasted.get("idle", 0) >= WAITING:
+            return [Repair("a head has waited for it for %.0f s while it served nobody" % lasted["idle"])]
+        if lasted.get("deaf", 0) >= WAITING:
+            return [Repair("its connection is to a head that is gone, and a new one has waited for %.0f s" % lasted["deaf"])]
+        return []
+
+    def repaired(self):
+        """The process was told to end: what was seen of it is done with."""
+        self._since = {}

@@ -1,0 +1,87 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""backoff start UNIT [SECONDS]: restarts at once after a crash, later and later after loads that fail.
+
+systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits the rest. After
+a run that served nobody waits; such a run left a file of the unit's name in SERVED (see watchdog), or lasted that many seconds, an hour where none
+are given.
+"""
+
+import json
+import os
+import sys
+import time
+
+from .._files import write_atomically
+from .._node.notify import notify, say
+from .._node.units import UnitError, parse_show, systemctl_show
+from .._text import duration
+
+# Of the runs that failed in a row, one file for each unit; gone with the next boot.
+STATE = "/run/llama-cluster/backoff"
+SERVED = "/run/llama-cluster/served"
+# Seconds before the next run, by runs in a row that never served; then the last.
+DELAYS = (0, 10, 30, 60, 120, 300, 600)
+# A run that lasted so long served, whoever was there to see it: the watchdog may be switched off.
+LONG = 3600
+
+
+def delay(failures):
+    """Seconds to wait after that many runs that never served."""
+    return DELAYS[min(failures, len(DELAYS)) - 1] if failures else 0
+
+
+def read(unit, folder=STATE):
+    """{failures: runs in a row that never served, started: monotonic time of the last start or None}."""
+    try:
+        with open(os.path.join(folder, unit)) as stream:
+            state = json.load(stream)
+        return {"failures": int(state["failures"]), "started": state["started"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"failures": 0, "started": None}
+
+
+def write(unit, state, folder=STATE):
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    write_atomically(os.path.join(folder, unit), json.dumps(state) + "\n")
+
+
+def start(unit, restarts, long=LONG, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
+    """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
+    state = read(unit, folder)
+    mark = os.path.join(served, unit)
+    good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= long)
+    # A wait that was cut short was no run.
+    failures = 0 if restarts == 0 or good else state["failures"] + (state["started"] is not None)
+    if os.path.exists(mark):
+        os.unlink(mark)
+    write(unit, {"failures": failures, "started": None}, folder)
+    seconds = delay(failures)
+    if seconds:
+        text = "waits %s: %d runs in a row ended before they served" % (duration(seconds), failures)
+        say("%s; 'systemctl restart %s' starts it now, and the lines above say why they ended" % (text, unit))
+        notify("STATUS=" + text)
+        sleep(seconds)
+        notify("STATUS=")
+    write(unit, {"failures": failures, "started": clock()}, folder)
+
+
+def restarts_of(unit):
+    """systemd's count; 0 where it cannot be had: better too early than never."""
+    try:
+        shown = parse_show(systemctl_show([unit], ("Id", "NRestarts")))
+    except UnitError:
+        return 0
+    return int(shown[0].get("NRestarts") or 0) if shown else 0
+
+
+def main(arguments):
+    if len(arguments) not in (2, 3) or arguments[0] != "start":
+        return "usage: backoff start UNIT [SECONDS]"
+    start(arguments[1], restarts_of(arguments[1]), int(arguments[2]) if arguments[2:] else LONG)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

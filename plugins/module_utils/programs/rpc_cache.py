@@ -1,0 +1,223 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""rpc_cache run DIRECTORY QUOTA RELEASE COMMAND... | rpc_cache check DIRECTORY RELEASE
+
+run: becomes COMMAND, an RPC worker with --cache, and leaves a child that looks after what the worker stores in DIRECTORY for as long as it
+lives. check: reads every stored tensor again, removes what is damaged, and tells by exit status 1.
+
+A worker writes a tensor straight to its final name, the hash of its content, and later serves whatever has that name: what a full disk
+or a kill cut short would become wrong weights, and nobody would see it. So files are born without the permission to be read. One
+that is complete is taken out of the worker's sight, read back, compared with its name, and returned read-only: the permission is the
+record of what is proved. A worker that is asked for a tensor in the second before that aborts, and starts again: never a wrong answer.
+"""
+
+import errno
+import os
+import re
+import stat
+import subprocess
+import sys
+import time
+
+from .._node.notify import say
+from .._text import human
+
+HASH = re.compile(r"^[0-9a-f]{16}\Z")
+UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+PROVED = 0o400
+# Nobody may read what the worker writes, itself included.
+UMASK = 0o577
+# Seconds between two looks, and the percentage of its file system that the cache leaves free: a worker writes on until somebody looks.
+PAUSE = 1
+RESERVE = 5
+# Seconds: what was used since then belongs to a model in use, or to one that is being loaded.
+RECENT = 3600
+
+
+class Cache:
+    """The directory of one worker: rpc/ is what it reads and writes, unproved/ is out of its sight."""
+
+    def __init__(self, directory, release):
+        self.stored = os.path.join(directory, "rpc")
+        self.unproved = os.path.join(directory, "unproved")
+        self.program = os.path.join(release, "bin", "fnv1a64")
+
+    def files(self):
+        """-> list of (last use, path, size, proved), the longest unused first. What is no regular file was not stored by a worker.
+
+        The last use is the later of both times. With relatime, reading changes the time of access only where that of writing is not earlier:
+        the latter is moved along.
+        """
+        found = []
+        for folder in (self.stored, self.unproved):
+            for name in filter(HASH.match, os.listdir(folder)):
+                path = os.path.join(folder, name)
+                try:
+                    info = os.lstat(path)
+                    if not stat.S_ISREG(info.st_mode):
+                        continue
+                    proved = stat.S_IMODE(info.st_mode) == PROVED
+                    if proved and info.st_atime_ns > info.st_mtime_ns:
+                        os.utime(path, ns=(info.st_atime_ns, info.st_atime_ns))
+                except FileNotFoundError:
+                    continue
+                found.append((max(info.st_atime, info.st_mtime), path, info.st_size, proved))
+        return sorted(found)
+
+    def hide(self, held):
+        """Takes what is not proved out of the worker's sight, but for what it is writing. held: returns the paths that it has open."""
+        new = [path for _used, path, _size, proved in self.files() if not proved and os.path.dirname(path) == self.stored]
+        # Asked after the look: what is listed and not open is complete.
+        writing = held() if new else ()
+        for path in new:
+            if path not in writing:
+                os.rename(path, os.path.join(self.unproved, os.path.basename(path)))
+
+    def prove(self):
+        """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty for none"""
+        for path in sorted(path for _used, path, _size, _proved in self.files() if os.path.dirname(path) == self.unproved):
+            name = os.path.basename(path)
+            os.chmod(path, PROVED)
+            damage = self.damage(path)
+            if damage:
+                os.unlink(path)
+            else:
+                os.rename(path, os.path.join(self.stored, name))
+            return damage
+        return None
+
+    def damage(self, path):
+        """-> one sentence, empty when the content is what the name says."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            # What is only in memory may still be lost, and the permission that says it is proved be kept.
+            os.fsync(descriptor)
+            found = subprocess.check_output([self.program], stdin=descriptor, universal_newlines=True).strip()
+            length = os.fstat(descriptor).st_size
+        finally:
+            os.close(descriptor)
+        name = os.path.basename(path)
+        return "" if found == name else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
+
+    def prune(self, quota, now):
+        """Removes the longest unused until the quota holds and the file system has its reserve. -> (bytes removed, of those recently used)
+
+        A model that is larger than the quota keeps what came first: if what comes last pushed it out, nothing would be there when it is asked for.
+        """
+        files = self.files()
+        total = sum(size for _used, _path, size, _proved in files)
+        disk = os.statvfs(self.stored)
+        limit = min(quota, total + (disk.f_bavail - disk.f_blocks * RESERVE // 100) * disk.f_frsize)
+        removed = recent = 0
+        while files and total - removed > limit:
+            used, path, size, _proved = files.pop(0 if files[0][0] < now - RECENT else -1)
+            os.unlink(path)
+            removed += size
+            recent += size if used >= now - RECENT else 0
+        return removed, recent
+
+
+def quota_of(text):
+    """'80G' -> bytes"""
+    return int(text[:-1]) * UNITS[text[-1]]
+
+
+def held_by(pid):
+    """The paths that a process has open."""
+    paths = set()
+    for name in os.listdir("/proc/%d/fd" % pid):
+        try:
+            paths.add(os.readlink("/proc/%d/fd/%s" % (pid, name)))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return paths
+
+
+def keep(cache, quota, text, worker, say, pause=time.sleep, parent=os.getppid):
+    """Looks after the cache until the worker, the parent process, is gone."""
+    last = ""
+    while parent() == worker:
+        damage = None
+        try:
+            cache.hide(lambda: held_by(worker))
+            removed, recent = cache.prune(quota, time.time())
+            damage = cache.prove()
+            line = damage
+            if recent:
+                line = "the quota of %s, or the disk, is too small for the model in use: some of its tensors are sent again at each start" % text
+            elif removed:
+                line = "removed %s, the longest unused: the quota is %s" % (human(removed), text)
+        except (OSError, subprocess.CalledProcessError) as error:
+            line = "the cache is not looked after (%s): new tensors are not used from it" % error
+        if line and line != last:
+            say("rpc-cache: " + line)
+            last = line
+        if damage is None:
+            pause(PAUSE)
+
+
+def run(directory, quota, release, command):
+    cache = Cache(directory, release)
+    limit = quota_of(quota)
+    for folder in (cache.stored, cache.unproved):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    # What an earlier worker left: nobody is writing it any more.
+    cache.hide(set)
+    worker = os.getpid()
+    if os.fork() == 0:
+        keep(cache, limit, quota, worker, say)
+        return 0
+    os.umask(UMASK)
+    environment = dict(os.environ, LLAMA_CACHE=directory)
+    environment.pop("PYTHONPATH", None)
+    return os.execvpe(command[0], command, environment)
+
+
+def become_owner(directory):
+    """As root, goes on as the user whose cache it is: a name in there then leads nowhere that this user could not go."""
+    if os.geteuid() == 0:
+        owner = os.lstat(directory)
+        if not stat.S_ISDIR(owner.st_mode):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+        # In a session of its own, without root's terminal: who has this account could type into that.
+        child = os.fork()
+        if child:
+            status = os.waitpid(child, 0)[1]
+            os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 2)
+        os.setsid()
+        os.setgroups([])
+        os.setgid(owner.st_gid)
+        os.setuid(owner.st_uid)
+
+
+def check(directory, release):
+    become_owner(directory)
+    cache = Cache(directory, release)
+    files = [(path, size) for _used, path, size, proved in cache.files() if proved and os.path.dirname(path) == cache.stored]
+    damaged = 0
+    for path, _size in files:
+        try:
+            damage = cache.damage(path)
+            if damage:
+                os.unlink(path)
+        except OSError as error:
+            damage = "%s: not checked (%s)" % (path, error.strerror)
+        if damage:
+            say(damage)
+            damaged += 1
+    say("%d tensors, %s: %d damaged" % (len(files), human(sum(size for _path, size in files)), damaged))
+    return 1 if damaged else 0
+
+
+def main(arguments):
+    if arguments[:1] == ["run"] and len(arguments) > 4:
+        return run(arguments[1], arguments[2], arguments[3], arguments[4:])
+    if arguments[:1] == ["check"] and len(arguments) == 3:
+        return check(arguments[1], arguments[2])
+    sys.stderr.write(__doc__.splitlines()[0] + "\n")
+    return 2
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,257 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""watchdog: finds what systemd cannot see of the heads, workers and rules of this node, and repairs it.
+
+It reads /etc/llama-cluster/watchdog/*.json, whenever they change:
+head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch}, rpc-SERVICE.json {kind: rpc, unit, address, port, head_url}.
+"""
+
+import collections
+import glob
+import ipaddress
+import json
+import os
+import socket
+import threading
+import time
+from urllib.parse import urlsplit
+
+from .._llama.api import ApiError
+from .._node.notify import notify, say
+from .._node.sockets import SocketError
+from .._watchdog import samples
+from .._watchdog.actions import Limit, Probe, Serves
+from .._watchdog.firewall import Firewall
+from .._watchdog.head import HeadJudge
+from .._watchdog.worker import WorkerJudge
+
+CONFIGURATION = "/etc/llama-cluster/watchdog"
+SERVED = "/run/llama-cluster/served"
+# Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as stuck.
+HEAD, WORKER, STUCK = 0.5, 1.0, 30
+# Seconds between two looks at an idle head.
+LOOK_ANYWAY = 30
+# Seconds for a worker's head to answer, and between two looks at the configuration.
+KNOCK, ROUND = 1, 2
+
+
+class Watch(threading.Thread):
+    """One unit's watch. words: how it is called in the journal."""
+
+    interval = None
+
+    def __init__(self, words, unit):
+        super(Watch, self).__init__(daemon=True)
+        self.words = words
+        self.unit = samples.Unit(unit)
+        self.limit = Limit()
+        self.beat = time.monotonic()
+        self._end = threading.Event()
+        self._postponed = None  # the process whose repair has been put off
+        self._hands_off = 0  # until then: the unit had a job when it was to be repaired
+
+    def stop(self):
+        self._end.set()
+
+    def run(self):
+        complaint = None
+        while not self._end.wait(self.interval):
+            try:
+                self.round(time.monotonic())
+                complaint = None
+            except (OSError, SocketError, ValueError) as error:
+                # A name that does not resolve, for one. Said once, tried again.
+                if str(error) != complaint:
+                    complaint = str(error)
+                    say("%s: cannot be watched: %s" % (self.words, error))
+            self.beat = time.monotonic()
+
+    def round(self, now):
+        raise NotImplementedError
+
+    def repair(self, judge, repair, now):
+        if now < self._hands_off:
+            return
+        wait = 0 if repair.fact else self.limit.wait(now)
+        if wait:
+            if self._postponed != self.unit.process:
+                self._postponed = self.unit.process
+                until = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
+                say("%s: %s: not repaired again before %s (%d repairs in 10 min)" % (self.words, repair.reason, until, self.limit.count(now)))
+            return
+        if not self.unit.end():
+            self._hands_off = now + 2
+            return
+        say("%s: %s: restarting it" % (self.words, repair.reason))
+        if not repair.fact:
+            self.limit.acted(now)
+        judge.repaired()
+
+
+class HeadWatch(Watch):
+    interval = HEAD
+
+    def __init__(self, service, config):
+        super(HeadWatch, self).__init__("head " + service, config["unit"])
+        self._links = samples.Links(config["rpc_endpoints"])
+        self._judge = HeadJudge(config["ubatch"])
+        api = samples.HeadApi(config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)))
+        self._looker = samples.Looker(api)
+        self._prober = samples.Prober(api)
+        self._marker = os.path.join(SERVED, config["unit"])
+        self._known = None
+        self._looked = None  # what had moved when the last look was asked for
+        self._began = time.monotonic()
+        self._looker.start()
+
+    def stop(self):
+        super(HeadWatch, self).stop()
+        self._looker.stop()
+
+    def round(self, now):
+        process = self.unit.look(now)
+        load = self._marked(process) if process and process != self._known else None
+        if load is not None:
+            self._judge.already_serves(process, load)
+        self._known = process
+        links, received, sent = self._links.look() if process else ({}, None, None)
+        look, probe = self._looker.of(process), self._prober.of(process)
+        up = all(state == "up" for state in links.values())
+        # Each look is a line in the head's journal: while nothing goes to its workers or comes back, the last one still holds.
+        settled = up and look is not None and not self._judge.working and (process, received, sent) == self._looked and now - look["at"] < LOOK_ANYWAY
+        if process and not settled:
+            self._looked = (process, received, sent)
+            self._looker.ask(process, may_sleep=not up or not links)
+        sample = {
+            "now": now,
+            "process": process,
+            "age": self.unit.age() if process else None,
+            "links": links,
+            "received": received,
+            "look": look,
+            "settled": settled,
+            "probe": probe,
+        }
+        for action in self._judge.decide(sample):
+            if isinstance(action, Serves):
+                self._mark(process[0], action.seconds)
+                # Of one that was there before this watch nobody knows since when it has served.
+                known = action.seconds < now - self._began
+                say("%s: serves%s" % (self.words, " (loaded in %.1f s)" % action.seconds if known else ""))
+            elif isinstance(action, Probe):
+                self._prober.ask()
+            else:
+                self.repair(self._judge, action, now)
+
+    def _mark(self, pid, load):
+        """For the back-off, and for the next watchdog: this run served."""
+        os.makedirs(SERVED, mode=0o755, exist_ok=True)
+        with open(self._marker, "w") as stream:
+            stream.write("%d %.1f\n" % (pid, load))
+
+    def _marked(self, process):
+        """Seconds that the load of a process took that has served before this watch; None for another one."""
+        words = samples.read(self._marker).split()
+        return float(words[1]) if len(words) == 2 and words[0] == str(process[0]) else None
+
+
+class WorkerWatch(Watch):
+    interval = WORKER
+
+    def __init__(self, service, config):
+        super(WorkerWatch, self).__init__("worker " + service, config["unit"])
+        self._address, self._port = config["address"], config["port"]
+        self._judge = WorkerJudge()
+        head = urlsplit(config["head_url"] or "")
+        self._head = (head.hostname, head.port) if head.hostname and not _loopback(head.hostname) else None
+
+    def round(self, now):
+        process = self.unit.look(now)
+        waiting, serving = samples.clients(self._address, self._port) if process else (0, 0)
+        sample = {"now": now, "process": process, "state": self.unit.state, "waiting": waiting, "serving": serving, "head": None}
+        if waiting and serving and self._head:
+            sample["head"] = _listens(self._head)
+        for action in self._judge.decide(sample):
+            self.repair(self._judge, action, now)
+
+
+def _loopback(host):
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listens(address):
+    """Whether something listens there; None when that cannot be told."""
+    try:
+        socket.create_connection(address, timeout=KNOCK).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+KINDS = {"head": HeadWatch, "rpc": WorkerWatch}
+
+
+def read_configuration(folder=CONFIGURATION):
+    """{path: text} of what is to be watched."""
+    return {path: samples.read(path) for path in sorted(glob.glob(os.path.join(folder, "*.json")))}
+
+
+class Watchdog(object):
+    """Keeps one watch for each file."""
+
+    def __init__(self):
+        self.watches = collections.OrderedDict()  # path: (text, watch)
+
+    def apply(self, texts):
+        for path in [path for path, (text, _watch) in self.watches.items() if texts.get(path) != text]:
+            _text, watch = self.watches.pop(path)
+            if watch:
+                watch.stop()
+        for path, text in texts.items():
+            if path not in self.watches:
+                self.watches[path] = (text, self._start(path, text))
+
+    @staticmethod
+    def _start(path, text):
+        service = os.path.basename(path)[: -len(".json")].partition("-")[2]
+        try:
+            config = json.loads(text)
+            watch = KINDS[config["kind"]](service, config)
+        except (ValueError, KeyError, TypeError, ApiError) as error:
+            say("%s: cannot be used (%s: %s): run site.yml with --tags rpc,head again" % (path, type(error).__name__, error))
+            return None
+        watch.start()
+        return watch
+
+    def stuck(self, now):
+        """Words of the watches that make no more rounds."""
+        return [watch.words for _text, watch in self.watches.values() if watch and now - watch.beat > STUCK]
+
+
+def main():
+    watchdog = Watchdog()
+    firewall = Firewall(say)
+    told = None
+    while True:
+        watchdog.apply(read_configuration())
+        watched = [watch.words for _text, watch in watchdog.watches.values() if watch]
+        if watched != told:
+            told = watched
+            notify("READY=1\nSTATUS=watches %s" % (", ".join(watched) or "nothing yet"))
+        stuck = watchdog.stuck(time.monotonic())
+        if stuck:
+            say("watchdog: no more looks at %s" % ", ".join(stuck))
+        else:
+            notify("WATCHDOG=1")
+        # Sees at once when the kernel says that the rules have changed.
+        firewall.round(ROUND)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,85 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the collection."""
+
+import re
+
+from .._intent.check_nodes import node_errors
+from .._intent.hosts import IntentError, expand
+
+# A card's memory as makers print it on the box: their GB is 1024 MiB.
+SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
+
+
+def cards(text):
+    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]; ValueError in one sentence."""
+    found, nodes = [], 0
+    for part in re.split(r"[\s,]+", str(text).strip()):
+        count, main, own = re.match(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part).groups()
+        sizes = [SIZE.match(size) for size in own.split("+")]
+        if not all(sizes) or (main and len(sizes) > 1):
+            raise ValueError(
+                "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, "
+                "as in 2x24GB+24GB,48GB for two nodes of two cards and one node of one" % (part or "nothing")
+            )
+        for _number in range(int(count or 1)):
+            nodes += 1
+            kind = {"name": "main memory", "main": True} if main else {"name": "GPU"}
+            found.extend(dict(kind, node="node%d" % nodes, memory_mib=_mib(size)) for size in sizes)
+    return found
+
+
+def _mib(size):
+    return int(size.group(1)) * (1024 if (size.group(2) or "M")[0] in "Gg" else 1)
+
+
+def inventory_cards(nodes, hostvars, groups):
+    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are _usual_nodes()."""
+    nodes = nodes or _usual_nodes(hostvars, groups)
+    return [dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []]
+
+
+def _usual_nodes(hostvars, groups):
+    """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a plan is."""
+    nodes = groups["llama_nodes"]
+    nodes = [node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])] or nodes
+    services = hostvars[nodes[0]].get("llama_services")
+    services = services.values() if isinstance(services, dict) else []
+    primary = [service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service]
+    try:
+        heads = expand(primary[0]["head"], groups) if primary else []
+    except IntentError:
+        heads = []  # the inventory's own plan says so
+    return sorted(nodes, key=lambda node: node in heads)
+
+
+def card_errors(devices, nodes, groups, hostvars, each=False):
+    """What is wrong with the cards of a plan that asks no node, one sentence each.
+
+    devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them needs cards.
+    """
+    if not devices and nodes == "llama_nodes" and not groups.get(nodes):
+        return [
+            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: "
+            "run with -e devices=48GB,24GB+24GB, or with -i inventories/NAME"
+        ]
+    try:
+        hosts = expand(nodes, groups) if each or not devices else []
+        given = sorted({card["node"] for card in cards(devices)}) if devices else []
+    except (IntentError, ValueError) as problem:
+        return ["nodes: %s" % problem if isinstance(problem, IntentError) else str(problem)]
+    if given:
+        return (
+            ["devices: %d nodes seen, %d are needed, one for each of %s: give such as %dx24GB" % (len(given), len(hosts), ", ".join(hosts), len(hosts))]
+            if each and len(given) != len(hosts)
+            else []
+        )
+    without = [host for host in hosts if not hostvars[host].get("llama_devices")]
+    if without or not hosts:
+        return [
+            "llama_devices: missing for %s, the memory of each card is needed to plan without asking nodes: add it to the inventory, such as "
+            "[{name: RTX 3090, memory_mib: 24576}], for a node without a GPU [{main: true, memory_mib: 256000}], or run with -e devices=%dx24GB"
+            % (", ".join(without) or nodes, len(hosts) or 1)
+        ]
+    return node_errors(hosts, {host: {"llama_devices": hostvars[host]["llama_devices"]} for host in hosts})

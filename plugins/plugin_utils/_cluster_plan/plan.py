@@ -1,0 +1,315 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The memory plan of an inventory: all of its services together, those that share a card added up. Private to the collection."""
+
+import base64
+import json
+
+from ...module_utils._model.memory import ShapeError
+from ...module_utils._plan import table
+from ...module_utils._plan.advice import nearest
+from ...module_utils._plan.place import plan, settings_for, shape_of, slot_context
+from ...module_utils._plan.split import per_device, with_output
+from ...module_utils._settings import kind_of, value
+from .._intent.check import hopeless, weights
+from .._intent.hosts import expand
+from . import refusals
+from .estimate import estimate
+
+
+def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=(), complete=False):
+    """Plan every service.
+
+    nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: where asked for, see _plan_check.numa()}}; headers: results of llama_plan,
+    each with its item of model_items(); build: llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in
+    base64}]; complete: whether a service that cannot be planned is refused. -> {services: {name: [plan() with service, model, quant, source: header or
+    catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name:
+    why}; uncounted: [names of those with some nodes in the plan];
+    unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that have layers per node and no
+    plan; refused: [sentences]; sharing: [lines]}
+    """
+    one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
+    one.refused.extend(refusals.numa(nodes))
+    for name in sorted(services, key=one.order):
+        one.add(name)
+    one.refuse_misfits()
+    return {
+        "services": one.planned,
+        "unplanned": one.unplanned,
+        "uncounted": one.uncounted,
+        "unchanged": [name for name in sorted(one.planned) if json.loads(json.dumps(stored(one.planned[name]))) == one.previous.get(name)],
+        "rendered": one.rendered,
+        "refused": one.refused,
+        "sharing": one.sharing,
+    }
+
+
+def stored(plans):
+    """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to run."""
+    kept = []
+    for one in plans:
+        devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
+        kept.append(dict({key: value for key, value in one.items() if key != "problem"}, devices=devices))
+    return kept
+
+
+class _Inventory(object):
+    def __init__(self, services, models, groups, nodes, headers, build, previous, complete):
+        self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
+        self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
+        self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
+        self.planned, self.unplanned, self.rendered, self.refused, self.sharing = {}, {}, {}, [], []
+        self.uncounted = []
+        self.claimed = {}  # (node, device): {service: MiB}
+        self.misfits = []  # arguments of _refuse_misfit(): where else it fits is known when all others have their place
+
+    def order(self, name):
+        """What leaves no choice is placed first."""
+        service = self.services[name]
+        return (kind_of(service) != "router", not isinstance(service.get("tensor_split"), dict), name)
+
+    def add(self, name):
+        service = self.services[name]
+        hosts = expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups) if "head" in service else []
+        hosts = hosts or expand(service["host"], self.groups)
+        strangers = [host for host in hosts if host not in self.nodes]
+        if strangers:
+            self.uncounted.extend([name] if len(strangers) < len(hosts) else [])
+            self._without(name, refusals.absent(strangers), strangers)
+            return
+        self.refused.extend(refusals.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
+        if kind_of(service) == "router":
+            self._add_router(name, service, hosts)
+        else:
+            self._add_server(name, service)
+
+    def _without(self, name, why, strangers=()):
+        """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are enough."""
+        service, kept = self.services[name], self.previous.get(name)
+        split = value(service, "tensor_split")
+        self.unplanned[name] = why
+        told = hopeless({name: service}, self.models, self.groups, self.nodes)
+        self.refused.extend(told)
+        if self.complete and not told:
+            self.refused.append(refusals.not_planned(name, why, strangers))
+        if isinstance(split, dict) and not strangers:
+            self._render(name, service)
+            return
+        if self.complete or told or kind_of(service) != "server" or not service.get("workers"):
+            return
+        if expand(service["head"], self.groups)[0] not in self.nodes:
+            return  # nobody's command line is written in this run
+        same = kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]
+        if same and split in ("auto", {node: count for node, count in kept[0]["layers"].items() if node in split}):
+            self.planned[name] = kept
+        else:
+            self.refused.append(refusals.without_plan(name, service, why, strangers))
+
+    def _render(self, name, service):
+        """Layers per node need no header, but the cards of each node."""
+        head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
+        layers = service["tensor_split"]
+        holders = workers + ([head] if layers.get(head) else [])
+        nodes = [node for node in holders for _device in self.nodes[node]["devices"]]
+        split = with_output(per_device(layers, nodes)) if len(nodes) > 1 else []
+        self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
+
+    def _shape(self, model, quant):
+        """-> (Shape, header or catalog); raises ShapeError."""
+        known = self.headers.get((model, quant), {})
+        if known.get("shape"):
+            return shape_of(known["shape"]), "header"
+        size = weights(self.models[model], quant)[0]
+        facts = self.models[model].get("header")
+        if size and facts:
+            return estimate(facts, size), "catalog"
+        raise ShapeError(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
+
+    def _devices(self, nodes):
+        return [
+            dict(device, claimed_mib=sum(self.claimed.get((device["node"], device["device"]), {}).values()))
+            for node in nodes
+            for device in self.nodes[node]["devices"]
+        ]
+
+    def _claim(self, name, devices):
+        for device in devices:
+            if device["total_mib"]:
+                self.claimed.setdefault((device["node"], device["device"]), {})[name] = device["total_mib"]
+
+    def _described(self, name, model, quant, source, shape, settings, planned, inputs):
+        layers = {}
+        for device in planned["devices"]:
+            layers[device["node"]] = layers.get(device["node"], 0) + device["layers"]
+        return dict(
+            planned,
+            service=name,
+            model=model,
+            quant=quant,
+            source=source,
+            ctx_size=settings.ctx_size or shape.context_length,
+            slot_ctx_size=slot_context(shape, settings),
+            cache_type=settings.cache_type_k,
+            problem=None if source == "header" else self.headers.get((model, quant), {}).get("msg"),
+            layers=layers,
+            inputs=inputs,
+        )
+
+    def _add_router(self, name, service, hosts):
+        """Every host serves every model, and has models_max of them at once."""
+        settings = settings_for(service, self.build)
+        parts = []
+        for host in hosts:
+            found = []
+            for model in sorted(service["models"]):
+                quant = service["models"][model]
+                try:
+                    shape, source = self._shape(model, quant)
+                    slot_context(shape, settings)
+                except ShapeError as problem:
+                    self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
+                    self.refused.extend([refusals.not_planned(name, self.unplanned[name], ())] if self.complete else [])
+                    continue
+                devices = self._devices([host])
+                planned = plan(shape, settings, devices, local=len(devices))
+                found.append(self._described(name, model, quant, source, shape, settings, planned, []))
+                self.refused.extend(refusals.context_length(name, service, model, shape, settings))
+                if not planned["fits"]:
+                    advice = self._advice(shape, settings, devices, len(devices), model, quant)
+                    self.refused.append(refusals.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
+            # The largest ones, since any of them may be loaded together.
+            for index, device in enumerate(self._devices([host])):
+                totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: value(service, "models_max")]
+                self._claim(name, [dict(device, total_mib=sum(totals))])
+            parts.extend(found)
+        self.planned[name] = parts
+
+    def _add_server(self, name, service):
+        model, quant = service["model"], service["quant"]
+        head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
+        try:
+            shape, source = self._shape(model, quant)
+            settings = settings_for(service, self.build)
+            slot_context(shape, settings)
+        except ShapeError as problem:
+            self._without(name, str(problem))
+            return
+        own = self._devices([head])
+        # llama.cpp computes on a head's main memory only where there is nothing else.
+        local = 0 if workers and own[0]["kind"] == "main" else len(own)
+        devices = self._devices(workers) + own[:local]
+        told = refusals.settings(name, service, shape, settings, devices)
+        counts, split = None, value(service, "tensor_split")
+        if isinstance(split, dict):
+            told += refusals.layers(name, service, shape, split, [] if local else [head])
+            counts = per_device(split, [device["node"] for device in devices])
+        self.refused.extend(told)
+        if told:
+            return
+        inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d["node"], d["device"], d["total_mib"], d["margin_mib"]] for d in devices]]
+        force = value(service, "force_split")
+        kept = self.previous.get(name)
+        planned = None
+        if counts is None and kept and kept[0]["inputs"] == inputs:
+            planned = plan(shape, settings, devices, local, force, kept[0]["counts"])
+        if not planned or not planned["fits"]:
+            planned = plan(shape, settings, devices, local, force, counts)
+        described = self._described(name, model, quant, source, shape, settings, planned, inputs)
+        self.planned[name] = [described]
+        # One device is enough wherever it is; the head's own are looked at first.
+        alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
+        if alone is not planned and alone["topology"] != "split" and alone["fits"]:
+            self.refused.append(refusals.needs_no_split(name, described, alone, head))
+        elif not counts and planned["fits"] and workers:
+            idle = [worker for worker in workers if not described["layers"][worker]]
+            self.refused.extend([table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else [])
+        elif not planned["fits"]:
+            automatic = plan(shape, settings, devices, local, force) if counts else planned
+            words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []
+            self.misfits.append((name, shape, settings, devices, local, described, counts, words, self._beside(devices)))
+        if planned["fits"]:
+            self._claim(name, planned["devices"])
+        self._share(name, shape, settings, devices, local, planned)
+
+    def _advice(self, shape, settings, devices, local, model, quant, counts=None, more=True):
+        sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
+        return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts, more)
+
+    def _beside(self, devices):
+        """What other services take of each device, and what processes that are not ours have of it."""
+        claimed = {(one["node"], one["device"]): sorted(self.claimed.get((one["node"], one["device"]), {}).items()) for one in devices}
+        return {(one["node"], one["device"]): dict(claimed[one["node"], one["device"]], **one.get("others", {})) for one in devices}
+
+    def refuse_misfits(self):
+        for misfit in self.misfits:
+            self._refuse_misfit(*misfit)
+
+    def _refuse_misfit(self, name, shape, settings, devices, local, described, counts, words, beside):
+        elsewhere = [] if words or counts else self._elsewhere(name, shape, settings, devices, local)
+        advice = words or elsewhere + self._advice(shape, settings, devices, local, described["model"], described["quant"], counts, not elsewhere)
+        self.refused.append(refusals.does_not_fit(name, self.services[name], described, advice, beside))
+
+    def _elsewhere(self, name, shape, settings, devices, local):
+        """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given their memory."""
+        used = {device["node"] for device in devices}
+        others = []
+        for node in self.nodes:
+            found = self._devices([node])
+            if node not in used and found and found[0]["kind"] == devices[-1]["kind"]:
+                claims = {service for device in found for service in self.claimed.get((node, device["device"]), {})}
+                others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
+        others.sort(key=lambda other: other[0] != "")
+        for beside, node, found in others:
+            planned = plan(shape, settings, found, len(found))
+            if planned["fits"]:
+                self._claim(name, planned["devices"])
+                return ["make %s its head%s%s" % (node, beside, " and drop workers" if self.services[name].get("workers") else "")]
+        if local:
+            for beside, node, found in others:
+                planned = plan(shape, settings, found + devices, local)
+                if planned["fits"]:
+                    self._claim(name, planned["devices"])
+                    return ["add %s to workers%s" % (node, beside)]
+        return []
+
+    def _share(self, name, shape, settings, devices, local, planned):
+        """What is done about a service whose cards others use too, and what the other choices are."""
+        others = sorted({other for device in devices for other in self.claimed.get((device["node"], device["device"]), {}) if other != name})
+        if not others:
+            return
+        names = ", ".join(others)
+        memory = "cards" if devices[0]["kind"] == "GPU" else "main memory"
+        self.sharing.append("%s shares %s with %s:" % (name, memory, names))
+        self.sharing.append("  beside %s, as in the table: %s" % (names, _choice(planned)))
+        apart = [device for device in devices if not device["claimed_mib"]]
+        left = sorted({device["node"] for device in devices} - {device["node"] for device in apart})
+        own = sum(not device["claimed_mib"] for device in devices[len(devices) - local :])
+        # The head cannot be left out.
+        alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
+        if alone:
+            self.sharing.append("  apart, with %s left out of workers: %s" % (table.join(left), _choice(alone)))
+        free = plan(shape, settings, [dict(device, claimed_mib=0) for device in devices], local, True)
+        self.sharing.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
+        decision = "decision: beside %s, as in the table" % names if planned["fits"] else "decision: none, it does not fit beside %s" % names
+        if alone and alone["fits"]:
+            decision += "; to keep them apart leave %s out of workers" % table.join(left)
+        self.sharing.append("  " + decision)
+
+
+def _kept(read):
+    """An earlier plan; [] where there is none, or none of this version's."""
+    try:
+        kept = json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))
+        return kept if kept[0]["inputs"] and kept[0]["counts"] else []
+    except (ValueError, KeyError, IndexError, TypeError):
+        return []
+
+
+def _layers(planned):
+    return ", ".join("%s %d" % (row["node"], row["layers"]) for row in planned["devices"])
+
+
+def _choice(planned):
+    shares = ["%s %d layers, %d of %d MiB" % (row["node"], row["layers"], row["total_mib"], row["free_mib"]) for row in planned["devices"]]
+    return "%s (%s)" % ("fits" if planned["fits"] else "does not fit", "; ".join(shares))

@@ -1,0 +1,140 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
+
+from ...module_utils._plan.advice import MAX_DEVICES
+from ...module_utils._plan.context import allowed_context, way_out
+from ...module_utils._plan.place import slot_context
+from ...module_utils._plan.table import context_words, join
+from ...module_utils._settings import kind_of
+
+NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
+
+
+def threads(name, service, nodes, head=None):
+    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody looked."""
+    found = []
+    for node, facts in sorted(nodes.items()):
+        kind = "head" if node == head else "rpc"
+        bound = facts.get("numa", {}).get(kind, "")
+        cores, place = (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node)) if bound else (int(facts.get("cores") or 0), node)
+        if bound and cores and kind == "head" and "threads" not in service:
+            # llama-server counts the cores of the whole machine.
+            found.append(
+                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are needed: set it" % (name, NUMA_VARIABLES[kind], cores, place)
+            )
+        elif cores and service.get("threads", 0) > cores:
+            found.append("llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], cores, place))
+        if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
+            found.append(
+                "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them" % (name, service["numa"], NUMA_VARIABLES[kind], node)
+            )
+    return found
+
+
+def numa(nodes):
+    """Nodes that a NUMA node is asked of that they do not have. nodes: {node: {numa: {head, rpc: wanted node or empty, cpus: [node of each CPU]}}}."""
+    return [
+        "%s: %s seen for %s, one of its NUMA nodes (%s) is needed: correct it or leave it empty" % (variable, facts["numa"][kind], node, ", ".join(known))
+        for node, facts in sorted(nodes.items())
+        for kind, variable in sorted(NUMA_VARIABLES.items())
+        for known in [sorted(set(facts.get("numa", {}).get("cpus", [])))]
+        if facts.get("numa", {}).get(kind) and facts["numa"][kind] not in known
+    ]
+
+
+def context_length(name, service, model, shape, settings):
+    """More context for a slot than llama-server gives it."""
+    allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)
+    if not allowed or tokens <= allowed:
+        return []
+    return [
+        "llama_services.%s.%s: %d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps each slot there: lower it, or %s"
+        % (name, "ctx_size" if "ctx_size" in service else "slot_ctx_size", tokens, allowed, model, way_out(shape, tokens, settings.build))
+    ]
+
+
+def settings(name, service, shape, settings, devices):
+    """What a service's settings and the model together get wrong."""
+    found = context_length(name, service, service["model"], shape, settings)
+    if len(devices) > MAX_DEVICES:
+        found.append(
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer workers"
+            % (name, len(devices), MAX_DEVICES)
+        )
+    elif len(devices) > shape.block_count:
+        found.append(
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, one for each layer of %s: use fewer workers"
+            % (name, len(devices), shape.block_count, service["model"])
+        )
+    return found
+
+
+def layers(name, service, shape, split, without):
+    """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
+    found = [
+        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside workers: leave it out"
+        % (name, node, split[node])
+        for node in without
+        if split.get(node)
+    ]
+    if sum(split.values()) != shape.block_count:
+        found.append(
+            "llama_services.%s.tensor_split: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"
+            % (name, sum(split.values()), shape.block_count, service["model"])
+        )
+    return found
+
+
+def without_plan(name, service, why, strangers):
+    """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
+    entry = "llama_services.%s.tensor_split: %s seen" % (name, "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto")
+    if strangers:
+        return "%s and %s, all nodes of the service are needed: run without --limit" % (entry, absent(strangers))
+    return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
+        entry,
+        service["model"],
+        service["quant"],
+        why,
+    )
+
+
+def needs_no_split(name, plan, alone, head):
+    device = next(one for one in alone["devices"] if one["layers"])
+    step = "drop workers" if device["node"] == head else "make %s the head and drop workers" % device["node"]
+    return (
+        "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since a split is slower: "
+        "%s, or set force_split: true" % (name, plan["model"], plan["quant"], device["device"], device["node"], device["total_mib"], device["free_mib"], step)
+    )
+
+
+def absent(hosts):
+    return "%s %s not part of this run" % (join(hosts), "is" if len(hosts) == 1 else "are") if hosts else ""
+
+
+def not_planned(name, why, strangers):
+    step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
+    return "llama_services.%s: not planned, %s%s" % (name, why, step)
+
+
+def does_not_fit(name, service, plan, advice, beside):
+    """plan: described; advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
+    key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
+    small = [device for device in plan["devices"] if device["total_mib"] > device["free_mib"]]
+    worst = max(small or plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
+    others = ["%s%s" % (other, " (%d MiB)" % size if size else "") for other, size in beside.get((worst["node"], worst["device"]), {}).items()]
+    return "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s" % (
+        name,
+        key,
+        plan["model"],
+        plan["quant"],
+        context_words(plan),
+        worst["total_mib"],
+        worst["device"],
+        worst["node"],
+        worst["free_mib"],
+        " beside %s" % join(others) if others else "",
+        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
+        ", or ".join(advice) or "choose another model, or add nodes",
+    )

@@ -1,0 +1,132 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step. Private to the collection."""
+
+import re
+
+from ...module_utils._settings import kind_of, value
+from ...module_utils._text import human
+from .check_models import model_errors
+from .check_nodes import node_errors
+from .check_services import service_errors
+from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
+from .hosts import expand
+from .values import shown
+
+# One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
+HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)')
+# llama.cpp that somebody started by hand is not for kill.
+SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
+ADOPT = "run adopt.yml, which takes over what was started by hand,"
+
+
+def errors(services, models, groups, hostvars, routes=None, api_keys=None):
+    """Every mistake of an inventory's intent, one sentence each. routes, api_keys: llama_routes and llama_api_keys."""
+    nodes = groups.get("llama_nodes") or []
+    if not nodes:
+        return ["group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"]
+    found = []
+    place = "%s/group_vars/all" % (hostvars[nodes[0]].get("inventory_dir") or "INVENTORY")
+    if not isinstance(services, dict):
+        found.append("llama_services: %s seen, a map of name to service is needed: write NAME: with its keys below, without a dash" % shown(services))
+    elif not services:
+        found.append(
+            "llama_services: nothing seen, at least one service is needed: write it in %s/services.yml, "
+            "since group_vars/services.yml would be for a group services" % place
+        )
+    if not isinstance(models, dict):
+        found.append("llama_models: %s seen, a map of name to model is needed: write NAME: with its keys below, without a dash" % shown(models))
+    elif not models:
+        found.append("llama_models: nothing seen, at least one model is needed: write it in %s/models.yml" % place)
+    if found:
+        return found
+    for name, model in models.items():
+        found.extend(model_errors(name, model))
+    for name, service in services.items():
+        found.extend(service_errors(name, service, models, groups, hostvars))
+    found.extend(node_errors(nodes, hostvars))
+    if not found:
+        found.extend(shared_errors(services, groups))
+        found.extend(route_errors(routes or {}, services, models))
+        found.extend(api_key_errors(api_keys or {}, services))
+    return found
+
+
+def undeployable(services, api_keys=None):
+    """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys: llama_api_keys."""
+    found = example_keys(api_keys or {})
+    for name, service in services.items():
+        if kind_of(service) != "server":
+            found.append("llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name)
+        elif value(service, "launcher") != "systemd":
+            found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
+    return found
+
+
+def hopeless(services, models, groups, nodes):
+    """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is asked.
+
+    nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
+    bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
+    """
+    found = []
+    for name, service in services.items():
+        if kind_of(service) != "server":
+            continue
+        own = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
+        model = models[service["model"]]
+        size, how = weights(model, service["quant"])
+        if size is None or any(node not in nodes for node in own):
+            continue
+        devices = [device for node in own for device in nodes[node]["devices"]]
+        have = sum(int(device["total_mib"]) for device in devices) << 20
+        if size <= have:
+            continue
+        sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
+        smaller = ["%s (%s)" % (quant, human(sizes[quant])) for quant in sizes if sizes[quant] is not None and sizes[quant] <= have]
+        kinds = " and ".join(sorted({device["kind"] for device in devices}))
+        found.append(
+            "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
+            % (name, service["model"], service["quant"], how, human(have), kinds, ", ".join(own), ", ".join(smaller) or "another model, or add nodes")
+        )
+    return found
+
+
+def weights(model, quant):
+    """-> (bytes of a quant's weights, how that is known); (None, None) where the inventory does not say.
+
+    parameters * bits_per_weight / 8, unless the quant's size is written down.
+    """
+    spec = model["quants"][quant]
+    if spec.get("size"):
+        return spec["size"], "has %s" % human(spec["size"])
+    if model.get("parameters") and spec.get("bits_per_weight"):
+        size = int(model["parameters"] * spec["bits_per_weight"] / 8)
+        return size, "has %.1f billion weights at %s bits, about %s" % (model["parameters"] / 1e9, spec["bits_per_weight"], human(size))
+    return None, None
+
+
+def port_conflicts(wanted, listeners, own_pids):
+    """Sentences for wanted (entry, address, port) triples that a foreign process listens on.
+
+    listeners: the text of `ss -Hltnp`; own_pids: the processes of this collection's units on that node.
+    """
+    found = []
+    for line in listeners.splitlines():
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        address, _colon, port = fields[3].rpartition(":")
+        address = address.strip("[]").split("%")[0]
+        holders = HOLDER.findall(line)
+        if any(int(pid) in own_pids for _name, pid in holders):
+            continue
+        for entry, wanted_address, wanted_port in wanted:
+            if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
+                holder = "%s (pid %s)" % holders[0] if holders else "another process"
+                found.append(
+                    "%s: port %s of %s is in use by %s, a free port is needed: %s or choose another port"
+                    % (entry, port, wanted_address, holder, ADOPT if holders and holders[0][0] in SERVERS else "stop that process")
+                )
+    return found

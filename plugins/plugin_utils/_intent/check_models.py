@@ -1,0 +1,138 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with one entry of llama_models, one sentence a mistake. Private to the collection."""
+
+import re
+
+from ...module_utils._model.shape import MAX_BLOCKS
+from .models import model_file
+from .values import is_a, list_errors, plain, shown, type_errors, unknown_key
+
+# key -> (type, what docs/settings.md says of it).
+MODEL_KEYS = {
+    "repo": (str, "The Hugging Face repository of its files, OWNER/NAME."),
+    "revision": (str, "A branch, tag or commit of the repository (default: main)."),
+    "aliases": (list, "Further names that clients may use."),
+    "parameters": (int, "The number of its weights, for estimates before a hub is asked."),
+    "header": (dict, "What the header of its GGUF file says, for plans where it cannot be read."),
+    "quants": (dict, "Name to files, see below."),
+}
+QUANT_KEYS = {
+    "files": (list, "Files of the repository: all shards or pieces, in order."),
+    "urls": (list, "The same from anywhere else: http, https or file URLs."),
+    "file": (str, "The name of the file on the nodes (default: the name of the first source)."),
+    "sha256": (list, "The digests of the files, in the same order."),
+    "size": (int, "All bytes of the files together, for estimates."),
+    "bits_per_weight": (float, "For estimates where the size is not known."),
+}
+SHA256 = re.compile(r"^[0-9a-fA-F]{64}\Z")
+REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+URL = re.compile(r"^(https?://[^/\s]|file:///|/)")
+# A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing there.
+MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
+FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
+
+
+def model_errors(name, model):
+    entry = "llama_models.%s" % plain(name)
+    if not MODEL_NAME.match(str(name)):
+        return ["%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it" % (entry, name)]
+    found = type_errors(entry, model, dict)
+    if found:
+        return found
+    found = _key_errors(entry, model, MODEL_KEYS)
+    if not model.get("quants"):
+        return found or ["%s.quants: missing, a map of quant name to its files is needed: add it" % entry]
+    if found:
+        return found
+    wrong = [alias for alias in model.get("aliases") or [] if not MODEL_NAME.match(alias)]
+    if wrong:
+        found.append("%s.aliases: %r seen, names of letters, digits and . _ : / @ + - are needed: rename it" % (entry, wrong[0]))
+    if model.get("repo") and not REPO.match(model["repo"]):
+        found.append("%s.repo: %r seen, OWNER/NAME of a Hugging Face repository is needed: correct it" % (entry, model["repo"]))
+    found.extend(_header_errors(entry + ".header", model.get("header") or {}))
+    for quant, spec in model["quants"].items():
+        found.extend(_quant_errors("%s.quants.%s" % (entry, plain(quant)), name, model, spec))
+    return found
+
+
+def _key_errors(entry, given, keys):
+    """Unknown keys and values of another type; an empty value is none."""
+    found = [unknown_key(entry, key, keys) for key in given if key not in keys]
+    for key, (kind, _text) in keys.items():
+        where, value = "%s.%s" % (entry, key), given.get(key)
+        if value is None:
+            continue
+        found.extend(list_errors(where, value) if kind is list else type_errors(where, value, kind))
+        if kind in (int, float) and is_a(value, kind) and value <= 0:
+            found.append("%s: %s seen, more than 0 is needed: correct it or remove the key" % (where, value))
+    return found
+
+
+def _quant_errors(where, name, model, spec):
+    found = type_errors(where, spec, dict) or _key_errors(where, spec, QUANT_KEYS)
+    if found:
+        return found
+    found = ["%s.urls: %s seen, an http, https or file URL is needed: correct it" % (where, shown(url)) for url in spec.get("urls") or [] if not URL.match(url)]
+    if found:
+        return found
+    found = _name_errors(where, spec)
+    if bool(spec.get("files")) == bool(spec.get("urls")):
+        both = "both" if spec.get("files") else "neither"
+        found.append("%s: %s seen, either files (of repo) or urls is needed: %s" % (where, both, "drop one" if spec.get("files") else "add one"))
+    if spec.get("files") and not model.get("repo"):
+        found.append("%s.files: %s has no repo, the Hugging Face repository of the files is needed: add it beside quants" % (where, name))
+    sources, digests = spec.get("files") or spec.get("urls") or [], spec.get("sha256") or []
+    if digests and len(digests) != len(sources):
+        found.append("%s.sha256: %d seen, one for each of its %d files is needed: add or remove digests" % (where, len(digests), len(sources)))
+    found.extend(digest_errors("%s.sha256" % where, digests))
+    return found
+
+
+def digest_errors(entry, digests):
+    return ["%s: %s seen, 64 hexadecimal digits are needed: copy the whole digest" % (entry, shown(one)) for one in digests if not SHA256.match(one)]
+
+
+def _name_errors(where, spec):
+    """What is wrong with the name that a file will have on the nodes."""
+    if spec.get("file"):
+        name, key = spec["file"], "file"
+    elif spec.get("files") or spec.get("urls"):
+        name, key = model_file({"quants": {"": spec}}, ""), "files" if spec.get("files") else "urls"
+    else:
+        return []
+    if FILE_NAME.match(name):
+        return []
+    step = "rename it" if key == "file" else "give the name it shall have by file"
+    return ["%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s" % (where, key, name, step)]
+
+
+def _header_errors(entry, header):
+    found = [unknown_key(entry, key, HEADER_KEYS) for key in header if key not in HEADER_KEYS]
+    missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
+    if header and missing:
+        found.append("%s: %s missing, what the header of the GGUF file says of them is needed to estimate a plan: add them" % (entry, ", ".join(missing)))
+    for key, value in header.items():
+        if key == "architecture":
+            continue
+        if not is_a(value, int) or value < 1:
+            found.append("%s.%s: %r seen, a whole number above 0 is needed: correct it" % (entry, key, value))
+        elif key == "block_count" and value > MAX_BLOCKS:
+            found.append("%s.%s: %d seen, 1 to %d is needed: correct it" % (entry, key, value, MAX_BLOCKS))
+    return found
+
+
+# key of a model's `header` in llama_models -> (what a GGUF header calls it after its architecture, whether it has to be there).
+HEADER_KEYS = {
+    "architecture": (None, True),
+    "block_count": ("block_count", True),
+    "context_length": ("context_length", False),
+    "embedding_length": ("embedding_length", True),
+    "feed_forward_length": ("feed_forward_length", True),
+    "head_count": ("attention.head_count", True),
+    "head_count_kv": ("attention.head_count_kv", True),
+    "key_length": ("attention.key_length", False),
+    "value_length": ("attention.value_length", False),
+    "vocab_size": (None, True),
+}

@@ -1,0 +1,186 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to the collection."""
+
+import re
+
+from ...module_utils._llama.args import OLDEST, build_number
+from ...module_utils._settings import LARGEST
+from . import networks
+from .check_models import SHA256
+from .values import IPV4, NAMES, OCTET, is_a, named, near, plain, shown
+
+PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
+# Files are made, and removed, as root: not in these and not below the first ones.
+SYSTEM = re.compile(
+    r"^/((bin|boot|dev|etc|lib|lib32|lib64|libx32|proc|run|sbin|sys|tmp|var/tmp|usr/(bin|lib|lib32|lib64|libexec|sbin))(/|\Z)"
+    r"|(home|media|mnt|opt|root|srv|usr|usr/local|usr/share|usr/src|var|var/cache|var/lib|var/log|var/opt|var/spool)\Z)"
+)
+# A host name, or an address: one that is digits and dots alone has to be whole.
+ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s){3})\Z" % (OCTET, OCTET))
+NUMA_NODE = re.compile(r"^[0-9]*\Z")
+ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
+ARCHITECTURE = re.compile(r"^([0-9]{2,3}[a-f]?(-real|-virtual)?|native|all|all-major)\Z")
+# A name of somebody's own may follow a tag; the number decides about the command line.
+VERSION = re.compile(r"^b[0-9]+([._-][A-Za-z0-9._-]*)?\Z")
+OWN_VERSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+PATHS = ("llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir", "head_server_prefix", "rpc_worker_prefix")
+ACCELERATORS = ("llama_cpp_accelerator", "head_server_accelerator", "rpc_worker_accelerator")
+# variable -> (what its text has to be, how that is said, next step); empty is none.
+FORMS = {
+    "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
+    "llama_fabric_interface": (re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"), "the name of an interface such as ib0", "correct it"),
+    "llama_cpp_source_sha256": (SHA256, "64 hexadecimal digits", "copy the whole digest"),
+    "llama_bundle": (ABSOLUTE, "an absolute path on this machine", "write it from / on"),
+    "llama_cpp_cuda_home": (ABSOLUTE, "an absolute path", "write it from / on"),
+    "model_hub": (re.compile(r"^https?://[^/\s]"), "an http or https URL", "correct it"),
+    "rpc_worker_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
+    "head_server_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
+}
+# variable -> (lowest, highest). -e gives them as text.
+NUMBERS = {"preflight_margin_mib": (0, 2**20), "node_setup_uid": (0, 999), "node_setup_rpc_uid": (0, 999)}
+DEVICE_KEYS = {"name": str, "memory_mib": int, "bandwidth": float, "main": bool}
+DEVICE_MOST = {"memory_mib": LARGEST, "bandwidth": 10**6}
+ENVIRONMENTS = ("rpc_worker_environment", "head_server_environment")
+VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
+# Every user of a node can read its units.
+SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASS|PASSWD|PASSWORD|CREDENTIALS?)(_|\Z)", re.IGNORECASE)
+
+
+def node_errors(nodes, hostvars):
+    where = {}
+    for node in nodes:
+        for mistake in _mistakes(hostvars[node]):
+            where.setdefault(mistake, []).append(node)
+        host = hostvars[node].get("llama_cpp_build_host")
+        if host is not None and host not in nodes:
+            step = near(host, nodes, "name one of llama_nodes").lstrip(", ")
+            where.setdefault(("llama_cpp_build_host", shown(host), "a node that compiles is", step), []).append(node)
+    addresses = {}
+    for node in nodes:
+        addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
+    for address, found in addresses.items():
+        if IPV4.match(str(address)) and len(found) > 1:
+            where[("llama_fabric_address", shown(address), "an address of its own is", "correct it in hosts.yml")] = found
+    return ["%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step) for (entry, seen, needed, step), found in where.items()]
+
+
+def _mistakes(facts):
+    """[(entry, value seen, needed, next step)]"""
+    found = []
+    for name, (form, words, step) in FORMS.items():
+        value = facts.get(name)
+        if value not in (None, "") and not form.match(str(value)):
+            found.append((name, shown(value), words + " is", step))
+    for name in PATHS:
+        value = facts.get(name)
+        if value is not None and not PATH.match(str(value)):
+            found.append((name, shown(value), "an absolute path of letters, digits, dots and dashes is", "choose one such as /srv/llama"))
+        elif value is not None and SYSTEM.match(str(value)):
+            found.append((name, "%s, which is the system's," % value, "a directory of its own is", "choose one such as /srv/llama"))
+    for name in ACCELERATORS:
+        value = facts.get(name)
+        if value is not None and value not in ("cpu", "cuda"):
+            found.append((name, shown(value), "cpu or cuda is", "choose one of them"))
+    found += _version(facts) + _architectures(facts.get("llama_cpp_cuda_architectures"))
+    if facts.get("llama_clients") is not None:
+        wrong = networks.mistake(facts["llama_clients"])
+        found += [("llama_clients",) + wrong] if wrong else []
+    found += _address(facts) + _numbers(facts) + _devices(facts.get("llama_devices")) + _environments(facts)
+    accounts = facts.get("node_setup_user", "llama"), facts.get("node_setup_rpc_user", "llama-rpc")
+    if accounts[0] == accounts[1]:
+        found.append(
+            (
+                "node_setup_rpc_user",
+                accounts[1],
+                "another account than node_setup_user is",
+                "rename it, a worker that is taken over would read what belongs to a head",
+            )
+        )
+    if facts.get("llama_builds") is not None:
+        found.append(("llama_builds", "a name kept for later", "one build for all nodes is", "set llama_cpp_version and llama_cpp_accelerator instead"))
+    return found
+
+
+def _version(facts):
+    version = facts.get("llama_cpp_version")
+    if version is None:
+        return []
+    number = re.match(r"^[0-9]+\Z", str(version))
+    if number or not (VERSION.match(str(version)) or (facts.get("llama_cpp_source") and OWN_VERSION.match(str(version)))):
+        step = "write b%s" % version if number else "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"
+        return [("llama_cpp_version", shown(version), "the tag of a release such as b11434 is", step)]
+    if (build_number(version) or OLDEST) < OLDEST:
+        return [("llama_cpp_version", version, "b%d or a newer release is" % OLDEST, "its command line is the oldest that this version renders")]
+    return []
+
+
+def _architectures(given):
+    name = "llama_cpp_cuda_architectures"
+    if given is None or given == "auto":
+        return []
+    if not isinstance(given, list):
+        return [(name, shown(given), "auto or a list is", 'write auto, or ["86"] for cards of compute capability 8.6')]
+    wrong = [one for one in given if not ARCHITECTURE.match(str(one))]
+    return [(name, shown(wrong[0]), "a compute capability without its dot is", "write 86 for 8.6")] if wrong else []
+
+
+def _numbers(facts):
+    found = []
+    for name, (low, high) in NUMBERS.items():
+        value = facts.get(name)
+        digits = re.match(r"^[0-9]{1,20}\Z", str(value))
+        if value is not None and not (digits and low <= int(digits.group()) <= high):
+            found.append((name, shown(value), "%d to %d is" % (low, high), "choose another number" if is_a(value, int) or digits else "write digits alone"))
+    return found
+
+
+def _address(facts):
+    """Clients come to llama_address, or to what stands in for it."""
+    name, step = ("llama_address", "correct it") if facts.get("llama_address") else ("ansible_host", "correct it, or give clients a llama_address")
+    value = facts.get(name)
+    return [] if value in (None, "") or ADDRESS.match(str(value)) else [(name, shown(value), "an IPv4 address or a host name is", step)]
+
+
+def _devices(given):
+    name, example = "llama_devices", "as in [{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"
+    if given is None:
+        return []
+    if not isinstance(given, list):
+        return [(name, shown(given), "a list of maps is", "write one map for each card, " + example)]
+    found = []
+    for number, card in enumerate(given, 1):
+        if not isinstance(card, dict):
+            found.append((name, "%s as card %d" % (shown(card), number), "a map is", "write it " + example))
+            continue
+        for key, value in card.items():
+            entry = "%s.%d.%s" % (name, number, plain(key))
+            if key not in DEVICE_KEYS:
+                found.append((entry, "an unknown key", "one of %s is" % ", ".join(DEVICE_KEYS), near(key, DEVICE_KEYS, "correct it").lstrip(", ")))
+            elif not is_a(value, DEVICE_KEYS[key]) or (key in DEVICE_MOST and not 0 < value <= DEVICE_MOST[key]):
+                words = NAMES[DEVICE_KEYS[key]] + (" above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else "")
+                found.append((entry, shown(value), words + " is", "correct it"))
+            elif key == "name" and not value.isprintable():
+                found.append((entry, shown(value), "a name without control characters is", "correct it"))
+        if "memory_mib" not in card:
+            found.append((name, "card %d without memory_mib" % number, "its memory in MiB is", "add it, " + example))
+    return found
+
+
+def _environments(facts):
+    found = []
+    for variable in ENVIRONMENTS:
+        given = facts.get(variable) or {}
+        if not isinstance(given, dict):
+            found.append((variable, shown(given), "a map of NAME to value is", "write NAME: VALUE"))
+            continue
+        for name, value in given.items():
+            entry = "%s.%s" % (variable, plain(name))
+            if not VARIABLE.match(str(name)) or str(name).startswith("LLAMA_CLUSTER_"):
+                found.append((entry, "the name of a variable", "letters, digits and _ are", "rename it, LLAMA_CLUSTER_ is ours"))
+            elif SECRET.search(str(name)):
+                found.append((entry, "a secret's name", "none is", "remove it, every user can read a unit and API keys go into llama_api_keys"))
+            elif isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
+                found.append((entry, shown(value), "text without control characters is", "correct it"))
+    return found

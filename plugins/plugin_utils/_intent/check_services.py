@@ -1,0 +1,203 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with one entry of llama_services, one sentence a mistake. Private to the collection."""
+
+import re
+
+from ...module_utils._llama.args import OLDEST, build_number, load_modes
+from ...module_utils._settings import BY_KIND, KINDS, LARGEST, OWN, SLURM_KEYS, WORKER_KEYS, context, effective, kind_of, value
+from .hosts import IntentError, build_of, expand, rpc_address
+from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
+
+UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
+# The first build whose tensor cache was measured.
+CACHE_BUILD = 11434
+
+
+def service_errors(name, service, models, groups, hostvars):
+    entry = "llama_services.%s" % plain(name)
+    if not UNIT_NAME.match(str(name)):
+        return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it" % entry]
+    found = type_errors(entry, service, dict)
+    if found:
+        return found
+    if kind_of(service) not in KINDS:
+        return ["%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers" % (entry, shown(service["kind"]))]
+    keys = BY_KIND[kind_of(service)]
+    found = [unknown_key(entry, key, keys) for key in service if key not in keys]
+    for key in keys.values():
+        if key.name in service:
+            found.extend(key_errors("%s.%s" % (entry, key.name), service[key.name], key))
+        elif key.required:
+            found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, meaning(key)))
+    if found:
+        return found
+    found = _launcher_errors(entry, service)
+    if kind_of(service) == "router":
+        return found + _router_errors(entry, service, models, groups)
+    return found + _server_errors(entry, service, models, groups, hostvars)
+
+
+def _server_errors(entry, service, models, groups, hostvars):
+    found = _setting_errors(entry, service)
+    found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
+    hosts = {}
+    for key in ("head", "workers"):
+        if key in service:
+            hosts[key], wrong = _hosts(entry, key, service[key], groups)
+            found.extend(wrong)
+    if len(hosts.get("head", [])) > 1:
+        found.append("%s.head: %s matches %s, exactly one host is needed: name one of them" % (entry, service["head"], ", ".join(hosts["head"])))
+    if hosts.get("workers"):
+        found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
+    if "rpc_cache" in service:
+        found.extend(_cache_errors(entry, hosts.get("workers", []), hostvars))
+    if not found:
+        found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
+        found.extend(_build_errors(entry, service, build_of(hosts["head"][0], hostvars)))
+    return found
+
+
+def _launcher_errors(entry, service):
+    return [
+        "%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher" % (entry, key)
+        for key in SLURM_KEYS
+        if key in service and value(service, "launcher") != "slurm"
+    ]
+
+
+def _setting_errors(entry, service):
+    """Settings that do not go together."""
+    found = []
+    total = context(service)
+    if total and total > LARGEST:
+        found.append(
+            "%s.%s: %d tokens in all slots seen, at most %d are allowed: lower it"
+            % (entry, "slot_ctx_size" if "slot_ctx_size" in service else "ctx_size", total, LARGEST)
+        )
+    if service.get("ctx_size", total) != total:
+        found.append(
+            "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product is what llama-server gets"
+            % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
+        )
+    cache = (effective(service, "cache_type_k"), effective(service, "cache_type_v"))
+    if cache[0] != cache[1]:
+        found.append(
+            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, "
+            "since an RPC worker aborts at the first token of a mixed pair: set both" % (entry, cache[1], cache[0])
+        )
+    if effective(service, "flash_attn") == "off" and cache[1] != OWN["cache_type_v"]:
+        found.append(
+            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
+        )
+    if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
+        found.append("%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry)
+    if "workers" not in service:
+        found.extend("%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key) for key in WORKER_KEYS if key in service)
+    return found
+
+
+def _hosts(entry, key, pattern, groups):
+    """-> (hosts of a pattern, [sentences])"""
+    try:
+        hosts = expand(pattern, groups)
+    except IntentError as problem:
+        return [], ["%s.%s: %s" % (entry, key, problem)]
+    found = [
+        "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml" % (entry, key, host)
+        for host in hosts
+        if host not in groups.get("llama_nodes", [])
+    ]
+    if not hosts:
+        found.append("%s.%s: %s matches no host, at least one is needed: add hosts to the group or drop the key" % (entry, key, pattern))
+    return hosts, found
+
+
+def _worker_errors(entry, service, hosts, groups, hostvars):
+    found = []
+    if "rpc_port" not in service:
+        found.append("%s.rpc_port: missing, a port for its RPC workers is needed: add it, such as 50052" % entry)
+    for host in hosts.get("head", [])[:1]:
+        # Rules and units know addresses: at boot they are read before anybody could look up a name.
+        address = plain(rpc_address(host, hostvars))
+        if host in groups.get("llama_nodes", []) and not hostvars[host].get("llama_fabric_address") and not IPV4.match(str(address)):
+            found.append(
+                "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in hosts.yml" % (entry, host, address)
+            )
+    for host in hosts["workers"]:
+        if not hostvars[host].get("llama_fabric_address"):
+            found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed: add it in hosts.yml" % (entry, host))
+        if [host] == hosts.get("head"):
+            found.append(
+                "%s.workers: %s is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in %s:!%s"
+                % (entry, host, service["workers"], host)
+            )
+    return found
+
+
+def _build_errors(entry, service, version):
+    """What the head's build does not know."""
+    known = load_modes(version)
+    if (build_number(version) or OLDEST) < OLDEST or value(service, "load_mode") in known:
+        return []
+    return [
+        "%s.load_mode: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
+        % (entry, service["load_mode"], version, ", ".join(known))
+    ]
+
+
+def _router_errors(entry, service, models, groups):
+    found = []
+    for model, quant in service["models"].items():
+        found.extend(_quant_errors(entry, "models", model, quant, models))
+    return found + _hosts(entry, "host", service["host"], groups)[1]
+
+
+def _quant_errors(entry, key, name, quant, models):
+    if name not in models:
+        return ["%s.%s: %s is not in llama_models%s" % (entry, key, name, near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))]
+    quants = sorted(models[name].get("quants") or {}) if isinstance(models[name], dict) else []
+    if quant in quants or not quants:
+        return []
+    field = "quant" if key == "model" else "%s.%s" % (key, name)
+    return ["%s.%s: %s has no %s, one of %s is needed%s" % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))]
+
+
+def _cache_errors(entry, workers, hostvars):
+    found = []
+    for host in workers:
+        version = build_of(host, hostvars)
+        if (build_number(version) or 0) < CACHE_BUILD:
+            found.append(
+                "%s.rpc_cache: seen with llama_cpp_version %s of %s, b%d or newer is needed: older builds fill the disk with activations too, "
+                "and none of them was measured: drop the key or take a newer build" % (entry, version, host, CACHE_BUILD)
+            )
+    return found
+
+
+def _split_errors(entry, service, hosts, model):
+    split = value(service, "tensor_split")
+    if split == "auto":
+        return []
+    entry += ".tensor_split"
+    nodes = hosts.get("workers", []) + hosts["head"]
+    found = [
+        "%s: %s is no node of this service, one of %s is needed%s" % (entry, plain(node), ", ".join(nodes), near(node, nodes, ": correct the name"))
+        for node in split
+        if node not in nodes
+    ]
+    found.extend(
+        "%s.%s: %r seen, a whole number of layers is needed: correct it" % (entry, node, count)
+        for node, count in split.items()
+        if not is_a(count, int) or count < 0
+    )
+    found.extend("%s: worker %s is missing, its number of layers is needed: add it" % (entry, node) for node in hosts.get("workers", []) if node not in split)
+    header = model.get("header") if isinstance(model, dict) else None
+    blocks = header.get("block_count") if isinstance(header, dict) else None
+    if not found and is_a(blocks, int) and sum(split.values()) != blocks:
+        found.append(
+            "%s: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"
+            % (entry, sum(split.values()), blocks, service["model"])
+        )
+    return found

@@ -1,0 +1,55 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts of an inventory: what a pattern means, and the addresses of a host. Private to the collection."""
+
+import re
+
+from ...module_utils._llama.args import PIN
+from .values import near
+
+
+class IntentError(Exception):
+    """A service that cannot be resolved; the message is one sentence."""
+
+
+def expand(pattern, groups):
+    """Hosts of an Ansible pattern (host, group, ``a:b``, ``a:!b``, ``a:&b``, commas for colons), in inventory order."""
+    known = list(groups.get("all", []))
+    chosen = []
+    excluded = set()
+    required = None
+    for term in re.sub(r"[:,]", " ", str(pattern)).split():
+        sign, name = (term[0], term[1:]) if term[0] in "!&" else ("", term)
+        if name in groups:
+            hosts = list(groups[name])
+        elif name in known:
+            hosts = [name]
+        else:
+            raise IntentError(
+                "%s is neither a host nor a group of this inventory%s"
+                % (name, near(name, known + sorted(groups), ": correct the name, or add it to hosts.yml"))
+            )
+        if sign == "!":
+            excluded.update(hosts)
+        elif sign == "&":
+            required = set(hosts) if required is None else required & set(hosts)
+        else:
+            chosen.extend(host for host in hosts if host not in chosen)
+    return [host for host in chosen if host not in excluded and (required is None or host in required)]
+
+
+def node_address(host, hostvars):
+    """The address clients reach a node at: llama_address, else ansible_host, else its inventory name."""
+    facts = hostvars[host]
+    return facts.get("llama_address") or facts.get("ansible_host") or host
+
+
+def rpc_address(head, hostvars):
+    """The address a head comes from to its workers."""
+    return hostvars[head].get("llama_fabric_address") or node_address(head, hostvars)
+
+
+def build_of(host, hostvars):
+    """The llama.cpp release that a node runs, by its tag."""
+    return hostvars[host].get("llama_cpp_version") or PIN

@@ -1,0 +1,67 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The models that a node needs, and which node copies them from which. Private to the collection."""
+
+import re
+from urllib.parse import unquote
+
+from .hosts import expand
+
+
+def model_items(services, models, host, groups, models_dir):
+    """The models a node holds (a model lives where its head runs): list of {model, quant, dest, urls, repo, files, revision, sha256, size}."""
+    items = {}
+    wanted = []
+    for service in services.values():
+        if host in expand(service["head" if "head" in service else "host"], groups):
+            wanted.extend([(service["model"], service["quant"])] if "model" in service else service["models"].items())
+    for name, quant_name in wanted:
+        model = models[name]
+        quant = model["quants"][quant_name]
+        dest = "%s/%s" % (models_dir, model_file(model, quant_name))
+        items[dest] = {
+            "model": name,
+            "quant": quant_name,
+            "dest": dest,
+            "urls": list(quant.get("urls") or []),
+            "repo": model.get("repo", ""),
+            "revision": model.get("revision", "main"),
+            "files": list(quant.get("files") or []),
+            "sha256": list(quant.get("sha256") or []),
+        }
+    return [items[dest] for dest in sorted(items)]
+
+
+def fan_out(nodes, host):
+    """The models of ``host`` and whether it fetches each one itself or copies it from another node that fetches it.
+
+    nodes: [{host, address, items}] in inventory order; address: on the fabric, empty for none; items: of model_items().
+    -> the host's items, each with source (the node it copies from, empty for fetching it itself), original (its path there) and
+    address (the host's own).
+    """
+    own = next(node for node in nodes if node["host"] == host)
+    found = []
+    for item in own["items"]:
+        # The first that may lend it, in the same order for everybody. A file URL names what every node has by itself.
+        local = item.get("urls") and all(url.startswith(("file:", "/")) for url in item["urls"])
+        holders = [] if local or not own["address"] else [(node, same) for node in nodes if node["address"] for same in node["items"] if _same(item, same)]
+        source, original = holders[0] if holders else (own, item)
+        lent = source["host"] != host
+        found.append(dict(item, source=source["host"] if lent else "", original=original["dest"], address=own["address"]))
+    return found
+
+
+def _same(one, other):
+    """Whether two items are one model from one place, under whatever path."""
+    defaults = {"urls": [], "repo": "", "revision": "main", "files": [], "sha256": []}
+    return all((one.get(key) or default) == (other.get(key) or default) for key, default in defaults.items())
+
+
+def model_file(model, quant):
+    """The name a quant is published under: `file`, or its only source's name, or the name its raw pieces share."""
+    spec = model["quants"][quant]
+    if spec.get("file"):
+        return spec["file"]
+    first = spec["files"][0] if spec.get("files") else unquote(spec["urls"][0].split("?")[0])
+    return re.sub(r"\.part(\d+of\d+|\d+)\Z", "", first.rsplit("/", 1)[-1])

@@ -1,0 +1,123 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One value of the inventory against what it has to be, with the next step for what YAML commonly makes of it. Private to the collection."""
+
+import difflib
+import re
+
+from ...module_utils._settings import LARGEST
+
+OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
+NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
+
+
+def shown(value):
+    """A value as a sentence shows it: short, and no line of its own."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, (list, dict)):
+        return "%s of %d" % (NAMES[dict if isinstance(value, dict) else list], len(value)) if value else repr(value)
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def plain(name):
+    """A name that makes no line of its own."""
+    return name if str(name).isprintable() else ascii(name)
+
+
+def named(some, nodes):
+    """Nodes as a sentence names them."""
+    return "all %d nodes" % len(nodes) if len(some) == len(nodes) > 3 else ", ".join(some)
+
+
+def is_a(value, kind):
+    """Whether a value has a type; true is no number, and a whole number is a number."""
+    if kind in (int, float):
+        return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+    return isinstance(value, kind)
+
+
+def type_errors(entry, value, kinds, needed=None, step=None):
+    """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of them."""
+    kinds = kinds if isinstance(kinds, tuple) else (kinds,)
+    if any(is_a(value, kind) for kind in kinds):
+        return []
+    needed = needed or " or ".join(NAMES[kind] for kind in kinds)
+    return ["%s: %s seen, %s is needed: %s" % (entry, shown(value), needed, step or _step(value, kinds))]
+
+
+def key_errors(entry, value, key):
+    """A sentence in a list for a value that a key of the table of settings does not take."""
+    if value is None and key.required:
+        return ["%s: nothing seen, %s is needed: write it there" % (entry, meaning(key))]
+    if key.choices:
+        return [] if value in key.choices else [_one_of(entry, value, key.choices)]
+    found = list_errors(entry, value) if key.type is list else type_errors(entry, value, key.type, *(key.form or ())[1:])
+    if found:
+        return found
+    if value == []:
+        return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
+    texts = value if isinstance(value, list) else [value]
+    wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
+    if wrong:
+        return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
+    low, high = key.bounds
+    if not is_a(value, float) or low <= value <= (high or LARGEST):
+        return []
+    if high:
+        return ["%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(value), low, high)]
+    if value < low:
+        return ["%s: %s seen, at least %d is needed: raise it or remove the key" % (entry, value, low)]
+    return ["%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)]
+
+
+def meaning(key):
+    """What a required key needs, of its text."""
+    text = key.text.split(":")[0].rstrip(".").replace("`", "")
+    return text[0].lower() + text[1:]
+
+
+def _one_of(entry, value, choices):
+    step = ": " + _step(value, (str,)) if isinstance(value, bool) else near(value, choices, ": choose one of them")
+    return "%s: %s seen, one of %s is needed%s" % (entry, shown(value), ", ".join(choices), step)
+
+
+def list_errors(entry, value):
+    """A sentence in a list for what is no list of strings."""
+    if isinstance(value, str):
+        return ["%s: %s seen, a list is needed: write [%s]" % (entry, shown(value), plain(value))]
+    wrong = [one for one in value if not isinstance(one, str)] if isinstance(value, list) else [value]
+    return ["%s: %s seen, a list of strings is needed: correct it" % (entry, shown(wrong[0]))] if wrong else []
+
+
+def unknown_key(entry, key, known):
+    return "%s.%s: unknown key%s" % (entry, plain(key), near(key, known, "; known keys: " + ", ".join(sorted(known))))
+
+
+def _step(value, kinds):
+    if value is None:
+        return "give one or remove the key"
+    if isinstance(value, str):
+        if bool in kinds:
+            return "write it without quotes"
+        thousands = re.match(r"^([0-9]+) ?[kK]\Z", value)
+        if int in kinds and thousands:
+            return "write %d" % (int(thousands.group(1)) * 1024)
+        if (int in kinds or float in kinds) and re.match(r"^[0-9]+(\.[0-9]+)?\Z", value):
+            return "remove the quotes"
+        if int in kinds or float in kinds:
+            return "write digits alone"
+    if str in kinds and isinstance(value, bool):
+        return 'put it in quotes, as in "%s", because YAML reads a bare off, no, on or yes as true or false' % ("on" if value else "off")
+    if str in kinds and isinstance(value, (int, float)):
+        return "put it in quotes"
+    return "write its keys below it" if dict in kinds else "correct it"
+
+
+def near(name, known, otherwise=""):
+    """A hint for a mistyped name: `, did you mean X?` where something known is near, else `otherwise`."""
+    near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
+    return ", did you mean %s?" % near[0] if near else otherwise

@@ -1,0 +1,156 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The variables of an inventory by name: those that nothing reads, and those without a value. Private to the collection."""
+
+import difflib
+import functools
+import re
+from pathlib import Path
+
+from ansible import context
+from ansible.module_utils.common.text.converters import to_text
+from ansible.module_utils.common.yaml import yaml_load
+from ansible.parsing.splitter import parse_kv
+
+from .values import named
+
+# The intent: what an inventory says of itself, beside the variables of roles. docs/settings.md lists both.
+INTENT = {
+    "llama_services": "What runs, see below.",
+    "llama_models": "What may be served, see below.",
+    "llama_routes": "Tasks to models: `{default: NAME, tasks: {TASK: NAME}}`.",
+    "llama_api_keys": "The keys of clients: `{SERVICE: [KEY]}`, from a vault.",
+    "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
+    "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
+    "llama_fabric_interface": "The interface that this address is expected on.",
+    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network).",
+    "llama_models_dir": "Where models are stored (default: `/opt/models`).",
+    "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, memory_mib: 32510, bandwidth: 1134}]`, where "
+    "`bandwidth` in GB/s may be left out; without a card its main memory, `[{main: true, memory_mib: 64000}]`.",
+    "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
+    "llama_builds": "Kept for later; refused.",
+}
+# What playbooks are told with -e.
+EXTRA = (
+    *("bundle_dir", "cache_type", "ctx_size", "devices", "drills", "force_split", "headers", "maintenance_drain", "node", "nodes", "parallel", "park", "quant"),
+    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "ubatch_size", "undo", "url"),
+)
+ROLES = Path(__file__).resolve().parents[3] / "roles"
+WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@functools.lru_cache(maxsize=None)
+def role_options():
+    """The names of all variables of all roles."""
+    found = set()
+    for path in ROLES.glob("*/meta/argument_specs.yml"):
+        for entry_point in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
+            found.update(entry_point.get("options", {}))
+    return frozenset(found)
+
+
+def known():
+    return role_options() | set(INTENT)
+
+
+def unknown_variables(hostvars, nodes):
+    """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither a role nor another variable."""
+    typed = _typed()
+    variables = {}
+    for node in nodes:
+        variables.update(_raw(hostvars, node))
+    used = {word for value in variables.values() for leaf in _leaves(value) if isinstance(leaf, str) for word in WORD.findall(leaf)}
+    ours = tuple(path.name + "_" for path in ROLES.iterdir()) + ("llama_",)
+    found = []
+    for name in sorted(set(variables) - known() - set(EXTRA) - used):
+        if name.startswith(("_", "ansible_")):
+            continue
+        near = difflib.get_close_matches(name, known() | set(EXTRA), 1, 0.75 if name.startswith(ours) else 0.85)
+        near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
+        if near or name in typed or name.startswith("llama_"):
+            found.append("%s: nothing reads this variable, %s" % (name, "did you mean %s?" % near[0] if near else "docs/settings.md lists those that are read"))
+    return found
+
+
+def _typed():
+    """The names given with -e NAME=VALUE. A file of -e @FILE may hold what is for somebody else."""
+    texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
+    return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
+
+
+def undefined_variables(hostvars, nodes):
+    """A sentence for each variable of ours whose value cannot be computed."""
+    where = {}
+    for node in nodes:
+        raw = _raw(hostvars, node)
+        for name in sorted(known() & set(raw)):
+            problem = _problem(hostvars, node, name, raw)
+            if problem:
+                where.setdefault((name, problem), []).append(node)
+    return ["%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()]
+
+
+def _raw(hostvars, node):
+    """The variables of a node, templates as they are written."""
+    return getattr(hostvars, "raw_get", hostvars.__getitem__)(node)
+
+
+def _leaves(value):
+    """What a value holds at any depth."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _problem(hostvars, node, name, raw):
+    """-> (what is wrong with a variable, its next step), or None."""
+    if _needs_a_run(raw, name):
+        return None
+    try:
+        texts = [str(leaf) for leaf in _leaves(hostvars[node][name])]
+        # Before ansible-core 2.19 a template without a value stays as it is written.
+        for word in (word for text in texts for word in _names_in(text)):
+            if word not in raw:
+                return _missing(word)
+            for leaf in _leaves(raw[word]):
+                str(leaf)  # decrypts
+    except Exception as problem:  # of Ansible's templating, which has no public class for it
+        told = str(problem)
+        missing = re.search(r"'(\w+)' is undefined", told)
+        if missing:
+            return _missing(missing.group(1))
+        if "vault" in told.lower():
+            return "encrypted", "the password of the vault is needed: run with --ask-vault-pass or --vault-password-file"
+        # The reason may hold what was computed so far.
+        reason = "" if name.endswith("_api_keys") else " (%s)" % (told.strip().splitlines() or [type(problem).__name__])[0]
+        return "no value" + reason, "an expression that can be computed is needed: correct it"
+    return None
+
+
+def _needs_a_run(raw, name):
+    """Whether a value comes from facts or from the play: those are not known yet."""
+    open_names, seen = [name], set()
+    while open_names:
+        one = open_names.pop()
+        if one == "ansible_facts" or (one.startswith("ansible_") and one not in raw):
+            return True
+        if one in raw and one not in seen:
+            seen.add(one)
+            open_names.extend(word for leaf in _leaves(raw[one]) if isinstance(leaf, str) for word in _names_in(leaf))
+    return False
+
+
+def _names_in(text):
+    """The variables of a text's templates; words in quotes, attributes and filters are none."""
+    for expression in re.findall(r"{{(.*?)}}", text, re.DOTALL):
+        yield from WORD.findall(re.sub(r"'[^']*'|\"[^\"]*\"|\.\s*\w+|\|\s*[\w.]+", "", expression))
+
+
+def _missing(name):
+    way = "put it into group_vars/all/vault.yml, or run with -e @vault.yml" if "vault" in name else "define it in group_vars or with -e"
+    return "%s is not defined" % name, "a value is needed: %s" % way

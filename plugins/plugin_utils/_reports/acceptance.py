@@ -1,0 +1,132 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an operator reads: the acceptance report of a service and the status of a cluster. Private to the collection."""
+
+import json
+import re
+
+
+def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
+    """One service's report: what was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off.
+
+    head is an entry of head_instances; health and load are the results of llama_health and llama_load_info for it; plans its entry in
+    memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is loaded.
+    """
+    moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
+    workers = []
+    for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
+        devices = [device for device in load["devices"] if device["endpoint"] == endpoint]
+        workers.append(
+            {
+                "node": node,
+                "endpoint": endpoint,
+                "layers": sum(device["layers"] or 0 for device in devices),
+                "model_mib": round(sum(device["model_mib"] for device in devices), 2),
+                "kv_mib": round(sum(device["kv_mib"] for device in devices), 2),
+                "bytes_sent": moved.get(endpoint, {}).get("bytes_sent"),
+                "bytes_received": moved.get(endpoint, {}).get("bytes_received"),
+            }
+        )
+    rate = health.get("tokens_per_second")
+    request = {"model": head["model"], "max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
+    # A single quote would end the shell's word; JSON can write it as an escape.
+    body = json.dumps(request).replace("'", "\\u0027")
+    # The key itself is nothing to print or keep.
+    key = ' -H "Authorization: Bearer $LLAMA_API_KEY"' if head.get("api_key_file") else ""
+    return {
+        "service": head["service"],
+        "endpoint": head["endpoint"],
+        "model": head["model"],
+        "quant": head["quant"],
+        "state": health["state"],
+        "tokens_per_second": None if rate is None else round(rate, 1),
+        "context": context_of(health),
+        "answer": health.get("answer"),
+        "workers": workers,
+        "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards or {})],
+        "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], key, body),
+    }
+
+
+def _planned(head, load, plan, cards):
+    """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of the plan, against the log."""
+    endpoints = dict(zip(head["workers"], head["rpc_endpoints"]))
+    seen = {}
+    rows = []
+    for device in plan["devices"]:
+        node = device["node"]
+        places = _places(load["devices"], endpoints.get(node), device["device"])
+        number = seen[node] = seen.get(node, -1) + 1
+        loaded = places if device["device"] == "main" else places[number : number + 1]
+        planned = {kind: device[kind + "_mib"] for kind in ("weights", "kv", "compute")}
+        found = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
+        found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in found.items()}
+        used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if "GPU%s" % gpu["index"] == device["device"]]
+        rows.append(
+            {
+                "node": node,
+                "device": device["device"],
+                "planned_mib": planned,
+                "loaded_mib": found if loaded else None,
+                "error_percent": round(100.0 * (sum(planned.values()) - sum(found.values())) / sum(found.values()), 2) if sum(found.values()) else None,
+                "total_mib": device["total_mib"],
+                "card_mib": used[0] if used else None,
+            }
+        )
+    return rows
+
+
+def _places(devices, endpoint, name):
+    """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its main memory."""
+    if endpoint or name != "main":
+        return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
+    return [one for one in devices if one["endpoint"] is None]
+
+
+def acceptance_lines(report):
+    """A report as lines to print, the endpoint and what it is worth last."""
+    lines = [
+        "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV cache" % worker
+        + _moved(worker, report["answer"])
+        for worker in report["workers"]
+    ]
+    lines.extend(_plan_line(row) for row in report["plan"])
+    lines.append("endpoint: %s" % ", ".join(part for part in (report["endpoint"], report["context"]) if part))
+    if report["answer"] is None:
+        lines.append("tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"])
+    else:
+        lines.append("tokens/s: %s" % report["tokens_per_second"])
+    if "LLAMA_API_KEY" in report["curl"]:
+        lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
+    lines.append(report["curl"])
+    return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
+
+
+def context_of(health):
+    """What one request may use, as llama-server tells it."""
+    if not health.get("n_ctx"):
+        return None
+    return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "")
+
+
+def _moved(worker, answer):
+    """What a worker moved for the answer; a service that was busy with others gave none."""
+    if answer is None:
+        return ""
+    if worker["bytes_sent"] is None:
+        return ", bytes for the answer unknown: ss of the head's node does not count them"
+    return ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker
+
+
+def _plan_line(row):
+    place = "plan %s %s: " % (row["node"], row["device"])
+    if row["loaded_mib"] is None:
+        return place + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded" % row["planned_mib"]
+    card = "" if row["card_mib"] is None else ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])
+    return (
+        place
+        + "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]
+        + ", %(weights).1f + %(kv).1f + %(compute).1f loaded (weights, KV cache, compute)" % row["loaded_mib"]
+        + ", off by %+.2f %%%s" % (row["error_percent"], card)
+    )

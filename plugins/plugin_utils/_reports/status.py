@@ -1,0 +1,31 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What status.yml prints. Private to the collection."""
+
+from .acceptance import context_of
+
+
+def status_lines(nodes, heads):
+    """A cluster's state as lines to print.
+
+    nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health).
+    """
+    lines = []
+    for head, health in heads:
+        awaited = [node for node in head["workers"] if nodes.get(node, {}).get("held")]
+        reason = "it waits for %s, held for maintenance" % ", ".join(awaited) if awaited and health["state"] != "ready" else health["reason"]
+        known = ", %s" % context_of(health) if context_of(health) else ""
+        lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))
+    for node, info in nodes.items():
+        if info["held"]:
+            lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))
+        if not info["units"]:
+            lines.append("  %-12s no units" % node)
+        for unit in info["units"]:
+            note = ", its configuration changed since it started" if unit["stale"] else ""
+            lines.append(
+                "  %-12s %-36s %s since %s, %d restarts, build %s%s"
+                % (node, unit["name"], unit["active_state"], unit["since"] or "-", unit["restarts"], info["current_build"], note)
+            )
+    return lines

@@ -1,0 +1,97 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the collection."""
+
+from .._intent.hosts import expand
+from .._intent.services import managed
+
+
+def wanted_units(services, groups):
+    """{node: names of the units that the services want there}"""
+    wanted = {}
+    for name, service in managed(services):
+        for kind, pattern in (("head", service["head"]), ("rpc", service.get("workers", ""))):
+            for node in expand(pattern, groups):
+                wanted.setdefault(node, []).append("llama-%s-%s.service" % (kind, name))
+    return wanted
+
+
+def deployed_heads(units):
+    """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url, rpc_endpoints}].
+
+    units: as llama_unit_info returns them; those without a file are left out.
+    """
+    return [
+        {
+            "service": unit["service"],
+            "unit": unit["name"],
+            "url": "http://%s:%s" % (_option(unit["arguments"], "--host"), _option(unit["arguments"], "--port")),
+            "rpc_endpoints": [one for one in _option(unit["arguments"], "--rpc").split(",") if one],
+        }
+        for unit in units
+        if unit["kind"] == "head" and unit["installed"]
+    ]
+
+
+def deployed_workers(units):
+    """The workers of a node as their units start them: [{service, unit, endpoint}]"""
+    return [
+        {
+            "service": unit["service"],
+            "unit": unit["name"],
+            "endpoint": "%s:%s" % (_option(unit["arguments"], "--host"), _option(unit["arguments"], "--port")),
+        }
+        for unit in units
+        if unit["kind"] == "rpc" and unit["installed"]
+    ]
+
+
+def _option(arguments, name):
+    """The value after an option, empty where it is not given."""
+    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else ""
+
+
+def unit_changes(nodes, host, wanted, degraded):
+    """What a node has to do, as lists of unit names, in the order it has to be done.
+
+    nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns them; degraded: services
+    whose head lost a worker.
+
+    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere; and what waits
+    after runs that failed, to be tried at once with what is there now.
+    unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
+    Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left alone, whatever their name.
+    """
+    workers = {node: _workers(units, wanted.get(node, [])) for node, units in nodes.items()}
+    disturbed = set(degraded)
+    for changes in workers.values():
+        for names in changes.values():
+            disturbed.update(name[len("llama-rpc-") : -len(".service")] for name in names)
+    heads = [unit for unit in nodes[host] if unit["kind"] == "head" and unit["installed"] and unit["ours"]]
+    kept = [unit for unit in heads if unit["name"] in wanted.get(host, [])]
+    unwanted = [unit["name"] for unit in heads if unit not in kept]
+    return {
+        "heads_down": unwanted + [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"] or unit["service"] in disturbed],
+        "unwanted": workers[host]["unwanted"] + unwanted,
+        "workers_restart": workers[host]["restart"],
+        "workers_start": workers[host]["start"],
+        "heads_up": [unit["name"] for unit in kept if unit["enabled"]],
+    }
+
+
+def _workers(units, wanted):
+    units = [unit for unit in units if unit["kind"] == "rpc" and unit["installed"] and unit["ours"]]
+    kept = [unit for unit in units if unit["name"] in wanted]
+    return {
+        "unwanted": [unit["name"] for unit in units if unit not in kept],
+        "restart": [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"]],
+        # A worker that systemd is about to restart counts as down: its head has lost it already.
+        "start": [unit["name"] for unit in kept if unit["enabled"] and unit["active_state"] != "active"],
+    }
+
+
+def idle(changes, units):
+    """Whether unit_changes() of a node leave everything as it is."""
+    running = [unit["name"] for unit in units if unit["active_state"] == "active"]
+    return not any(names for step, names in changes.items() if step != "heads_up") and set(changes["heads_up"]) <= set(running)

@@ -1,0 +1,1330 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Acquisition against real servers that misbehave: whatever happens, either the right file is there or none, and the next run goes on."""
+
+import argparse
+import errno
+import hashlib
+import json
+import mmap
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import fetch as fetch_fetch
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal, lanes, lock, pieces, present, resolve, sources, transfer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError, Stopped
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request, Watch
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.gguf import GGUFError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+
+MODEL = gguf_files.model(12)
+OTHER = gguf_files.model(12, seed=2)
+REPO = "owner/m-GGUF"
+CUT = 7 << 20
+PIECES = {"m.Q8_0.gguf.part1of2": MODEL[:CUT], "m.Q8_0.gguf.part2of2": MODEL[CUT:]}
+FIRST_BACKOFF = transfer._FIRST_BACKOFF
+HERE = os.path.dirname(os.path.abspath(fetch_fetch.__file__))
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        fake.add_repo(REPO, PIECES)
+        yield fake
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Small chunks, so that small files have many, and short waits between attempts."""
+    monkeypatch.setattr(transfer, "_SMALLEST_CHUNK", 1 << 20)
+    monkeypatch.setattr(transfer, "_LARGEST_CHUNK", 2 << 20)
+    monkeypatch.setattr(transfer, "_FIRST_BACKOFF", 0.001)
+    monkeypatch.setattr(transfer, "_TICK", 0.02)
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0.01)
+
+
+def request(dest, fake=None, **options):
+    if fake is not None and "repo" in options:
+        options["endpoint"] = fake.url
+    return Request(str(dest), **options)
+
+
+def fetch(dest, fake=None, check=False, stopping=None, **options):
+    return acquire(request(dest, fake, **options), check, Watch(stopping=stopping))
+
+
+def left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def whole(path, data=MODEL):
+    return path.read_bytes() == data and left(path.parent) == [path.name, path.name + ".manifest.json"]
+
+
+def refused(dest, fake=None, **options):
+    with pytest.raises((FetchError, GGUFError)) as caught:
+        fetch(dest, fake, **options)
+    assert "\n" not in str(caught.value)
+    assert not dest.exists()
+    return str(caught.value)
+
+
+# The straight way
+
+
+def test_raw_pieces_of_a_hub_become_one_file(fake, tmp_path):
+    dest = tmp_path / "m.Q8_0.gguf"
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert whole(dest)
+    assert (done["changed"], done["transferred"], done["resumed"], done["verified"], done["commit"]) == (True, len(MODEL), 0, "sha256", COMMIT)
+    assert done["files"][0]["pieces"] == [{"size": len(data), "sha256": sha(data)} for data in PIECES.values()]
+    assert (done["gguf"]["architecture"], done["gguf"]["expected_size"]) == ("llama", len(MODEL))
+
+
+def test_the_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatch):
+    dest = tmp_path / "m.Q8_0.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    fake.log.clear()
+    monkeypatch.setattr(present, "hash_pieces", None)
+    for module in (fetch_fetch, present, resolve):
+        monkeypatch.setattr(module, "read_header", None)
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["files"][0]["path"], fake.log) == (False, 0, str(dest), [])
+
+
+def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", connections=4)
+    asked = [rng for _path, rng in fake.bytes_requests() if rng and int(rng.split("-")[1]) - int(rng.split("=")[1].split("-")[0]) >= 1]
+    header = 1 << 20  # the first window, read to check the header
+    assert fake.sent <= len(MODEL) + header + 10
+    assert len(asked) >= 7
+    assert fake.servers["cdn"].connections <= 4 + 1  # keep-alive: one each, and the one that read the header
+
+
+def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
+    fake.token = "hf_secret"
+    fake.add_repo(REPO, PIECES, gated=True)
+    fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "hub"} == {"Bearer hf_secret"}
+    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "cdn"} == {None}
+    for path in tmp_path.iterdir():
+        assert b"hf_secret" not in path.read_bytes()
+
+
+def test_a_gated_repo_that_lists_its_files_asks_for_a_token(fake, tmp_path):
+    fake.add_repo(REPO, PIECES, gated="files")
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text.endswith("answered 401 Unauthorized: the repository is gated, accept its terms there and set model_token_file")
+
+
+def test_one_plain_url(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    done = fetch(str(tmp_path) + "/", urls=[url + "?X-Amz-Signature=secret"])
+    assert whole(tmp_path / "m.gguf")
+    assert (done["verified"], done["sha256"], done["commit"]) == ("size and header", sha(MODEL), None)
+    assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+def test_files_of_the_node(tmp_path, as_path):
+    sources = []
+    for name, data in PIECES.items():
+        (tmp_path / "from").mkdir(exist_ok=True)
+        (tmp_path / "from" / name).write_bytes(data)
+        sources.append(str(tmp_path / "from" / name) if as_path else (tmp_path / "from" / name).as_uri())
+    (tmp_path / "to").mkdir()
+    fetch(tmp_path / "to" / "m.gguf", urls=sources, sha256=[sha(data) for data in PIECES.values()])
+    assert whole(tmp_path / "to" / "m.gguf")
+    assert len(list((tmp_path / "from").iterdir())) == 2
+
+
+def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
+    parts = dict(zip(["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"], gguf_files.shards(3)))
+    fake.add_repo("owner/split", {"Q8_0/" + name: data for name, data in parts.items()})
+    done = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
+    assert done["dest"] == str(tmp_path / "m-00001-of-00003.gguf")
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("*.gguf")} == parts
+    assert left(tmp_path) == [*parts][:1] + ["m-00001-of-00003.gguf.manifest.json"] + [*parts][1:]
+    assert fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])["changed"] is False
+    (tmp_path / "m-00002-of-00003.gguf").unlink()
+    again = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
+    assert (again["changed"], again["transferred"]) == (True, len(parts["m-00002-of-00003.gguf"]))
+    assert (tmp_path / "m-00002-of-00003.gguf").read_bytes() == parts["m-00002-of-00003.gguf"]
+
+
+def test_one_sha256_of_the_joined_file(fake, tmp_path):
+    urls = [fake.add_plain(name, data) for name, data in PIECES.items()]
+    done = fetch(tmp_path / "m.gguf", urls=urls, sha256=[sha(MODEL).upper()])
+    assert (whole(tmp_path / "m.gguf"), done["sha256"], done["verified"]) == (True, sha(MODEL), "sha256")
+
+
+def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    (tmp_path / "second").mkdir()
+    done = fetch(tmp_path / "second" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], pieces=first["files"][0]["pieces"])
+    assert (done["verified"], done["files"][0]["pieces"]) == ("sha256", first["files"][0]["pieces"])
+    damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    (tmp_path / "third").mkdir()
+    text = refused(tmp_path / "third" / "m.gguf", urls=[fake.add_plain("m.gguf", damaged)], pieces=first["files"][0]["pieces"])
+    assert text.startswith("m.gguf, piece 2: sha256 is ")
+
+
+def copied(result, url):
+    """The option copy_of for what another node said of its model."""
+    return {"url": url, "files": result["files"], "commit": result["commit"]}
+
+
+def test_a_copy_comes_from_the_other_node_and_is_known_by_its_origin(fake, tmp_path, monkeypatch):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    lender = fake.add_plain("m.gguf", MODEL).rpartition("/")[0]
+    (tmp_path / "second").mkdir()
+    dest = tmp_path / "second/m.gguf"
+    fake.log.clear()
+    told = fetch(dest, fake, check=True, repo=REPO, quant="Q8_0", copy_of=copied(first, lender))
+    assert (told["changed"], told["size"], left(tmp_path / "second"), fake.log) == (True, len(MODEL), [], [])
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0", copy_of=copied(first, lender + "/"))
+    assert (whole(dest), done["transferred"], done["verified"]) == (True, len(MODEL), "sha256")
+    assert (done["files"][0]["pieces"], done["commit"]) == (first["files"][0]["pieces"], COMMIT)
+    assert {path for _server, path, _headers in fake.log} == {"/files/m.gguf"}
+    monkeypatch.setattr(fetch_fetch, "Client", None)
+    for again in ({}, {"copy_of": copied(first, "http://127.0.0.1:9/")}):
+        assert fetch(dest, fake, repo=REPO, quant="Q8_0", **again)["changed"] is False
+
+
+def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
+    names = ["m-%05d-of-00003.gguf" % number for number in (1, 2, 3)]
+    files = dict(zip(names, gguf_files.shards(3)))
+    urls = [fake.add_plain(name, files[name]) for name in names]
+    first = fetch(str(tmp_path) + "/", urls=urls)
+    (tmp_path / "second").mkdir()
+    done = fetch(str(tmp_path / "second") + "/", urls=["http://127.0.0.1:9/" + name for name in names], copy_of=copied(first, urls[0].rpartition("/")[0]))
+    assert (done["verified"], done["transferred"]) == ("sha256", sum(map(len, files.values())))
+    assert all((tmp_path / "second" / name).read_bytes() == files[name] for name in names)
+
+
+def test_a_copy_with_other_bytes_gets_no_name(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    lender = fake.add_plain("m.gguf", damaged).rpartition("/")[0]
+    (tmp_path / "second").mkdir()
+    text = refused(tmp_path / "second/m.gguf", fake, repo=REPO, quant="Q8_0", copy_of=copied(first, lender))
+    assert text.startswith("m.gguf, piece 2: sha256 is ")
+
+
+def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    first = fetch(tmp_path / "m.gguf", urls=[url])
+    (tmp_path / "second").mkdir()
+    dest = tmp_path / "second/m.gguf"
+    options = {"urls": [url], "copy_of": copied(first, url.rpartition("/")[0])}
+    assert fetch(dest, check=True, **options)["changed"] is True
+    assert refused(dest, **options) == ("copy_of: m.gguf has no sha256 on the node that has it, one is needed: fetch it there with reverify: full")
+    hashed = fetch(tmp_path / "m.gguf", urls=[url], full=True)
+    assert fetch(dest, urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))["verified"] == "sha256"
+
+
+def test_a_copy_of_another_model_is_refused(fake, tmp_path):
+    first = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", OTHER)])
+    (tmp_path / "second").mkdir()
+    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], sha256=[sha(MODEL)], copy_of=copied(first, "http://127.0.0.1:9/"))
+    assert text == "copy_of: m.gguf has sha256 %s, %s needed: another model is there" % (sha(OTHER), sha(MODEL))
+    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], copy_of={"url": "http://127.0.0.1:9/", "files": [], "commit": None})
+    assert text == "copy_of: no files given, those of gguf_fetch on the node that has the model are needed"
+
+
+def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
+    done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (True, 0, len(MODEL), "F16")
+    assert left(tmp_path) == []
+    assert fake.sent < 2 << 20
+    done = fetch(tmp_path / "not" / "yet" / "there" / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert (done["changed"], left(tmp_path)) == (True, [])
+
+
+# Refused before the large transfer
+
+
+def test_a_missing_piece_is_refused_by_the_header(fake, tmp_path):
+    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL[:CUT])])
+    assert text.endswith("/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)))
+    assert left(tmp_path) == []
+
+
+def test_a_foreign_piece_is_refused_by_the_header(fake, tmp_path):
+    urls = [fake.add_plain("a.part1of2", MODEL[:CUT]), fake.add_plain("b.part2of2", OTHER[CUT:-1])]
+    text = refused(tmp_path / "m.gguf", urls=urls)
+    assert text == "m.gguf: 2 pieces have {:,} bytes together, {:,} bytes needed by its header: a piece is missing or belongs to another model".format(
+        len(MODEL) - 1, len(MODEL)
+    )
+    assert fake.sent <= (1 << 20) + 2
+
+
+def test_pieces_in_the_wrong_order_are_refused(fake, tmp_path):
+    urls = [fake.add_plain("b", MODEL[CUT:]), fake.add_plain("a", MODEL[:CUT])]
+    assert "not a model, or a later piece of one" in refused(tmp_path / "m.gguf", urls=urls)
+
+
+def test_a_login_page_with_status_200_is_refused(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fake.html = b"<html>log in</html>"
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("a web page with status 200, not a model: check the address, or log in with a token")
+    assert left(tmp_path) == []
+
+
+def test_shards_of_two_models_are_refused(fake, tmp_path):
+    first, second = gguf_files.shards(2), gguf_files.shards(3)
+    fake.add_repo("owner/split", {"m-00001-of-00002.gguf": first[0], "m-00002-of-00002.gguf": second[1]})
+    assert "its header names 3 shards, 2 given" in refused(tmp_path / "x.gguf", fake, repo="owner/split", files=["m-00001-of-00002.gguf"])
+
+
+def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_target, "free_disk", lambda folder: 12300000)
+    text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB and 67.1 MB to spare: free space or set dest elsewhere" % tmp_path
+    assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed, see model_token_file")],
+)
+def test_a_missing_source_is_one_sentence_with_url_and_status(fake, tmp_path, status, words):
+    url = fake.add_plain("m.gguf", MODEL)
+    fake.answers = [(status, {}, b"")]
+    assert refused(tmp_path / "m.gguf", urls=[url + "?key=secret"]) == "%s: %s" % (url, words)
+
+
+def test_a_server_that_is_down_is_one_sentence(tmp_path):
+    text = refused(tmp_path / "m.gguf", urls=["http://127.0.0.1:9/m.gguf"])
+    assert text == "http://127.0.0.1:9/m.gguf: Connection refused, 4 times: check the network and run again"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"urls": ["ftp://host/m.gguf"]}, "an http, https or file URL is needed"),
+        ({"urls": ["file:///no/such.gguf"]}, "/no/such.gguf: No such file or directory: check the path on this node"),
+        ({"urls": ["file:///proc/self"]}, "not a regular file"),
+        ({"urls": ["file:///a.gguf"], "sha256": ["abc"]}, "no sha256 digest"),
+        ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
+        ({"repo": "a/b"}, "holds several models"),
+        ({"urls": ["file:///a.gguf"], "connections": 17}, "connections: 17 given, 1 to 16 are possible"),
+        ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: piece 2 is missing, pieces 1 are there: give all pieces"),
+        ({"urls": ["file:///m.gguf.part2of2", "file:///m.gguf.part1of2"]}, "are not in order: give them by number"),
+        ({"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]}, "are not in order: give them by number"),
+    ],
+)
+def test_requests_that_cannot_be_met(tmp_path, options, words):
+    assert words in refused(tmp_path / "m.gguf", **options)
+
+
+def test_dest_must_be_a_gguf_name_in_a_directory_that_exists(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    assert "does not end in .gguf" in refused(tmp_path / "model", urls=[url])
+    assert "is not a directory: create it first" in refused(tmp_path / "none" / "m.gguf", urls=[url])
+
+
+# Faults in the middle
+
+
+def test_broken_connections_are_continued(fake, tmp_path):
+    fake.cuts = [300000, 0, 1500000, 10] * 3
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (whole(tmp_path / "m.gguf"), done["transferred"]) == (True, len(MODEL))
+
+
+def test_expired_signed_urls_are_resolved_again(fake, tmp_path):
+    fake.expire_every = 5
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert whole(tmp_path / "m.gguf")
+    assert fake.expired > 1
+
+
+def test_access_that_is_lost_for_good_ends_the_run_resumably(fake, tmp_path):
+    def lose(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.token, fake.signature = "hf_other", fake.signature + 1
+
+    fake.token = "hf_secret"
+    fake.add_repo(REPO, PIECES, gated=True)
+    fake.on_bytes = lose
+    assert "answered 401" in refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    fake.on_bytes, fake.token = None, "hf_secret"
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
+    assert done["resumed"] > 0
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+def test_too_many_requests_are_waited_for_as_asked(fake, tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr(transfer.Transfer, "_sleep_until", lambda self, deadline: waits.append(deadline - time.monotonic()))
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def refuse(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.on_bytes = None
+            fake.answers = [(429, {"Retry-After": "7"}, b""), (503, {}, b"")]
+
+    fake.on_bytes = refuse
+    fetch(tmp_path / "m.gguf", urls=[url])
+    assert whole(tmp_path / "m.gguf")
+    assert any(6 < wait <= 7 for wait in waits)
+
+
+@pytest.fixture
+def backoffs(monkeypatch):
+    """The seconds that Transfer waits before its attempts; nobody waits."""
+    monkeypatch.setattr(transfer, "_FIRST_BACKOFF", FIRST_BACKOFF)
+    waits = []
+
+    def pass_by(self, deadline):
+        if deadline:
+            waits.append(deadline - time.monotonic())
+
+    monkeypatch.setattr(transfer.Transfer, "_sleep_until", pass_by)
+    return waits
+
+
+def test_the_back_off_goes_from_half_a_second_to_one_minute_and_ends_after_ten_times(fake, tmp_path, backoffs):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def fail(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.answers = [(503, {}, b"")] * 1000
+
+    fake.on_bytes = fail
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert text.endswith("answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept")
+    assert backoffs == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60], abs=0.4)
+
+
+def test_a_piece_of_a_byte_per_connection_is_given_up(fake, tmp_path, backoffs):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def tear(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.cuts = [1]
+
+    fake.on_bytes = tear
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert text.endswith("early, 10 times in a row: check the source and run again, what was fetched is kept")
+
+
+class Dripping:
+    """From four MiB on, some connections of a fake hub give a byte now and then until the client goes."""
+
+    def __init__(self, monkeypatch, fake, connections=1):
+        self.left, self.told = connections, []
+        send_body = Handler.send_body
+
+        def drip(handler, view, cut):
+            with fake.lock:
+                slow = len(view) > 1 and fake.sent > 4 << 20 and self.left > 0
+                self.left -= slow
+            if not slow:
+                return send_body(handler, view, cut)
+            self.told.append(len(view))
+            handler.close_connection = True
+            for position in range(len(view)):
+                handler.wfile.write(view[position : position + 1])
+                time.sleep(0.02)
+            return None
+
+        monkeypatch.setattr(Handler, "send_body", drip)
+
+
+def test_a_connection_that_drips_is_given_up_and_the_piece_goes_on(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.2)
+    slow = Dripping(monkeypatch, fake, connections=2)
+    done = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
+    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 2)
+
+
+def test_a_server_that_only_drips_is_given_up_after_ten_times(fake, tmp_path, monkeypatch, backoffs):
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.05)
+    Dripping(monkeypatch, fake, connections=1000)
+    text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
+    assert "slower than 4,096 bytes per second" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
+
+
+def test_idle_connections_take_over_what_a_slow_one_holds_up(fake, tmp_path, monkeypatch):
+    # The limit for a slow connection is far away: the others have to help.
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 1e9)
+    monkeypatch.setattr(lanes, "_HELD_UP", 0.2)
+    slow, last = Dripping(monkeypatch, fake), time.monotonic() + 20
+    url = fake.add_plain("m.gguf", MODEL)
+    done = fetch(tmp_path / "m.gguf", urls=[url], connections=4, stopping=lambda: "held up for ever" if time.monotonic() > last else None)
+    assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 1)
+
+
+class Source:
+    ranges = True
+
+
+def running(start, position, end, begun, taken=0, ranges=True):
+    """A chunk as Transfer keeps it."""
+    source = Source()
+    source.ranges = ranges
+    segment = argparse.Namespace(piece=fetch_target.Piece(source, 0, 100))
+    chunk = lanes.Chunk(segment, start, end, taken)
+    chunk.position, chunk.begun = position, begun
+    return chunk
+
+
+@pytest.mark.parametrize(
+    ("chunk", "helped"),
+    [
+        ({"position": 10}, True),  # 1 byte per second of 100, 90 left
+        ({"position": 0}, True),  # none at all
+        ({"position": 0, "begun": 96.0}, False),  # it has only begun
+        ({"position": 250, "end": 1000}, False),  # as fast as a quarter of the others
+        ({"position": 96}, False),  # it ends by itself in time
+        ({"position": 10, "taken": 1}, True),
+        ({"position": 10, "begun": 91.0, "taken": 1}, False),  # its connection is the second: it gets twice the time
+        ({"position": 0, "begun": -1e6, "taken": 5}, False),  # others were no faster
+        ({"position": 0, "ranges": False}, False),  # a source that has to be read from its start
+    ],
+)
+def test_what_holds_a_transfer_up(chunk, helped):
+    chunk = running(**dict({"start": 0, "end": 100, "begun": 90.0}, **chunk))
+    assert lanes.held_up([chunk], 100.0, 100.0) is (chunk if helped else None)
+
+
+def test_the_slowest_is_helped_first():
+    chunks = [running(0, position, 1000, 90.0) for position in (30, 10, 20)]
+    assert lanes.held_up(chunks, 100.0, 100.0) is chunks[1]
+    assert lanes.held_up([], 100.0, 100.0) is None
+
+
+def test_retry_after_is_understood_as_seconds_and_as_a_date():
+    assert fetch_http._retry_after({"Retry-After": "3"}) == 3
+    assert fetch_http._retry_after({"Retry-After": "99999"}) == 600
+    assert 50 < fetch_http._retry_after({"Retry-After": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))}) <= 60
+    assert fetch_http._retry_after({"Retry-After": "soon"}) is None
+    assert fetch_http._retry_after({}) is None
+
+
+def test_a_server_that_keeps_failing_is_given_up_and_what_came_is_kept(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def fail(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.answers = [(503, {}, b"")] * 1000
+
+    fake.on_bytes = fail
+    text = refused(tmp_path / "m.gguf", urls=[url])
+    assert text == "%s: answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept" % url
+    fake.on_bytes, fake.answers = None, []
+    done = fetch(tmp_path / "m.gguf", urls=[url])
+    assert done["resumed"] > 0
+    assert whole(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("length", [True, False])
+def test_a_server_without_ranges_is_read_in_one_go_per_piece(fake, tmp_path, length):
+    fake.ranges = False
+    fake.cuts = [1 << 20] * 2
+    fake.length = length
+    fake.add_repo("owner/plain", PIECES)
+    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
+    assert (whole(tmp_path / "m.gguf"), done["verified"]) == (True, "sha256")
+
+
+def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_path):
+    fake.ranges = False
+    fake.add_repo("owner/plain", PIECES)
+    begun = []
+
+    def stop_in_second(name, start, end):
+        if name.endswith("part2of2"):
+            begun.append(name)
+            fake.cuts.append(2 << 20)
+
+    fake.on_bytes = stop_in_second
+    with pytest.raises(FetchError, match="10 times in a row"):
+        fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0", connections=2)
+    fake.on_bytes = None
+    fake.cuts.clear()
+    fake.log.clear()
+    done = fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    assert transfer._MAX_FAILURES == 10
+
+    fake.lie_range = True
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith(", 4 times: check the network and run again")
+    (tmp_path / "m.gguf.partial").write_bytes(b"")
+    fake.lie_range = False
+    asked = []
+
+    def lie_later(name, start, end):
+        if fake.sent > 4 << 20:
+            asked.append(start)
+            fake.lie_range = True
+
+    fake.on_bytes = lie_later
+    text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
+    assert " to bytes=" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
+
+
+def test_a_file_replaced_during_the_transfer_is_not_spliced(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+
+    def replace(name, start, end):
+        if fake.sent > 4 << 20:
+            fake.on_bytes = None
+            fake.add_plain("m.gguf", OTHER)
+
+    fake.on_bytes = replace
+    assert "changed on the server while it was fetched" in refused(tmp_path / "m.gguf", urls=[url])
+    fetch(tmp_path / "m.gguf", urls=[url])
+    assert whole(tmp_path / "m.gguf", OTHER)
+
+
+def interrupted(fake, dest, **options):
+    """Run until some bytes are there, then stop; -> bytes the server has sent."""
+    fake.rate = 4 << 20
+    with pytest.raises(Stopped):
+        fetch(dest, fake, stopping=lambda: "told to" if fake.sent > 6 << 20 else None, connections=4, **options)
+    fake.rate = 0
+    assert not dest.exists()
+    return fake.sent
+
+
+def test_a_stopped_run_is_resumed_without_fetching_again(fake, tmp_path):
+    sent = interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    assert left(tmp_path) == ["m.gguf.partial", "m.gguf.partial.journal"]
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert whole(tmp_path / "m.gguf")
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+    assert done["resumed"] > sent - (5 << 20)
+
+
+def test_a_file_replaced_between_two_runs_starts_over(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    fake.add_plain("m.gguf", OTHER)
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf", OTHER)
+
+
+def test_without_validator_and_digest_nothing_is_resumed(fake, tmp_path):
+    fake.validators = False
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_with_a_digest_another_mirror_may_go_on(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url], sha256=[sha(MODEL)])
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("mirror.gguf", MODEL)], sha256=[sha(MODEL)])["resumed"] > 0
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_after_a_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer.Transfer, "_keep", lambda self: None)  # the machine dies: nobody writes a last flush
+    interrupted(fake, tmp_path / "m.gguf", repo=REPO, quant="Q8_0")
+    with open(tmp_path / "m.gguf.partial", "r+b") as partial:
+        partial.write(bytes(len(MODEL)))  # what had not reached the disk is lost
+    monkeypatch.setattr(journal, "boot_id", lambda: "another boot")
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (0, len(MODEL))
+    assert whole(tmp_path / "m.gguf")
+
+
+def fail_once(monkeypatch, function, path, after):
+    """From when ``after()`` holds, the next call of os.``function`` for ``path`` fails as a disk does: later ones say that all is well. -> calls that failed"""
+    real, failed = getattr(os, function), []
+
+    def call(fd):
+        if not failed and os.readlink("/proc/self/fd/%d" % fd) == str(path) and after():
+            failed.append(fd)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(fd)
+
+    monkeypatch.setattr(os, function, call)
+    return failed
+
+
+def test_after_a_failed_flush_only_what_was_flushed_before_is_trusted(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(transfer, "_FLUSH_EVERY", 0.05)
+    fake.rate = 4 << 20
+    url = fake.add_plain("m.gguf", MODEL)
+    failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent > 6 << 20)
+    assert refused(tmp_path / "m.gguf", urls=[url], connections=2).endswith("m.gguf.partial: cannot be written: Input/output error")
+    assert failed
+    lines = (tmp_path / "m.gguf.partial.journal").read_bytes().splitlines()[1:]
+    kept = sum(int(line.split()[2]) for line in lines if line.startswith(b"w"))
+    assert 0 < kept < fake.sent - (1 << 18)
+    assert lines[-1] == b"d %d" % (len(lines) - 1)
+    fake.rate = 0
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == kept
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_second_time(fake, tmp_path, monkeypatch):
+    url = fake.add_plain("m.gguf", MODEL)
+    failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent >= len(MODEL))
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("cannot be written: Input/output error")
+    assert failed
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize("name", ["m.gguf.partial", "m.gguf.partial.journal.new", "m.gguf.manifest.json.new", "m.gguf.lock"])
+@pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
+def test_what_others_have_put_under_our_names_is_not_written_through(fake, tmp_path, name, kind):
+    folder, victim = tmp_path / "models", tmp_path / "victim"
+    folder.mkdir()
+    victim.write_bytes(b"precious")
+    url = fake.add_plain("m.gguf", MODEL)
+    if kind == "mkfifo":
+        os.mkfifo(str(folder / name))
+    else:
+        getattr(os, kind)(str(victim), str(folder / name))
+    if name.endswith(".lock"):
+        text = refused(folder / "m.gguf", urls=[url])
+        assert text.startswith("%s.lock: cannot be written: " % (folder / "m.gguf"))
+    else:
+        fetch(folder / "m.gguf", urls=[url])
+        assert (folder / "m.gguf").read_bytes() == MODEL
+    assert victim.read_bytes() == b"precious"
+
+
+def test_a_link_in_place_of_a_partial_file_with_a_journal_is_replaced(fake, tmp_path):
+    url, victim = fake.add_plain("m.gguf", MODEL), tmp_path / "victim"
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    victim.write_bytes(bytes(len(MODEL)))
+    (tmp_path / "m.gguf.partial").unlink()
+    (tmp_path / "m.gguf.partial").symlink_to(victim)
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert (tmp_path / "m.gguf").read_bytes() == MODEL and not (tmp_path / "m.gguf").is_symlink()
+    assert victim.read_bytes() == bytes(len(MODEL))
+
+
+@pytest.mark.parametrize("change", [{"name": "../../victim"}, {"name": "/etc/passwd"}, {"name": None}, {"size": "1"}, {"pieces": [{}]}, {"inode": None}])
+def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
+    dest = tmp_path / "models" / "m.gguf"
+    dest.parent.mkdir()
+    (tmp_path / "victim").write_bytes(MODEL)
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    path = tmp_path / "models/m.gguf.manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["files"][0].update(change)
+    path.write_text(json.dumps(manifest))
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert (done["msg"].endswith("is there and proved"), done["files"][0]["path"]) == (True, str(dest))
+
+
+@pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
+def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, name):
+    with pytest.raises(FetchError, match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest"):
+        fetch(str(tmp_path) + "/", urls=[fake.add_plain(name, MODEL)])
+    assert left(tmp_path) == []
+
+
+def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=secret"])
+    fake.log.clear()
+    assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith("untouched since it was published")
+    assert fake.log == []
+    fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
+    with pytest.raises(FetchError, match="is there, but its header is not that of m.gguf"):
+        fetch(tmp_path / "m.gguf", urls=[url + "?version=2"])
+    assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
+
+
+def test_the_token_goes_to_no_other_origin_than_the_endpoint(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    fetch(tmp_path / "m.gguf", urls=[url], token="hf_secret")
+    assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {None}
+    fake.log.clear()
+    fetch(tmp_path / "n.gguf", urls=[url], token="hf_secret", endpoint=fake.url + "/hub")
+    assert {headers.get("Authorization") for _server, _path, headers in fake.log} == {"Bearer hf_secret"}
+
+
+def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_path):
+    first, second = PIECES
+    damaged = PIECES[second][:-9] + bytes([PIECES[second][-9] ^ 4]) + PIECES[second][-8:]
+    urls = [fake.add_plain(first, PIECES[first]), fake.add_plain(second, damaged)]
+    needed = [sha(data) for data in PIECES.values()]
+    text = refused(tmp_path / "m.gguf", urls=urls, sha256=needed)
+    assert text == "%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (second, sha(damaged), needed[1])
+    fake.add_plain(second, PIECES[second])
+    done = fetch(tmp_path / "m.gguf", urls=urls, sha256=needed)
+    assert done["transferred"] >= len(PIECES[second])
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_wrong_digest_of_the_only_piece_gives_the_disk_back(fake, tmp_path):
+    refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=["0" * 64])
+    assert left(tmp_path) == []
+
+
+def test_two_runs_do_not_meet(fake, tmp_path):
+    with lock.lock(str(tmp_path / "m.gguf")):
+        text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert text == "%s: another run is fetching it: wait for that one" % (tmp_path / "m.gguf")
+    assert left(tmp_path) == []
+
+
+def test_partial_bytes_without_a_journal_are_not_trusted(fake, tmp_path):
+    (tmp_path / "m.gguf.partial").write_bytes(bytes(len(MODEL)))
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["resumed"] == 0
+    assert whole(tmp_path / "m.gguf")
+
+
+RUN = """
+import json, sys
+sys.path.insert(0, %r)
+from module_utils._fetch import target, transfer
+from module_utils._fetch.fetch import acquire
+from module_utils._fetch.request import Request, Watch
+transfer._FLUSH_EVERY = 0.05
+%s
+print(json.dumps(acquire(Request(**json.loads(sys.argv[1])))))
+"""
+
+
+def process(options, setup="", prefix=()):
+    code = RUN % (os.path.dirname(os.path.dirname(HERE)), setup)
+    return subprocess.Popen([*prefix, sys.executable, "-c", code, json.dumps(options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    fake.rate = 2 << 20
+    running = process(options)
+    while fake.sent < 6 << 20:
+        time.sleep(0.01)
+        assert running.poll() is None, running.communicate()
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    sent, fake.rate = fake.sent, 0
+    done = json.loads(process(options).communicate(timeout=120)[0])
+    assert whole(tmp_path / "m.gguf")
+    # A block and what the sockets held, per connection.
+    assert done["resumed"] >= sent - (1 << 20) - 4 * ((1 << 20) + (1 << 19))
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+MOUNT_OWN_TMPFS = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"')
+
+
+def namespaces():
+    unshare = ["unshare", "--user", "--map-root-user", "--mount", "true"]
+    return shutil.which("unshare") and subprocess.run(unshare, check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not namespaces(), reason="no user namespaces")
+def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
+    # As on a file system that cannot reserve blocks, another writer takes the space; afterwards it goes away again.
+    setup = """
+import os
+from module_utils._fetch.errors import FetchError
+target._allocate = lambda fd, size: os.ftruncate(fd, size)
+target._MARGIN = 0
+options = json.loads(sys.argv[1])
+other = os.path.dirname(options["dest"]) + "/other"
+def fill(state):
+    if not os.path.exists(other):
+        with open(other, "wb") as stream:
+            stream.write(bytes(20 << 20))
+try:
+    acquire(Request(**options), watch=Watch(fill))
+except FetchError as error:
+    print(error, os.listdir(os.path.dirname(options["dest"])))
+os.unlink(other)
+"""
+    fake.rate = 4 << 20
+    options = {"dest": str(tmp_path / "m.gguf"), "repo": REPO, "quant": "Q8_0", "endpoint": fake.url, "connections": 4}
+    out, err = process(options, setup, [*MOUNT_OWN_TMPFS, str(tmp_path)]).communicate(timeout=120)
+    assert err == ""
+    first, second = out.splitlines()
+    assert "m.gguf.partial: the disk is full (" in first
+    assert "free space and run again, what was fetched is kept [" in first
+    assert first.count("m.gguf.partial'") == first.count("m.gguf.partial.journal'") == first.count("'other'") == 1
+    assert ".new" not in first
+    done = json.loads(second)
+    assert done["resumed"] > 0
+    assert done["resumed"] + done["transferred"] == len(MODEL)
+
+
+# What is there already
+
+
+def test_a_good_file_of_the_operator_gets_a_manifest(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["changed"], done["transferred"], done["verified"]) == (True, 0, "sha256")
+    assert whole(tmp_path / "m.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["changed"] is False
+    # The record tells it from one that was fetched, also after it was hashed again.
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", full=True)
+    removal = Removal()
+    removal.models(str(tmp_path))
+    assert left(tmp_path) == ["m.gguf"]
+
+
+def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    give_away(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").chmod(0o666)
+    before = os.stat(tmp_path / "m.gguf")
+    fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
+    assert (os.stat(tmp_path / "m.gguf").st_uid, os.stat(tmp_path / "m.gguf").st_ctime_ns) == (before.st_uid, before.st_ctime_ns)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    after = os.stat(tmp_path / "m.gguf")
+    assert (after.st_ino, after.st_uid, after.st_mode & 0o7777) == (before.st_ino, 0, 0o644)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
+    # Who owns a file writes it and sets its time back.
+    give_away(tmp_path / "m.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert os.stat(tmp_path / "m.gguf").st_uid == 0
+
+
+def test_a_file_of_another_user_that_is_another_model_stays_his(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(OTHER)
+    give_away(tmp_path / "m.gguf")
+    with pytest.raises(FetchError, match="its sha256 is not that of"):
+        fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)])
+    assert os.stat(tmp_path / "m.gguf").st_uid != 0
+
+
+def test_a_file_that_is_written_while_it_is_hashed_is_refused(fake, tmp_path, monkeypatch):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    real = present.hash_pieces
+
+    def write(path, *arguments):
+        digests = real(path, *arguments)
+        os.utime(path)
+        return digests
+
+    monkeypatch.setattr(present, "hash_pieces", write)
+    with pytest.raises(FetchError, match="was changed while it was read"):
+        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert left(tmp_path) == ["m.gguf"]
+
+
+@pytest.mark.parametrize("spoil", [give_away, lambda path: path.chmod(0o646)])
+def test_a_manifest_or_journal_that_others_could_have_made_does_not_count(fake, tmp_path, monkeypatch, spoil):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    spoil(tmp_path / "m.gguf.partial.journal")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    spoil(tmp_path / "m.gguf.manifest.json")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("is there and proved")
+
+
+def test_a_partial_file_of_another_user_is_replaced(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    interrupted(fake, tmp_path / "m.gguf", urls=[url])
+    give_away(tmp_path / "m.gguf.partial")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
+    assert os.stat(tmp_path / "m.gguf").st_uid == 0
+
+
+def test_a_file_of_another_user_is_ours_from_before_it_is_read(fake, tmp_path, monkeypatch):
+    """Else its owner writes it once it is read and sets its time back."""
+    path = tmp_path / "m.gguf"
+    path.write_bytes(MODEL)
+    give_away(path)
+    real, owners = present.hash_pieces, []
+    monkeypatch.setattr(present, "hash_pieces", lambda *arguments: owners.append(os.stat(path).st_uid) or real(*arguments))
+    fetch(path, fake, repo=REPO, quant="Q8_0")
+    assert owners == [0]
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
+    url = fake.add_plain("m.gguf", MODEL)
+    for data, words in ((MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)), (OTHER, "its sha256 is not that of m.gguf")):
+        (tmp_path / "m.gguf").write_bytes(data)
+        with pytest.raises(FetchError, match=words):
+            fetch(tmp_path / "m.gguf", check=check, urls=[url], sha256=[sha(MODEL)])
+        assert (tmp_path / "m.gguf").read_bytes() == data
+        assert left(tmp_path) == ["m.gguf"]
+
+
+def test_without_a_digest_a_model_of_the_same_size_is_told_apart_by_its_header(fake, tmp_path):
+    url = fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    with pytest.raises(FetchError, match="its header is not that of m.gguf"):
+        fetch(tmp_path / "m.gguf", urls=[url])
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["verified"] == "size and header"
+
+
+def test_a_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    os.utime(tmp_path / "m.gguf", (1, 1))
+    before = (tmp_path / "m.gguf.manifest.json").read_text()
+    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert (tmp_path / "m.gguf.manifest.json").read_text() == before
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("hashed again")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
+
+
+def test_damage_under_an_unchanged_size_is_found(fake, tmp_path):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    status = dest.stat()
+    with open(dest, "r+b") as stream:
+        stream.seek(-5, os.SEEK_END)
+        stream.write(b"X")
+    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+        fetch(dest, fake, repo=REPO, quant="Q8_0")
+    os.utime(dest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
+    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+        fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)
+
+
+def test_a_published_file_that_became_shorter_is_named(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    os.truncate(tmp_path / "m.gguf", 1000)
+    with pytest.raises(FetchError, match="has 1,000 bytes, .* were published: remove it and run again"):
+        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+
+
+def test_a_removed_file_is_fetched_again(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    (tmp_path / "m.gguf").unlink()
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == len(MODEL)
+
+
+def test_the_same_content_from_another_source_only_renews_the_manifest(fake, tmp_path, monkeypatch):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    monkeypatch.setattr(present, "hash_pieces", None)  # the digests are in the manifest
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, files=sorted(PIECES))
+    assert (done["changed"], done["transferred"]) == (False, 0)
+    assert json.loads((tmp_path / "m.gguf.manifest.json").read_text())["request"]["files"] == sorted(PIECES)
+
+
+def test_one_source_under_two_names(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    for changed in (True, False):
+        assert [fetch(tmp_path / name, urls=[url])["changed"] for name in ("a.gguf", "b.gguf")] == [changed, changed]
+
+
+# Adoption of pieces
+
+
+def loose(tmp_path, *names):
+    """Put these pieces, all without names, into the folder. -> their paths"""
+    paths = []
+    for name in names or PIECES:
+        (tmp_path / name).write_bytes(PIECES[name])
+        paths.append(str(tmp_path / name))
+    return paths
+
+
+def test_loose_pieces_become_the_file(fake, tmp_path):
+    paths = loose(tmp_path)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "m.gguf")
+    assert (done["adopted"], done["transferred"]) == (len(MODEL), 0)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)["changed"] is False
+
+
+@pytest.mark.parametrize("name", sorted(PIECES))
+def test_one_loose_piece_is_used_and_the_other_fetched(fake, tmp_path, name):
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path, name))
+    assert whole(tmp_path / "m.gguf")
+    assert (done["adopted"], done["transferred"]) == (len(PIECES[name]), len(MODEL) - len(PIECES[name]))
+
+
+def test_adoption_needs_one_piece_of_extra_disk(fake, tmp_path, monkeypatch):
+    paths = loose(tmp_path)
+    peaks = []
+
+    def blocks():
+        peaks.append(sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()))
+
+    unlink, fdatasync = os.unlink, os.fdatasync
+    monkeypatch.setattr(os, "unlink", lambda path: (blocks(), unlink(path)))
+    monkeypatch.setattr(os, "fdatasync", lambda fd: (blocks(), fdatasync(fd)))
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert max(peaks) <= len(MODEL) + len(MODEL) - CUT + (1 << 20)
+
+
+def test_a_damaged_loose_piece_is_refused_and_left(fake, tmp_path):
+    paths = loose(tmp_path)
+    data = bytearray(PIECES["m.Q8_0.gguf.part2of2"])
+    data[1000] ^= 1
+    (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(bytes(data))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.startswith("adopt: %s has sha256 " % paths[1])
+    assert (tmp_path / "m.Q8_0.gguf.part2of2").read_bytes() == bytes(data)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (done["resumed"], done["transferred"]) == (CUT, len(MODEL) - CUT)
+
+
+def test_a_file_that_is_no_piece_is_refused(fake, tmp_path):
+    (tmp_path / "other").write_bytes(b"x")
+    assert "adopt: %s has 1 bytes, the pieces have" % (tmp_path / "other") in refused(
+        tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(tmp_path / "other")]
+    )
+
+
+def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):
+    url = fake.add_plain("m.gguf", MODEL)
+    (tmp_path / "by hand").write_bytes(OTHER)
+    text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "by hand")])
+    assert text.startswith("adopt: %s: no sha256 of m.gguf is known, one is needed to use it: " % (tmp_path / "by hand"))
+    # Neither is one of the joined file, which tells nothing of a piece before it is consumed.
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", sha256=None, pieces=[{"size": len(MODEL), "sha256": sha(MODEL)}], adopt=loose(tmp_path))
+    assert "no sha256 of m.Q8_0.gguf.part1of2 is known" in text
+    assert left(tmp_path) == ["by hand", *sorted(PIECES)]
+
+
+def test_pieces_do_not_matter_where_the_model_is_there(fake, tmp_path):
+    (tmp_path / "m.gguf").write_bytes(MODEL)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path))["msg"].endswith("is there and proved")
+
+
+def others(tmp_path, spoil):
+    """-> (an empty directory for the model, paths of pieces that another user owns or may write)"""
+    (tmp_path / "to").mkdir()
+    paths = loose(tmp_path)
+    for path in paths:
+        spoil(path)
+    return tmp_path / "to/m.gguf", paths
+
+
+@pytest.mark.parametrize("spoil", [give_away, lambda path: os.chmod(path, 0o664)], ids=["stranger's", "writable"])
+def test_pieces_that_are_not_roots_alone_are_copied_and_stay(fake, tmp_path, spoil):
+    dest, paths = others(tmp_path, spoil)
+    assert fetch(dest, fake, check=True, repo=REPO, quant="Q8_0", adopt=paths)["kept"] == paths
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert (done["adopted"], done["transferred"], done["kept"]) == (len(MODEL), 0, paths)
+    assert "; copied and still there, because not only root may write it: %s" % ", ".join(paths) in done["msg"]
+    assert whole(dest) and (os.stat(dest).st_uid, os.stat(dest).st_mode & 0o7777) == (0, 0o644)
+    assert [os.path.exists(path) for path in paths] == [True, True]
+
+
+def test_where_the_disk_does_not_hold_a_copy_the_way_without_one_is_named(fake, tmp_path, monkeypatch):
+    dest, paths = others(tmp_path, give_away)
+    monkeypatch.setattr(fetch_target, "free_disk", lambda folder: (64 << 20) + len(MODEL) // 2)
+    text = refused(dest, fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.endswith("; %s would be used without a copy if only root could write it: chown root, chmod go-w" % ", ".join(paths))
+
+
+@pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo", "mkdir"])
+def test_what_is_no_file_of_its_own_is_no_piece(fake, tmp_path, kind):
+    """A FIFO would hold root for ever, a link leads to what root alone reads."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(PIECES["m.Q8_0.gguf.part1of2"])
+    path = tmp_path / "m.Q8_0.gguf.part1of2"
+    if kind.startswith("mk"):
+        getattr(os, kind)(str(path))
+    else:
+        getattr(os, kind)(str(victim), str(path))
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=[str(path)])
+    assert text.startswith("%s: is a link or has a second name" % path)
+    assert left(tmp_path) == [path.name, "victim"] and victim.read_bytes() == PIECES["m.Q8_0.gguf.part1of2"]
+
+
+def exchange(monkeypatch, after, change):
+    """Call change() once the function of that name in pieces has returned."""
+    real = getattr(pieces, after)
+
+    def function(*arguments):
+        answer = real(*arguments)
+        change()
+        return answer
+
+    monkeypatch.setattr(pieces, after, function)
+
+
+@pytest.mark.parametrize("make", ["symlink", "mkfifo"])
+def test_a_piece_that_becomes_a_link_meanwhile_is_not_followed(fake, tmp_path, monkeypatch, make):
+    paths = loose(tmp_path)
+    os.makedirs(str(tmp_path / "roots"))
+    (tmp_path / "roots/secret").write_bytes(b"root:SECRET" * 100)
+
+    def plant():
+        os.unlink(paths[1])
+        if make == "mkfifo":
+            os.mkfifo(paths[1])
+        else:
+            os.symlink(str(tmp_path / "roots/secret"), paths[1])
+
+    exchange(monkeypatch, "hash_pieces", plant)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert done["adopted"] == len(MODEL) and (tmp_path / "m.gguf").read_bytes() == MODEL
+
+
+def test_what_a_refused_piece_held_is_not_left_behind(fake, tmp_path):
+    """It may have been anything; until the model is proved, nobody else reads the partial file."""
+    paths = loose(tmp_path)
+    (tmp_path / "m.Q8_0.gguf.part2of2").write_bytes(b"root:SECRET" + bytes(len(MODEL) - CUT - 11))
+    refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert (tmp_path / "m.gguf.partial").stat().st_mode & 0o777 == 0o600
+    assert b"SECRET" not in (tmp_path / "m.gguf.partial").read_bytes()
+    # Where nothing else was there, the file goes.
+    refused(tmp_path / "n.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths[1:])
+    assert not (tmp_path / "n.gguf.partial").exists()
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_piece_that_somebody_has_open_for_writing_is_copied(fake, tmp_path, monkeypatch, mapped):
+    """He could write it after it was proved, whoever owns it then."""
+    paths = loose(tmp_path, "m.Q8_0.gguf.part1of2")
+    fd = os.open(paths[0], os.O_RDWR)
+    held = mmap.mmap(fd, 0) if mapped else None
+    if mapped:
+        os.close(fd)
+
+    def write():
+        if mapped:
+            held[CUT - 1000 : CUT - 996] = b"EVIL"
+        else:
+            os.pwrite(fd, b"EVIL", CUT - 1000)
+
+    for name in ("hash_pieces", "_copied"):
+        exchange(monkeypatch, name, write)
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_piece_exchanged_before_it_is_renamed_is_noticed(fake, tmp_path, monkeypatch):
+    paths = loose(tmp_path)
+    (tmp_path / "other").write_bytes(bytes(CUT))
+    rename = os.rename
+
+    def exchanged(source, target):
+        if target.endswith(".partial"):
+            rename(str(tmp_path / "other"), source)
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", exchanged)
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
+    assert text.startswith("adopt: %s: was exchanged while it was used" % paths[0])
+    monkeypatch.setattr(os, "rename", rename)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["resumed"] == 0
+
+
+@pytest.mark.parametrize("make", ["symlink", "mkfifo", "file"])
+def test_a_partial_file_that_is_exchanged_is_neither_read_nor_published(fake, tmp_path, make):
+    fake.rate = 8 << 20
+    path = tmp_path / "m.gguf.partial"
+
+    def plant():
+        if path.exists() and not (tmp_path / "kept").exists():
+            path.rename(tmp_path / "kept")
+            if make == "symlink":
+                path.symlink_to("/etc/passwd")
+            elif make == "mkfifo":
+                os.mkfifo(str(path))
+            else:
+                path.write_bytes(OTHER)
+
+    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", stopping=plant)
+    assert text.startswith("%s: was exchanged" % path)
+    assert (tmp_path / "kept").read_bytes() == MODEL
+
+
+def test_the_model_under_another_name_is_copied_and_stays(fake, tmp_path):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+    (tmp_path / "another.gguf").write_bytes(OTHER)
+    done = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert (tmp_path / "m.gguf").read_bytes() == (tmp_path / "by-hand.gguf").read_bytes() == MODEL
+    assert done["transferred"] == 0 and " copied on the node in " in done["msg"] and "fetched" not in done["msg"]
+    assert (tmp_path / "m.gguf").stat().st_ino != (tmp_path / "by-hand.gguf").stat().st_ino
+
+
+def test_the_model_under_another_name_may_be_exchanged_meanwhile(fake, tmp_path, monkeypatch):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+
+    def plant():
+        (tmp_path / "by-hand.gguf").unlink()
+        os.mkfifo(str(tmp_path / "by-hand.gguf"))
+
+    exchange(monkeypatch, "hash_pieces", plant)
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == 0
+    assert (tmp_path / "m.gguf").read_bytes() == MODEL
+
+
+@pytest.mark.parametrize("kind", ["symlink", "link", "stranger's", "other bytes", "other header"])
+def test_what_is_not_the_model_or_not_roots_is_not_copied(fake, tmp_path, kind):
+    beside = tmp_path / "models/by-hand.gguf"
+    beside.parent.mkdir()
+    (tmp_path / "victim").write_bytes(MODEL)
+    if kind in ("symlink", "link"):
+        getattr(os, kind)(str(tmp_path / "victim"), str(beside))
+    else:
+        beside.write_bytes({"other bytes": MODEL[:-1] + b"X", "other header": b"GGUF" + bytes(len(MODEL) - 4)}.get(kind, MODEL))
+    if kind == "stranger's":
+        give_away(beside)
+    assert fetch(tmp_path / "models/m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == len(MODEL)
+
+
+def test_without_a_digest_nothing_under_another_name_is_copied(fake, tmp_path):
+    (tmp_path / "by-hand.gguf").write_bytes(MODEL)
+    assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["transferred"] == len(MODEL)
+
+
+def test_names_of_a_models_directory_that_cannot_be_printed_are_not_told(fake, tmp_path):
+    for name in ("\x1b[2Jx.gguf", "a\nb.gguf", "good.gguf"):
+        (tmp_path / name).write_bytes(MODEL)
+    (tmp_path / "link.gguf").symlink_to(tmp_path / "good.gguf")
+    assert fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")["alike"] == ["good.gguf"]
+
+
+def test_a_model_from_another_folder_moves(fake, tmp_path):
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old" / "x.gguf").write_bytes(MODEL)
+    inode = (tmp_path / "old" / "x.gguf").stat().st_ino
+    fetch(tmp_path / "new" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)], adopt=[str(tmp_path / "old" / "x.gguf")])
+    assert whole(tmp_path / "new" / "m.gguf")
+    assert (left(tmp_path / "old"), (tmp_path / "new" / "m.gguf").stat().st_ino) == ([], inode)
+
+
+# Progress and stopping
+
+
+def test_progress_counts_up_to_the_total(fake, tmp_path):
+    fake.rate = 4 << 20
+    states = []
+    acquire(request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2), watch=Watch(lambda state: states.append(dict(state))))
+    assert {state["total"] for state in states} == {len(MODEL)}
+    assert [state["done"] for state in states] == sorted(state["done"] for state in states)
+    assert states[-1]["done"] == len(MODEL)
+    assert any(state["rate"] > 0 for state in states)
+
+
+def test_memory_stays_small(fake, tmp_path):
+    fake.add_plain("m.gguf", gguf_files.model(200))
+    setup = """
+import atexit
+atexit.register(lambda: print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], file=sys.stderr))
+"""
+    out, err = process({"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup).communicate(timeout=120)
+    assert json.loads(out)["transferred"] > 200 << 20
+    assert int(err.splitlines()[-1]) < 150000

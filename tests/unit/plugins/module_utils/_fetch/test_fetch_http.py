@@ -1,0 +1,448 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import contextlib
+import http.server
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from urllib.parse import urlsplit
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources, urls
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError, Transient
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client, attempts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import public_url
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
+
+DATA = bytes(range(256)) * 40
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        yield fake
+
+
+@pytest.fixture
+def client():
+    client = Client(5)
+    yield client
+    client.close()
+
+
+def resolved(url, client, token=None):
+    source = make_source(url, token)
+    source.resolve(client)
+    return source
+
+
+@contextlib.contextmanager
+def serving(handler, context=None):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if context:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4095])
+@pytest.mark.parametrize("ranges", [True, False])
+def test_ranges_are_the_bytes_asked_for(fake, client, ranges, offset):
+    fake.ranges = ranges
+    source = resolved(fake.add_plain("a", DATA), client)
+    assert (source.ranges, source.size) == (ranges, len(DATA))
+    assert read_range(source, client, offset, 1000) == DATA[offset : offset + 1000]
+    assert read_range(source, client, len(DATA) - 5, 1000) == DATA[-5:]
+
+
+def test_one_connection_serves_many_requests(fake, client):
+    source = resolved(fake.add_plain("a", DATA), client)
+    for offset in range(20):
+        read_range(source, client, offset, 10)
+    assert fake.servers["hub"].connections == 1
+
+
+def test_a_connection_the_server_closed_meanwhile_is_opened_again(fake, client):
+    source = resolved(fake.add_plain("a", DATA), client)
+    for connection in fake.servers["hub"].sockets:
+        connection.shutdown(2)
+    assert read_range(source, client, 3, 10) == DATA[3:13]
+
+
+def test_a_file_without_a_name_or_length_is_refused(fake, client):
+    fake.ranges, fake.length = False, False
+    with pytest.raises(FetchError, match="says neither how long it is nor answers ranges"):
+        resolved(fake.add_plain("a", DATA), client)
+
+
+def test_an_empty_file_is_refused(fake, client):
+    with pytest.raises(FetchError, match="empty, a GGUF file is needed"):
+        resolved(fake.add_plain("a", b""), client)
+
+
+def test_compressed_answers_are_refused(fake, client):
+    source = resolved(fake.add_plain("a", DATA), client)
+    fake.answers = [(206, {"Content-Encoding": "gzip", "Content-Range": "bytes 0-9/%d" % len(DATA)}, b"0123456789")]
+    with pytest.raises(FetchError, match="sends Content-Encoding gzip"):
+        source.open(client, 0, 10)
+
+
+def test_redirects_end(fake, client):
+    fake.add_repo("o/r", {"a": DATA})
+    fake.redirect_to = fake.url + "/o/r/resolve/main/a"
+    with pytest.raises(FetchError, match="more than 8 redirects"):
+        resolved(fake.url + "/o/r/resolve/main/a", client)
+
+
+def test_a_redirect_to_another_scheme_is_refused(fake, client):
+    fake.add_repo("o/r", {"a": DATA})
+    fake.redirect_to = "file:///etc/passwd"
+    with pytest.raises(FetchError, match="redirects to file:///etc/passwd, http or https is needed"):
+        resolved(fake.url + "/o/r/resolve/main/a", client)
+
+
+def test_a_shorter_range_than_asked_for_is_continued(fake, client):
+    source = resolved(fake.add_plain("a", DATA), client)
+    fake.answers = [(206, {"Content-Range": "bytes 0-9/%d" % len(DATA)}, DATA[:10])]
+    assert read_range(source, client, 0, 100) == DATA[:100]
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_body_that_breaks_off_is_continued(fake, client, monkeypatch, ranges):
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0)
+    fake.ranges = ranges
+    source = resolved(fake.add_plain("a", DATA), client)
+    fake.cuts = [100] * (20 if ranges else 3)
+    assert read_range(source, client, 0, 5000) == DATA[:5000]
+
+
+def test_a_body_that_breaks_off_at_once_every_time_is_given_up(fake, client, monkeypatch):
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0)
+    source = resolved(fake.add_plain("a", DATA), client)
+    fake.cuts = [0] * 4
+    with pytest.raises(FetchError, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"):
+        read_range(source, client, 0, 5000)
+
+
+def test_a_server_that_says_nothing_is_transient():
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(Transient, match="timed out"):
+        resolved("http://127.0.0.1:%d/m.gguf" % silent.getsockname()[1], Client(0.2))
+
+
+def test_attempts_give_up_with_the_last_reason(monkeypatch):
+    waits = []
+    monkeypatch.setattr(fetch_http.time, "sleep", waits.append)
+
+    def fail():
+        raise Transient("http://h/m: down", 7 if len(waits) == 1 else None)
+
+    with pytest.raises(FetchError, match="http://h/m: down, 4 times: check the network and run again"):
+        attempts(fail)
+    assert waits == [0.5, 7, 2.0]
+
+
+def test_urls_are_shown_without_secrets():
+    assert public_url("https://user:secret@host:8443/a/b?X-Amz-Signature=secret#f") == "https://host:8443/a/b"
+
+
+def test_a_proxy_of_the_environment_is_used(fake, client, monkeypatch):
+    asked = []
+    port = urlsplit(fake.url).port
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(206)
+            self.send_header("Content-Range", "bytes 0-0/%d" % len(DATA))
+            self.send_header("Content-Length", "1")
+            self.end_headers()
+            self.wfile.write(DATA[:1])
+
+    with serving(Proxy) as proxy_port:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % proxy_port)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        resolved(fake.add_plain("a", DATA), client)
+        assert asked == []
+        resolved("http://models.invalid:%d/m.gguf?x=1" % port, client)
+        assert asked == ["http://models.invalid:%d/m.gguf?x=1" % port]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
+    return folder
+
+
+class OverTls(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        if self.path == "/away":
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:9/m.gguf")
+            self.send_header("Content-Length", "0")
+        else:
+            self.send_response(206)
+            self.send_header("Content-Range", "bytes 0-0/1")
+            self.send_header("Content-Length", "1")
+        self.end_headers()
+        if self.path != "/away":
+            self.wfile.write(b"x")
+
+
+def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(certificate / "cert.pem"), str(certificate / "key.pem"))
+    with serving(OverTls, context) as port:
+        with pytest.raises(FetchError, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"):
+            resolved("https://localhost:%d/m.gguf" % port, client)
+        monkeypatch.setattr(Client, "_tls", ssl.create_default_context(cafile=str(certificate / "cert.pem")))
+        assert resolved("https://localhost:%d/m.gguf" % port, client).size == 1
+        with pytest.raises(FetchError, match="redirects from https to http://127.0.0.1:9/m.gguf, which is not encrypted"):
+            resolved("https://localhost:%d/away" % port, client)
+
+
+def test_a_local_file_that_changes_is_noticed(tmp_path, client):
+    path = tmp_path / "a"
+    path.write_bytes(DATA)
+    source = resolved(path.as_uri(), client)
+    assert read_range(source, client, 10, 5) == DATA[10:15]
+    path.write_bytes(DATA + b"x")
+    with pytest.raises(FetchError, match="changed while it was fetched: run again"):
+        read_range(source, client, 10, 5)
+
+
+@contextlib.contextmanager
+def speaking(*answers):
+    """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte until the client goes."""
+
+    def speak(connection, answer):
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            for part in [answer] if isinstance(answer, bytes) else answer():
+                connection.sendall(part)
+
+    def serve(listener):
+        left = list(answers)
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listener.accept()[0]
+                threading.Thread(target=speak, args=(connection, left.pop(0) if len(left) > 1 else left[0]), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield "http://127.0.0.1:%d/m.gguf" % listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def drip(head=b"", tail=b"x", most=2000):
+    """``head`` at once, then single bytes. The client has to end it: it goes on for 20 seconds."""
+
+    def parts():
+        yield head
+        for _number in range(most):
+            time.sleep(0.01)
+            yield tail
+
+    return parts
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Slow is what gives less than 4096 bytes per second for a tenth of one."""
+    monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.1)
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0.001)
+
+
+def test_a_header_that_drips_is_given_up(client, impatient):
+    with speaking(drip(b"HTTP/1.1 206 Partial Content\r\nX-Slow: ")) as url, pytest.raises(
+        Transient, match="slower than 4,096 bytes per second for [0-9]+ sec"
+    ):
+        resolved(url, client)
+
+
+def test_header_fields_without_an_end_are_given_up(client):
+    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises((Transient, FetchError)):
+        resolved(url, client)
+    with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"):
+        resolved(url, client)
+
+
+HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nContent-Length: %d\r\n\r\n"
+
+
+def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
+    with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
+        source = resolved(url, client)
+        with pytest.raises(FetchError, match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again"):
+            read_range(source, client, 0, 1000)
+
+
+def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
+    class OneByte(http.server.BaseHTTPRequestHandler):
+        asked = 0
+
+        def log_message(self, *arguments):
+            pass
+
+        def do_GET(self):
+            first, last = (int(number) for number in self.headers["Range"].partition("=")[2].split("-"))
+            OneByte.asked += 1
+            self.wfile.write(HEAD % (first, last, last - first + 1) + b"x")
+
+    with serving(OneByte) as port:
+        source = resolved("http://127.0.0.1:%d/m.gguf" % port, client)
+        with pytest.raises(FetchError, match="ended 99[0-9] bytes early, 4 times"):
+            read_range(source, client, 0, 1000)
+    assert OneByte.asked == 5
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://[::1", "its host or port cannot be read: correct the address"),
+        ("http://h:port/m.gguf", "http://h:port/m.gguf: its host or port cannot be read"),
+        ("http://h:99999/m.gguf", "its host or port cannot be read"),
+        ("http://h%20h/m.gguf", "its host or port cannot be read"),
+        ("http://a..b/m.gguf", "its host or port cannot be read"),
+        ("http://%s.example/m.gguf" % ("a" * 64), "its host or port cannot be read"),
+        ("http:///m.gguf", "an http or https URL is needed"),
+        ("http://user:hunter2@h/m.gguf?key=hunter2", "http://h/m.gguf: has a user or password in it, which are never sent: leave them out"),
+        ("http://user:hunter2/x@h/m.gguf", "its host or port cannot be read"),
+        ("http://user@h/m.gguf", "has a user or password in it"),
+    ],
+)
+def test_a_url_that_cannot_be_asked_is_one_sentence_without_secrets(url, words):
+    with pytest.raises(FetchError) as caught:
+        make_source(url)
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
+    assert urls.clean_url("http://B\u00fccher.example:80/\u00fc a?n=\u00fc&s=%2F+#f") == "http://xn--bcher-kva.example:80/%C3%BC%20a?n=%C3%BC&s=%2F+"
+    url = fake.add_plain("\u00fc b.gguf", DATA)
+    assert resolved(url.replace("%C3%BC%20", "\u00fc "), client).size == len(DATA)
+    location = ("/files/\u00fc b.gguf").encode("utf-8")
+    for end in (location, b"%s/files/\xff.gguf" % fake.url.encode()):
+        with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s%s\r\n\r\n" % (fake.url.encode() if end is location else b"", end)) as other:
+            if end is location:
+                assert resolved(other, client).size == len(DATA)
+            else:
+                with pytest.raises(FetchError, match="answered 404"):
+                    resolved(other, client)
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        (b"http://[::1", "redirects to an address that cannot be read"),
+        (b"http://h:bad/", "its host or port cannot be read"),
+        (b"http://", "more than 8 redirects"),
+        (b"http://user:pw@127.0.0.1/", "has a user or password in it"),
+        (b"javascript:\x1b[2J", "redirects to javascript:"),
+    ],
+)
+def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
+    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(FetchError) as caught:
+        resolved(url, client)
+    assert words in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 503 \x1b[2Jgone\r\nContent-Length: 0\r\nRetry-After: nan\r\n\r\n",
+        b"HTTP/1.1 503 Gone" + b"e" * 60000 + b"\r\nContent-Length: 0\r\nRetry-After: Mon, 01 Jan 0001 00:00:00 GMT\r\n\r\n",
+        b"HTTP/1.1 206 OK\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/" + b"9" * 5000 + b"\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/9 nonsense\r\n\r\n",
+    ],
+)
+def test_a_server_that_talks_nonsense_is_one_short_sentence(client, answer):
+    with speaking(answer) as url, pytest.raises((FetchError, Transient)) as caught:
+        resolved(url, client)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 400
+    assert getattr(caught.value, "wait", None) in (None, 0)
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "-nan"])
+def test_retry_after_that_is_no_number_is_passed_over(value):
+    assert fetch_http._retry_after({"Retry-After": value}) is None
+
+
+def test_the_token_is_never_sent_over_plain_http():
+    home = "http://mirror.example/m.gguf"
+    with pytest.raises(FetchError, match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or leave"):
+        urls.authorization(home, "hf_secret", home)
+    sent = {"Authorization": "Bearer hf_secret"}
+    for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
+        assert urls.authorization(url, "hf_secret", url) == sent
+        assert urls.authorization(url, None, url) == {}
+    for near in ("http://127.0.0.1.example/a", "http://localhost.example/a", "http://128.0.0.1/a", "http://[::ffff:10.0.0.1]/a"):
+        with pytest.raises(FetchError, match="a token is not sent over http"):
+            urls.authorization(near, "hf_secret", near)
+    for other in ("http://mirror.example/a", "https://mirror.example:8443/a", "https://mirror.example.org/a", "https://sub.mirror.example/a"):
+        assert urls.authorization(other, "hf_secret", "https://mirror.example/b") == {}
+
+
+def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
+    seen = []
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        def log_message(self, *arguments):
+            pass
+
+        def do_GET(self):
+            seen.append(self.headers["Proxy-Authorization"])
+            self.send_response(407 if seen[-1] is None else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_CONNECT = do_GET
+
+    with serving(Proxy) as port:
+        for scheme in ("http", "https"):
+            monkeypatch.setenv(scheme + "_proxy", "http://us%%40er:pass@127.0.0.1:%d" % port)
+            with pytest.raises((FetchError, Transient), match="404"):
+                resolved(scheme + "://models.invalid/m.gguf", client)
+            assert seen.pop() == "Basic dXNAZXI6cGFzcw=="
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % port)
+        with pytest.raises(FetchError, match="407 .*: the proxy needs user and password"):
+            resolved("http://other.invalid/m.gguf", client)
+    for wrong in ("socks5://user:hunter2@127.0.0.1:1", "http://user:hunter2@127.0.0.1:port", "http://"):
+        monkeypatch.setenv("http_proxy", wrong)
+        with pytest.raises(FetchError, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$") as caught:
+            resolved("http://third.invalid/m.gguf", client)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_what_a_url_is_known_by():
+    plain = "https://h/m.gguf"
+    signed = "?X-Amz-Signature=1&X-Amz-Expires=5&Expires=3&Key-Pair-Id=K&token=t&access_token=a&sig=s&se=2027&sp=r"
+    assert urls.content_url("https://user:secret@h/m.gguf" + signed) == urls.content_url(plain) == plain
+    first, second = (urls.content_url(plain + "?version=%d&X-Amz-Signature=%d" % (number, number)) for number in (1, 2))
+    assert first != second and first.startswith(plain + "?sha256=")
+    assert urls.content_url(plain + "?version=1&X-Amz-Signature=9") == first
+    assert urls.content_url(plain + "?sp=1") != plain

@@ -1,0 +1,308 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import hashlib
+import json
+import os
+from collections import namedtuple
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import Hub, HubFile, model_name, order_files, piece_name, read_token, select
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import following_url
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, HubHandler
+
+FILES = {"README.md": b"text", "m.Q4_K_M.gguf": b"four", "m.Q8_0.gguf.part1of2": b"eight", "m.Q8_0.gguf.part2of2": b"more"}
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        fake.add_repo("owner/m-GGUF", FILES)
+        yield fake
+
+
+def hub(fake, repo="owner/m-GGUF", token=None):
+    return Hub(Client(5), repo, fake.url, token)
+
+
+def listed(*names):
+    return [HubFile(name, 1, "0" * 64) for name in names]
+
+
+def test_listing_gives_size_and_sha256_pinned_to_a_commit(fake):
+    assert hub(fake).commit("main") == COMMIT
+    found = {entry.path: entry for entry in hub(fake).files(COMMIT)}
+    assert sorted(found) == sorted(FILES)
+    assert found["m.Q4_K_M.gguf"] == HubFile("m.Q4_K_M.gguf", 4, hashlib.sha256(b"four").hexdigest())
+    assert hub(fake).source(COMMIT, found["m.Q4_K_M.gguf"]).url == "%s/owner/m-GGUF/resolve/%s/m.Q4_K_M.gguf" % (fake.url, COMMIT)
+
+
+def test_a_commit_is_not_asked_for_again(fake):
+    assert hub(fake).commit("f" * 40) == "f" * 40
+    assert fake.log == []
+
+
+def test_all_pages_are_read(fake):
+    fake.page = 2
+    assert sorted(entry.path for entry in hub(fake).files(COMMIT)) == sorted(FILES)
+    assert len(fake.log) == 3
+
+
+def test_files_outside_large_file_storage_have_a_size_and_no_sha256(fake):
+    fake.add_repo("owner/plain", FILES, lfs=False)
+    assert sorted(hub(fake, "owner/plain").files(COMMIT)) == sorted(HubFile(name, len(data), None) for name, data in FILES.items())
+
+
+def test_an_unknown_repo_names_its_neighbours(fake):
+    fake.add_repo("owner/other", {})
+    with pytest.raises(FetchError, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"):
+        hub(fake, "owner/m-GUF").commit("main")
+
+
+def test_an_unknown_owner_is_said_to_have_nothing(fake):
+    with pytest.raises(FetchError, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"):
+        hub(fake, "nobody/m").commit("main")
+
+
+def test_an_unknown_revision_names_the_known_ones(fake):
+    with pytest.raises(FetchError, match="has no revision v2, it has main, v1"):
+        hub(fake).commit("v2")
+
+
+def test_a_gated_repo_asks_for_a_token_or_for_access(fake):
+    fake.token = "hf_secret"
+    fake.add_repo("owner/gated", FILES, gated=True)
+    with pytest.raises(FetchError, match="gated, no token was given: accept its terms there and set model_token_file"):
+        hub(fake, "owner/gated").commit("main")
+    assert hub(fake, "owner/gated", "hf_secret").commit("main") == COMMIT
+    fake.add_repo("owner/gated", FILES, gated="no access")
+    with pytest.raises(FetchError, match="the token has no access: ask for access"):
+        hub(fake, "owner/gated", "hf_secret").commit("main")
+    with pytest.raises(FetchError, match="the token was refused") as caught:
+        hub(fake, "owner/gated", "hf_wrong").commit("main")
+    assert "hf_wrong" not in str(caught.value)
+
+
+def test_something_that_is_no_hub_is_said_to_be_none(fake):
+    url = fake.add_plain("page", b"<html>")
+    with pytest.raises(FetchError, match="check repo and endpoint|does not answer as a model hub does|unknown or private"):
+        Hub(Client(5), "owner/m", url).commit("main")
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("m.gguf.part1of2", ("m.gguf", 1, 2)),
+        ("m.gguf.part-01-of-02", ("m.gguf", 1, 2)),
+        ("m.gguf.part00", ("m.gguf", 0, None)),
+        ("m.gguf-split-b", ("m.gguf", 1, None)),
+        ("m.gguf", None),
+        ("m-00001-of-00002.gguf", None),
+    ],
+)
+def test_names_of_raw_pieces(name, parsed):
+    assert piece_name(name) == parsed
+
+
+def test_pieces_are_ordered_by_number_and_named_without_suffix():
+    names = ["m.gguf.part%dof11" % number for number in (11, 2, 1, 3, 4, 5, 6, 7, 8, 9, 10)]
+    ordered = order_files(names)
+    assert ordered == ["m.gguf.part%dof11" % number for number in range(1, 12)]
+    assert model_name(ordered) == "m.gguf"
+    assert order_files(["x/m.gguf.part01", "x/m.gguf.part00"]) == ["x/m.gguf.part00", "x/m.gguf.part01"]
+    assert model_name(["folder/m.gguf"]) == "m.gguf"
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["m.gguf.part1of2"], "piece 2 is missing"),
+        (["m.gguf.part2of2"], "piece 1 is missing"),
+        (["m.gguf.part00", "m.gguf.part02"], "piece 1 is missing"),
+        (["m.gguf.part1of2", "n.gguf.part2of2"], "different models"),
+        (["m.gguf.part1of2", "m.gguf.part1of2", "m.gguf.part2of2"], "every piece once"),
+        (["a.gguf", "b.gguf"], "neither one file"),
+        (["m-00001-of-00002.gguf", "n-00002-of-00002.gguf"], "m-00002-of-00002.gguf: missing"),
+    ],
+)
+def test_incomplete_sets_are_refused(names, words):
+    with pytest.raises(FetchError, match=words):
+        order_files(names)
+
+
+def test_the_first_shard_stands_for_all():
+    files = listed("q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf")
+    assert [entry.path for entry in select(files, "r", ["q/m-00001-of-00002.gguf"])] == ["q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf"]
+    with pytest.raises(FetchError, match="q/m-00002-of-00002.gguf: missing in the repository"):
+        select(files[:1], "r", ["q/m-00001-of-00002.gguf"])
+
+
+@pytest.mark.parametrize(
+    ("quant", "found"),
+    [
+        ("Q4_K_M", ["m.Q4_K_M.gguf"]),
+        ("q8_0", ["m.Q8_0.gguf.part1of2", "m.Q8_0.gguf.part2of2"]),
+        ("IQ4_XS", ["m-IQ4_XS.gguf"]),
+        ("Q6_K", ["Q6_K/m-00001-of-00002.gguf", "Q6_K/m-00002-of-00002.gguf"]),
+    ],
+)
+def test_a_quant_is_found_by_name_or_folder(quant, found):
+    files = listed(
+        *FILES, "m.Q4_K_S.gguf", "m-IQ4_XS.gguf", "mmproj-m.Q8_0.gguf", "m.imatrix-Q6_K.gguf", "Q6_K/m-00002-of-00002.gguf", "Q6_K/m-00001-of-00002.gguf"
+    )
+    assert [entry.path for entry in select(files, "r", quant=quant)] == found
+
+
+def test_a_missing_quant_names_the_ones_there():
+    files = listed(*FILES, "m.i1-IQ2_XXS.gguf", "m-UD-Q4_K_XL.gguf", "m-BF16.gguf")
+    with pytest.raises(FetchError, match="r: has no quant Q5_K_S, it has BF16, IQ2_XXS, Q4_K_M, Q8_0, UD-Q4_K_XL"):
+        select(files, "r", quant="Q5_K_S")
+    with pytest.raises(FetchError, match="r: has no quant Q4_K, it has"):
+        select(files, "r", quant="Q4_K")
+    with pytest.raises(FetchError, match="it has no GGUF file at all"):
+        select(listed("README.md"), "r", quant="Q8_0")
+
+
+def test_an_ambiguous_quant_lists_the_candidates():
+    with pytest.raises(FetchError, match="Q8_0 fits a.Q8_0.gguf, b.Q8_0.gguf: name the one wanted with files"):
+        select(listed("a.Q8_0.gguf", "b.Q8_0.gguf"), "r", quant="Q8_0")
+
+
+def test_a_missing_file_names_the_closest():
+    with pytest.raises(FetchError, match="r: has no file m.Q4_KM.gguf, it has m.Q4_K_M.gguf"):
+        select(listed(*FILES), "r", ["m.Q4_KM.gguf"])
+
+
+def test_token_file(tmp_path):
+    path = tmp_path / "token"
+    assert read_token(None) is None
+    path.write_text("hf_secret\n")
+    path.chmod(0o600)
+    assert read_token(str(path)) == "hf_secret"
+    path.chmod(0o400)
+    assert read_token(str(path)) == "hf_secret"
+    path.chmod(0o600)
+    for content in ("", "two tokens\n", "two\nlines\n", "h\u00fc\n", "\x1b[2J"):
+        path.write_text(content)
+        with pytest.raises(FetchError, match="one token on one line"):
+            read_token(str(path))
+    with pytest.raises(FetchError, match=r"model_token_file: .*none on \S+ cannot be read"):
+        read_token(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o602, 0o601])
+def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
+    path = tmp_path / "token"
+    path.write_text("hf_secret\n")
+    path.chmod(mode)
+    with pytest.raises(FetchError) as caught:
+        read_token(str(path))
+    text = "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+    assert str(caught.value) == text % (path, mode, os.geteuid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_token_of_another_user_is_refused(tmp_path):
+    path = tmp_path / "token"
+    path.write_text("hf_secret\n")
+    path.chmod(0o600)
+    os.chown(str(path), 1234, 1234)
+    with pytest.raises(FetchError, match="has mode 0600 and user id 1234, mode 0600 and root's or your own are needed"):
+        read_token(str(path))
+
+
+def test_a_fifo_in_place_of_the_token_is_not_waited_for(tmp_path):
+    os.mkfifo(str(tmp_path / "token"), 0o600)
+    with pytest.raises(FetchError, match="cannot be read .not a regular file.: put the token there"):
+        read_token(str(tmp_path / "token"))
+
+
+def test_the_token_does_not_follow_the_next_page_to_another_origin(fake, monkeypatch):
+    fake.token, fake.page = "hf_secret", 2
+    with FakeHub() as original:
+        original.add_repo("owner/m-GGUF", FILES)
+        # A mirror that passes on the Link of the hub that it mirrors.
+        monkeypatch.setattr(fake.servers["hub"].__class__, "origin", property(lambda server: original.url))
+        found = hub(fake, token="hf_secret").files(COMMIT)
+        assert sorted({entry.path for entry in found}) == sorted(FILES)
+        assert [headers.get("Authorization") for _server, _path, headers in fake.log] == ["Bearer hf_secret"]
+        assert original.log and {headers.get("Authorization") for _server, _path, headers in original.log} == {None}
+
+
+def test_the_next_page_does_not_leave_https():
+    with pytest.raises(FetchError, match="redirects from https to http://hub.example/p, which is not encrypted"):
+        following_url("https://hub.example/api", "http://hub.example/p?cursor=secret")
+
+
+LISTED = {"type": "file", "path": "m.Q8_0.gguf", "size": 5, "oid": "0" * 40}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["text"],
+        [None],
+        [5],
+        {"type": "file"},
+        [{"type": "file"}],
+        [dict(LISTED, path=None)],
+        [dict(LISTED, path=["m.gguf"])],
+        [dict(LISTED, path="/etc/m.gguf")],
+        [dict(LISTED, path="../m.gguf")],
+        [dict(LISTED, path="a/../m.gguf")],
+        [dict(LISTED, path="m.gguf\nX")],
+        [dict(LISTED, path="\ud800.gguf")],
+        [dict(LISTED, size="5")],
+        [dict(LISTED, size=-1)],
+        [dict(LISTED, lfs="lfs")],
+        [dict(LISTED, lfs={"oid": 5, "size": 5})],
+        [dict(LISTED, lfs={"oid": "../../x", "size": 5})],
+        "[" * 100000,
+        "[1e999999, " + "9" * 5000 + "]",
+    ],
+)
+def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
+    text = answer if isinstance(answer, str) and answer.startswith("[") else json.dumps(answer)
+    monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(200, {}, text.encode()))
+    with pytest.raises(FetchError, match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub does: check"):
+        hub(fake).files(COMMIT)
+
+
+@pytest.mark.parametrize("answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []])
+def test_odd_revisions_and_neighbours_are_passed_over(fake, monkeypatch, answer):
+    monkeypatch.setattr(HubHandler, "json", lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()))
+    with pytest.raises(FetchError, match="has no revision v9, it has none that it lists"):
+        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9")
+    with pytest.raises(FetchError, match="the hub lists no models of owner: check the name"):
+        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {}), "main")
+
+
+def test_an_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
+    monkeypatch.setattr(fetch_http, "FIRST_WAIT", 0)
+    monkeypatch.setattr(sources, "FIRST_WAIT", 0)
+    broken = ["5\r\n[{", "zz\r\n"]
+    tree = HubHandler.tree
+
+    def break_off(self, repo, start):
+        if not broken:
+            return tree(self, repo, start)
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(broken.pop().encode())
+        self.close_connection = True
+        return None
+
+    monkeypatch.setattr(HubHandler, "tree", break_off)
+    assert len(hub(fake).files(COMMIT)) == len(FILES)
+    assert broken == []
+
+
+def test_the_quant_pattern_does_not_take_a_part_of_a_word():
+    assert fetch_hub._quants(["model-QQ4_0x.gguf", "FQ8_0.gguf"]) == []

@@ -1,0 +1,103 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import hashlib
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.verify import verify_path, verify_url
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
+
+MODEL = gguf_files.model(2)
+
+
+@pytest.fixture
+def fake():
+    with FakeHub() as fake:
+        yield fake
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_bytes(MODEL)
+    return path
+
+
+def test_a_whole_file(path):
+    answer = verify_path(str(path))
+    assert answer["complete"] is True
+    assert answer["problem"] is None
+    assert answer["sha256"] is None
+    assert (answer["path"], answer["size"], answer["expected_size"], answer["architecture"]) == (str(path), len(MODEL), len(MODEL), "llama")
+
+
+def test_a_digest_is_computed_on_request_and_compared_when_given(path):
+    digest = hashlib.sha256(MODEL).hexdigest()
+    assert verify_path(str(path), checksum=True)["sha256"] == digest
+    assert verify_path(str(path), digest.upper())["complete"] is True
+    wrong = verify_path(str(path), "0" * 64)
+    assert (wrong["complete"], wrong["sha256"]) == (False, digest)
+    assert wrong["problem"] == "%s: sha256 is %s, %s needed: fetch it again" % (path, digest, "0" * 64)
+
+
+def test_a_truncated_file_says_what_it_has_and_needs(path):
+    path.write_bytes(MODEL[:1000])
+    answer = verify_path(str(path))
+    assert answer["complete"] is False
+    assert answer["problem"] == "%s: 1,000 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)) % path
+    assert (answer["size"], answer["expected_size"]) == (1000, len(MODEL))
+
+
+@pytest.mark.parametrize(
+    ("data", "words"), [(None, "No such file or directory: fetch it, or correct the path"), (b"<html>", "starts with b'<htm'"), (b"", "empty")]
+)
+def test_what_is_no_model(path, data, words):
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+    answer = verify_path(str(path))
+    assert (answer["complete"], answer["architecture"], answer["size"]) == (False, None, None)
+    assert answer["problem"].startswith("%s: " % path)
+    assert words in answer["problem"]
+
+
+def test_any_shard_stands_for_all_of_them(tmp_path):
+    parts = gguf_files.shards(3)
+    for number, part in enumerate(parts):
+        (tmp_path / ("m-%05d-of-00003.gguf" % (number + 1))).write_bytes(part)
+    answer = verify_path(str(tmp_path / "m-00002-of-00003.gguf"))
+    assert answer["path"] == str(tmp_path / "m-00001-of-00003.gguf")
+    assert (answer["complete"], answer["shards"], answer["size"], answer["expected_size"]) == (True, 3, sum(map(len, parts)), sum(map(len, parts)))
+    assert "no single sha256" in verify_path(answer["path"], checksum=True)["problem"]
+    (tmp_path / "m-00003-of-00003.gguf").write_bytes(parts[1])
+    assert "m-00003-of-00003.gguf: its header says shard 1" in verify_path(answer["path"])["problem"]
+    (tmp_path / "m-00003-of-00003.gguf").unlink()
+    assert verify_path(answer["path"])["problem"].startswith(str(tmp_path / "m-00003-of-00003.gguf") + ": No such file")
+
+
+def test_a_remote_file_by_its_header_alone(fake):
+    url = fake.add_plain("m.gguf", gguf_files.model(30))
+    answer = verify_url(url)
+    assert (answer["complete"], answer["path"], answer["parameters"]) == (True, url, 30 * 1024 * 512)
+    assert fake.sent < 2 << 20
+
+
+def test_a_remote_piece_is_incomplete(fake):
+    answer = verify_url(fake.add_plain("m.gguf.part1of2", MODEL[:1500000]))
+    assert (answer["complete"], answer["size"], answer["expected_size"]) == (False, 1500000, len(MODEL))
+    assert "1,500,000 bytes present" in answer["problem"]
+
+
+def test_no_more_than_16_mib_of_a_remote_file_are_read(fake):
+    tokens = ("tokens", gguf_files.ARRAY, (gguf_files.STRING, ["x" * 1000] * 20000))
+    answer = verify_url(fake.add_plain("m.gguf", gguf_files.file_bytes([tokens], [])))
+    assert answer["problem"].endswith("the header is larger than 16,777,216 bytes: not a usable GGUF file")
+    assert fake.sent <= (16 << 20) + 1
+
+
+def test_a_remote_error_is_a_problem_and_no_exception(fake):
+    answer = verify_url(fake.url + "/files/none")
+    assert (answer["complete"], answer["architecture"]) == (False, None)
+    assert answer["problem"] == fake.url + "/files/none: answered 404 Not Found: check the address"

@@ -1,0 +1,188 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import contextlib
+import socket
+import threading
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+def unused_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_json_and_text_are_returned_with_their_status(server):
+    api = llama_api.LlamaApi(server.url + "/")
+    assert api.get("/health", 5) == (200, {"status": "ok"})
+    assert api.get("/metrics", 5)[1].startswith("# TYPE llamacpp:n_decode_total counter")
+    assert api.get("/nothing", 5)[0] == 404
+
+
+def test_the_key_is_sent_in_a_header(server):
+    llama_api.LlamaApi(server.url, "k3y").get("/props", 5)
+    assert server.headers[0]["Authorization"] == "Bearer k3y"
+
+
+def test_a_proxy_of_the_environment_is_not_used(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % unused_port())
+    assert llama_api.LlamaApi(server.url).get("/health", 5)[0] == 200
+
+
+def test_a_path_of_the_url_is_kept(server):
+    llama_api.LlamaApi(server.url + "/reasoning/").get("/health", 5)
+    assert server.requests[0][1] == "/reasoning/health"
+
+
+def test_a_router_is_asked_for_a_model_without_loading_it(server):
+    api = llama_api.LlamaApi(server.url, model="strand rust/14b")
+    api.get("/health", 5)
+    api.get("/slots", 5, of_model=True)
+    assert [path for _method, path, _body in server.requests] == ["/health", "/slots?model=strand%20rust%2F14b&autoload=false"]
+
+
+def test_a_completion_is_computed_in_full_and_at_temperature_0(server):
+    llama_api.LlamaApi(server.url, model="m").chat("Name one color.", 64, 5)
+    assert server.asked("/v1/chat/completions") == [
+        {"messages": [{"role": "user", "content": "Name one color."}], "max_tokens": 64, "temperature": 0, "cache_prompt": False, "model": "m"}
+    ]
+
+
+def test_a_refused_key_names_the_option(server):
+    server.responses["/props"] = fake.NO_KEY
+    with pytest.raises(llama_api.ApiError, match=r"refused the API key \(401\): set api_key_file"):
+        llama_api.LlamaApi(server.url).get("/props", 5)
+
+
+def no_answer(url, timeout=5):
+    with pytest.raises(llama_api.NoAnswer) as problem:
+        llama_api.LlamaApi(url).get("/health", timeout)
+    return problem.value.kind, str(problem.value)
+
+
+def test_nobody_listens():
+    assert no_answer("http://127.0.0.1:%d" % unused_port()) == ("refused", "Connection refused")
+
+
+def test_nobody_of_that_name():
+    kind, text = no_answer("http://nobody.invalid:8000")
+    assert kind == "unreachable"
+    assert text
+
+
+def test_no_answer_in_time(server):
+    server.responses["/health"] = server.silent
+    assert no_answer(server.url, 0.1) == ("timeout", "no answer in 0.1 s")
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n"])
+def test_a_byte_now_and_then_is_no_answer_in_time(start):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip():
+            peer = listener.accept()[0]
+            with peer, contextlib.suppress(OSError):
+                peer.sendall(start)
+                for _byte in range(100):
+                    peer.sendall(b"x")
+                    time.sleep(0.05)
+
+        threading.Thread(target=drip, daemon=True).start()
+        started = time.monotonic()
+        assert no_answer("http://127.0.0.1:%d" % listener.getsockname()[1], 0.3) == ("timeout", "no answer in 0.3 s")
+        assert time.monotonic() - started < 4
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_an_answer_without_end_is_refused_early(told):
+    sent = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def pour():
+            peer = listener.accept()[0]
+            with peer, contextlib.suppress(OSError):
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\n" + (b"Content-Length: 1000000000\r\n\r\n" if told else b"\r\n"))
+                for _piece in range(1000):
+                    peer.sendall(b"[" * 100000)
+                    sent.append(100000)
+
+        thread = threading.Thread(target=pour)
+        thread.start()
+        with pytest.raises(llama_api.ApiError, match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program"):
+            llama_api.LlamaApi("http://127.0.0.1:%d" % listener.getsockname()[1]).get("/slots", 10)
+        thread.join(10)
+    assert sum(sent) < 20e6
+
+
+def test_json_that_is_too_deep_is_text(server):
+    server.responses["/slots"] = (200, "[" * 200000)
+    assert llama_api.LlamaApi(server.url).get("/slots", 5) == (200, "[" * 200000)
+
+
+def test_a_cut_body():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def cut():
+            with listener.accept()[0] as peer:
+                peer.recv(65536)
+                peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}")
+
+        threading.Thread(target=cut, daemon=True).start()
+        kind, text = no_answer("http://127.0.0.1:%d" % listener.getsockname()[1])
+    assert kind == "cut" and "IncompleteRead" in text
+
+
+def test_a_cut_connection(server):
+    server.responses["/health"] = fake.CUT
+    assert no_answer(server.url) == ("cut", "Remote end closed connection without response")
+
+
+@pytest.mark.parametrize("url", ["10.0.0.31:8000", "ftp://10.0.0.31", "http://", "http://node:port", "http://node:0"])
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(llama_api.ApiError, match="is not an address: http://HOST:PORT is needed"):
+        llama_api.LlamaApi(url)
+
+
+def test_the_first_key_of_a_file(tmp_path):
+    (tmp_path / "keys").write_text("# gateway\n\n  first  \nsecond\n")
+    assert llama_api.read_api_key(str(tmp_path / "keys")) == "first"
+
+
+@pytest.mark.parametrize(("content", "text"), [(None, "cannot be read (No such file or directory)"), ("# none\n", "holds no key")])
+def test_a_file_without_key(tmp_path, content, text):
+    if content is not None:
+        (tmp_path / "keys").write_text(content)
+    with pytest.raises(llama_api.ApiError) as problem:
+        llama_api.read_api_key(str(tmp_path / "keys"))
+    assert text in str(problem.value)
+
+
+def test_metrics():
+    text = "# HELP llamacpp:n_decode_total calls\nllamacpp:n_decode_total 96\nllamacpp:prompt_seconds_total 0.323896\nother 1\nllamacpp:big 1e+06\n"
+    assert llama_api.parse_metrics(text) == {"n_decode_total": 96.0, "prompt_seconds_total": 0.323896, "big": 1e6}
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"error": {"message": "Loading model", "code": 503}}, "Loading model"),
+        ("<html>\n<h1>502 Bad Gateway</h1>", "<html> <h1>502 Bad Gateway</h1>"),
+        ("", "an empty answer"),
+        ({"error": "text"}, "{'error': 'text'}"),
+    ],
+)
+def test_error_text(body, text):
+    assert llama_api.error_text(body) == text

@@ -1,0 +1,182 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import load_log
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+
+# load_b11434.log: captured from b11434 at -lv 4, a 30-layer model over two workers, load lines only.
+# load_b7772.log: written by hand in the format strings of b7772's source, with a fit pass before the load.
+FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
+
+PASS = "load_tensors: loading model tensors, this can take a while... (load_mode = mmap)"
+TWO_WORKERS = [
+    "llama_prepare_model_devices: using device RPC0 (a:1) (unknown id) - 100 MiB free",
+    "llama_prepare_model_devices: using device RPC1 (a:1) (unknown id) - 100 MiB free",
+    "llama_prepare_model_devices: using device RPC2 (b:1) (unknown id) - 100 MiB free",
+    PASS,
+]
+
+
+def parse_fixture(name):
+    with open(FIXTURES / name, encoding="utf-8") as stream:
+        return load_log.parse(stream)
+
+
+def layers(info):
+    return {(place["device"], place["endpoint"]): place["layers"] for place in info["devices"] if place["layers"]}
+
+
+def buffers(info, kind):
+    return {(buffer["device"], buffer["endpoint"]): buffer["mib"] for buffer in info["buffers"] if buffer["kind"] == kind}
+
+
+def test_b11434():
+    info = parse_fixture("load_b11434.log")
+    assert (info["build"], info["commit"]) == (11434, "unknown")
+    assert (info["layers_offloaded"], info["layers_total"]) == (31, 31)
+    assert info["endpoints"] == {"127.0.0.1:51052": 188.87, "127.0.0.1:51053": 191.19}
+    assert info["kv_caches"] == [{"mib": 180.0, "cells": 8192, "layers": 30, "k_type": "f16", "v_type": "f16"}]
+    assert buffers(info, "model") == {("CPU_Mapped", None): 28.69, ("RPC0", "127.0.0.1:51052"): 33.82, ("RPC0", "127.0.0.1:51053"): 58.28}
+    assert buffers(info, "output") == {("CPU", None): 0.19}
+    assert info["devices"][2] == {
+        "device": "RPC0",
+        "endpoint": "127.0.0.1:51052",
+        "model_mib": 33.82,
+        "kv_mib": 96.0,
+        "compute_mib": 59.05,
+        "output_mib": 0.0,
+        "total_mib": 188.87,
+        "layers": 16,
+    }
+    assert layers(info) == {("RPC0", "127.0.0.1:51052"): 16, ("RPC0", "127.0.0.1:51053"): 14}
+
+
+def test_b7772_counts_the_last_layout_only():
+    info = parse_fixture("load_b7772.log")
+    assert (info["build"], info["commit"]) == (7772, "388ce8224")
+    assert info["endpoints"] == {"10.100.0.32:50052": 67.19, "10.100.0.33:50052": 67.19}
+    assert layers(info) == {("RPC0", "10.100.0.32:50052"): 10, ("RPC0", "10.100.0.33:50052"): 10, ("CUDA0", None): 10}
+    assert buffers(info, "compute")[("CUDA_Host", None)] == 5.13
+    assert [cache["cells"] for cache in info["kv_caches"]] == [2048]
+
+
+def test_shards_of_a_model_add_up():
+    lines = [PASS] + ["load_tensors:   CPU_Mapped model buffer size =    %s MiB" % size for size in ("35.03", "2.11", "14.80")]
+    assert buffers(load_log.parse(lines), "model") == {("CPU_Mapped", None): 51.94}
+
+
+def test_compute_buffers_replace_each_other():
+    lines = [PASS] + ["sched_reserve:      CUDA0 compute buffer size =   %s MiB" % size for size in ("101.02", "64.50")]
+    assert buffers(load_log.parse(lines), "compute") == {("CUDA0", None): 64.5}
+
+
+def test_caches_of_a_model_with_sliding_windows_add_up():
+    lines = [
+        PASS,
+        "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
+        "llama_kv_cache: RPC0[a:1] KV buffer size =    20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (q8_0):   20.00 MiB, V (q4_0):   20.00 MiB",
+        "llama_kv_cache:      CUDA0 KV buffer size =    16.00 MiB",
+        "llama_kv_cache: RPC0[a:1] KV buffer size =     8.00 MiB",
+        "llama_kv_cache: size =   24.00 MiB (  1024 cells,  12 layers,  1/1 seqs), K (q8_0):   12.00 MiB, V (q4_0):   12.00 MiB",
+    ]
+    info = load_log.parse(lines)
+    assert buffers(info, "KV") == {("CUDA0", None): 36.0, ("RPC0", "a:1"): 28.0}
+    assert layers(info) == {("CUDA0", None): 2 + 8, ("RPC0", "a:1"): 2 + 4}
+    assert [(cache["cells"], cache["k_type"], cache["v_type"]) for cache in info["kv_caches"]] == [(4096, "q8_0", "q4_0"), (1024, "q8_0", "q4_0")]
+
+
+def test_layers_of_different_size_are_not_guessed():
+    lines = [
+        PASS,
+        "llama_kv_cache:      CUDA0 KV buffer size =    25.00 MiB",
+        "llama_kv_cache: RPC0[a:1] KV buffer size =    15.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+    ]
+    assert [place["layers"] for place in load_log.parse(lines)["devices"]] == [None, None]
+
+
+def test_layers_of_an_incomplete_log_are_not_guessed():
+    lines = [
+        PASS,
+        "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+    ]
+    assert [place["layers"] for place in load_log.parse(lines)["devices"]] == [None]
+
+
+def test_recurrent_states_count_as_cache_and_hide_the_layers():
+    lines = [
+        PASS,
+        "llama_kv_cache:      CUDA0 KV buffer size =    40.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+        "llama_memory_recurrent:      CUDA0 RS buffer size =     2.50 MiB",
+        "llama_memory_recurrent: size =    2.50 MiB (     1 cells,  16 layers,  1 seqs), R (f32):    0.50 MiB, S (f32):    2.00 MiB",
+    ]
+    info = load_log.parse(lines)
+    assert buffers(info, "KV") == {("CUDA0", None): 42.5}
+    assert info["devices"][0]["layers"] is None
+
+
+def test_assigned_layers_are_keyed_by_endpoint_and_leave_out_the_output():
+    lines = TWO_WORKERS + [
+        "0.00.084.179 D load_tensors: layer %3d assigned to device RPC%d, is_swa = 0" % pair for pair in ((0, 0), (1, 0), (2, 1), (3, 2), (4, 2))
+    ]
+    assert layers(load_log.parse(lines)) == {("RPC0", "a:1"): 2, ("RPC1", "a:1"): 1, ("RPC0", "b:1"): 1}
+
+
+def test_assigned_layers_of_a_fit_pass_are_forgotten():
+    lines = ["load_tensors: layer   %d assigned to device CPU, is_swa = 0" % layer for layer in (0, 1)]
+    info = load_log.parse([PASS] + lines + [PASS, "load_tensors:        CUDA0 model buffer size =    49.82 MiB"])
+    assert [(place["device"], place["layers"]) for place in info["devices"]] == [("CUDA0", None)]
+
+
+def test_no_lines():
+    info = load_log.parse([])
+    assert (info["build"], info["buffers"], info["devices"], info["endpoints"], info["layers_total"]) == (None, [], [], {}, None)
+
+
+def test_requests_after_the_load_are_not_read():
+    def log():
+        yield "0.00.196.080 I load_tensors: offloaded 31/31 layers to GPU\n"
+        yield "0.00.498.113 I srv  llama_server: model loaded\n"
+        pytest.fail("read on after the load")
+
+    lines, loaded = load_log.until_loaded(log())
+    assert (len(lines), loaded) == (2, True)
+
+
+def test_a_load_that_has_not_ended_is_told():
+    assert load_log.until_loaded(["load_tensors: offloaded 31/31 layers to GPU\n"])[1] is False
+
+
+def load_info(monkeypatch, shown, lines):
+    asked = []
+    monkeypatch.setattr(load_log, "systemctl_show", lambda names, properties: shown)
+    monkeypatch.setattr(load_log, "read_journal", lambda invocation: asked.append(invocation) or lines)
+    return load_log.load_info("llama-head"), asked
+
+
+SHOWN = "Id=llama-head-chat.service\nLoadState=loaded\nInvocationID=4a1de5e1ff2f4dbcb1c8f4b1d2a3c4e5\n"
+
+
+def test_the_current_run_of_the_unit_is_read(monkeypatch):
+    info, asked = load_info(monkeypatch, SHOWN, (FIXTURES / "load_b11434.log").read_text().splitlines())
+    assert asked == ["4a1de5e1ff2f4dbcb1c8f4b1d2a3c4e5"]
+    assert (info["unit"], info["reason"], info["layers_total"]) == ("llama-head-chat.service", None, 31)
+
+
+def test_missing_lines_have_a_reason(monkeypatch):
+    info, _asked = load_info(monkeypatch, SHOWN, ["srv  llama_server: model loaded"])
+    assert "the journal has no buffer sizes of the current run of llama-head" in info["reason"]
+    assert "-lv 4" in info["reason"]
+
+
+@pytest.mark.parametrize("shown", ["", "Id=llama-head.service\nLoadState=not-found\nInvocationID=\n"])
+def test_a_unit_that_does_not_run_is_refused(monkeypatch, shown):
+    with pytest.raises(units.UnitError, match="^unit llama-head does not run on this node: "):
+        load_info(monkeypatch, shown, [])

@@ -1,0 +1,285 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.gguf import GGUFError
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import models as fuzz_models
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+# Real files to test with: what the lab has fetched, or the folders (separated by colons) that LLAMA_CLUSTER_GGUF names.
+CACHE = os.environ.get("LLAMA_CLUSTER_CACHE", os.path.expanduser("~/.cache/llama-cluster"))
+FOLDERS = os.environ.get("LLAMA_CLUSTER_GGUF", CACHE + "/files").split(":")
+REAL = [path for folder in FOLDERS for path in sorted(Path(folder).rglob("*.gguf"))]
+
+
+def parse(data, limit=gguf.MAX_HEADER):
+    return gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
+
+
+def one_key():
+    """A header up to the type of its only key."""
+    return b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + make.text("k")
+
+
+def refused(data):
+    with pytest.raises(GGUFError) as caught:
+        parse(data)
+    assert str(caught.value).startswith("m.gguf: ")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_type_table_is_the_one_of_the_format():
+    assert {key: value[1:] for key, value in gguf.TENSOR_TYPES.items()} == make.BLOCKS
+
+
+@pytest.mark.parametrize("kind", sorted(make.BLOCKS))
+@pytest.mark.parametrize("version", [2, 3])
+def test_size_is_exact_for_every_tensor_type(kind, version):
+    tensors = [("a", (512, 3), kind), ("b", (256,), kind), ("c", (256, 1, 1, 2), kind)]
+    data = make.file_bytes([], tensors, version)
+    header = parse(data)
+    assert header.version == version
+    assert header.expected_size == len(data)
+    assert [tensor.nbytes for tensor in header.tensors] == [make.tensor_bytes(dims, kind) for _name, dims, kind in tensors]
+    assert header.data_offset + header.tensors[-1].offset + header.tensors[-1].nbytes == header.minimum_size
+
+
+@pytest.mark.parametrize("alignment", [1, 32, 64, 4096])
+def test_alignment_decides_where_data_starts_and_ends(alignment):
+    data = make.file_bytes([("general.alignment", make.U32, alignment)], [("a", (7,), 0), ("b", (33,), 24)], alignment=alignment)
+    header = parse(data)
+    assert (header.alignment, header.data_offset % alignment, header.expected_size) == (alignment, 0, len(data))
+
+
+def test_metadata_scalars_strings_and_small_arrays_are_kept_and_vocabularies_are_not():
+    metadata = [
+        ("u8", make.U8, 200),
+        ("i8", make.I8, -3),
+        ("u16", make.U16, 65535),
+        ("i16", make.I16, -2),
+        ("u32", make.U32, 1 << 31),
+        ("i32", make.I32, -1),
+        ("f32", make.F32, 0.5),
+        ("bool", make.BOOL, True),
+        ("u64", make.U64, 1 << 63),
+        ("i64", make.I64, -(1 << 62)),
+        ("f64", make.F64, 0.1),
+        ("text", make.STRING, "Größe"),
+        ("heads", make.ARRAY, (make.U32, [8, 0, 8])),
+        ("empty", make.ARRAY, (make.STRING, [])),
+        ("scores", make.ARRAY, (make.F32, [0.0] * 5000)),
+        ("tokens", make.ARRAY, (make.STRING, ["x" * (number % 7) for number in range(5000)])),
+        ("last", make.U32, 7),
+    ]
+    header = parse(make.header_bytes(metadata, []))
+    scalars = {key: value for key, kind, value in metadata if kind != make.ARRAY}
+    assert header.metadata == dict(scalars, heads=[8, 0, 8])
+    assert header.array_lengths == {"heads": 3, "empty": 0, "scores": 5000, "tokens": 5000}
+
+
+def test_strings_across_window_borders_are_walked_exactly():
+    items = ["x" * (number * 37 % 3000) for number in range(3000)]  # 4.5 MB: several windows
+    header = parse(make.header_bytes([("tokens", make.ARRAY, (make.STRING, items)), ("after", make.U32, 42)], []))
+    assert header.metadata["after"] == 42
+
+
+def test_describe_names_what_the_file_is():
+    data = make.model(3)
+    header = parse(data)
+    assert describe.describe([header]) == {
+        "architecture": "llama",
+        "name": "test model",
+        "license": "apache-2.0",
+        "quantization": "F16",
+        "parameters": 3 * 1024 * 512,
+        "block_count": 2,
+        "context_length": 4096,
+        "tensors": 3,
+        "shards": 1,
+        "expected_size": len(data),
+    }
+
+
+@pytest.mark.parametrize(("file_type", "name"), [(15, "Q4_K_M"), (7, "Q8_0"), (1024 + 18, "Q6_K"), (38, "MXFP4_MOE")])
+def test_quantization_is_the_name_of_the_file_type(file_type, name):
+    assert describe.quantization([parse(make.header_bytes([("general.file_type", make.U32, file_type)], []))]) == name
+
+
+@pytest.mark.parametrize("file_type", [[], [("general.file_type", make.U32, 999)], [("general.file_type", make.STRING, "Q8_0")]])
+def test_without_a_known_file_type_most_bytes_decide(file_type):
+    header = parse(make.header_bytes(file_type, [("norm", (4096,), 0), ("a", (4096, 64), 12), ("b", (4096,), 14)]))
+    assert describe.quantization([header]) == "Q4_K"
+
+
+def test_a_file_without_tensors_ends_with_its_header():
+    data = make.header_bytes([("general.architecture", make.STRING, "llama")], [])
+    header = parse(data)
+    assert header.expected_size == len(data)
+    assert describe.size_problem(header, len(data), "m.gguf") is None
+    assert describe.size_problem(header, header.data_offset, "m.gguf") is None
+    assert describe.quantization([header]) is None
+
+
+def test_size_problem_tells_truncated_from_overlong_and_allows_a_missing_last_padding():
+    data = make.file_bytes([], [("a", (5,), 24)])
+    header = parse(data)
+    assert (header.expected_size - header.minimum_size, describe.size_problem(header, header.minimum_size, "m.gguf")) == (27, None)
+    assert describe.size_problem(header, header.minimum_size - 1, "m.gguf") == "m.gguf: %s bytes present, %s bytes needed by its header: fetch it again" % (
+        "{:,}".format(header.minimum_size - 1),
+        "{:,}".format(len(data)),
+    )
+    assert "foreign bytes" in describe.size_problem(header, len(data) + 1, "m.gguf")
+
+
+def test_a_truncated_header_says_at_which_byte():
+    data = make.model(1)
+    assert refused(data[:150]) == "m.gguf: the header is cut at byte 150: fetch it again"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"<!DOCTYPE html>", "starts with b'<!DO'"),
+        (b"GGUF" + struct.pack(">I", 3) + bytes(16), "big-endian"),
+        (b"GGUF" + struct.pack("<I", 1) + bytes(16), "version 1, 2 or 3 is needed"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 1 << 62, 0), "announces"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 62), "announces"),
+        (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 63), "metadata key"),
+        (make.header_bytes([("", make.U8, 1)], []), "empty"),
+        (make.header_bytes([("k", make.U8, 1), ("k", make.U8, 1)], []), "twice"),
+        (make.header_bytes([("k", make.U8, 1)], [])[:-5] + struct.pack("<I", 99) + b"x", "type 99"),
+        (one_key() + struct.pack("<IIQ", 9, 9, 1), "type 9"),
+        (one_key() + struct.pack("<IIQ", 9, 8, 1 << 40), "strings"),
+        (one_key() + struct.pack("<IIQ", 9, 12, 1 << 61), "larger"),
+        (one_key() + struct.pack("<IQ", 8, 1 << 40), "at most"),
+        (make.header_bytes([("general.alignment", make.U32, 0)], []), "power of two"),
+        (make.header_bytes([("general.alignment", make.U32, 48)], []), "power of two"),
+        (make.header_bytes([("general.alignment", make.BOOL, True)], []), "power of two"),
+        (make.header_bytes([], [("a", (32,), 0), ("a", (32,), 0)]), "twice"),
+        (make.header_bytes([], [("a" * 64, (32,), 0)]), "at most 63 bytes"),
+        (make.header_bytes([], [("a", (33,), 8)]), "multiple of 32"),
+        (make.header_bytes([], [("a", (32, 0), 0)]), "32x0"),
+        (make.header_bytes([], [("a", (1 << 62, 4), 24)]), "dimensions"),
+        (make.header_bytes([], [("a", (32,), 0)])[:-12] + struct.pack("<IQ", 5, 0), "type 5"),
+        (make.header_bytes([], [("a", (32,), 0)])[:-8] + struct.pack("<Q", 32), "starts at 32"),
+        (make.header_bytes([("\x1b[31mred", make.U8, 1), ("\x1b[31mred", make.U8, 1)], []), "\\x1b[31mred"),
+        (make.header_bytes([(b"\xff", make.U8, 1)], []), "UTF-8"),
+    ],
+)
+def test_hostile_headers_are_refused_in_a_sentence(data, words):
+    assert words in refused(data)
+
+
+def test_five_dimensions_are_refused():
+    assert "5 dimensions" in refused(make.header_bytes([], [("a", (32, 1, 1, 1, 1), 0)]))
+
+
+def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
+    start = one_key() + struct.pack("<IIQ", 9, 8, 7 << 20)
+
+    def read(offset, length):
+        return (start[offset:] + bytes(length))[:length]
+
+    with pytest.raises(GGUFError, match="7,340,032 strings"):
+        gguf.read_header(read, "m.gguf")
+
+
+def test_no_more_than_the_limit_is_read():
+    data = make.header_bytes([("tokens", make.ARRAY, (make.STRING, ["x" * 1000] * 3000))], [])
+    asked = []
+
+    def read(offset, length):
+        asked.append(offset + length)
+        return data[offset : offset + length]
+
+    with pytest.raises(GGUFError, match="larger than 2,000,000 bytes"):
+        gguf.read_header(read, "m.gguf", 2000000)
+    assert max(asked) <= 2000000
+
+
+def test_shards_are_one_model():
+    parts = make.shards(3)
+    headers = [parse(part) for part in parts]
+    names = describe.shard_names("m-00001-of-00003.gguf")
+    assert names == ["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"]
+    describe.check_shards(headers, names)
+    facts = describe.describe(headers)
+    assert (facts["shards"], facts["tensors"], facts["expected_size"], facts["quantization"]) == (3, 3, sum(map(len, parts)), "F16")
+
+
+def test_wrong_shards_are_named():
+    headers = [parse(part) for part in make.shards(3)]
+    names = describe.shard_names("m-00001-of-00003.gguf")
+    with pytest.raises(GGUFError, match="00002-of-00003.gguf: its header says shard 2, place 2 needs shard 1"):
+        describe.check_shards([headers[0], headers[2], headers[1]], names)
+    with pytest.raises(GGUFError, match="names 3 shards, 1 given"):
+        describe.check_shards(headers[:1], names[:1])
+    other = parse(make.file_bytes([("split.no", make.U16, 1), ("split.count", make.U16, 3), ("split.tensors.count", make.I32, 9)], [("a", (32,), 0)]))
+    with pytest.raises(GGUFError, match="a shard of another model"):
+        describe.check_shards([headers[0], other, headers[2]], names)
+
+
+def test_names_that_are_no_shards():
+    assert describe.shard_name("m.gguf") is None
+    assert describe.shard_name("m-1-of-2.gguf") is None
+    assert describe.shard_names("m.gguf") == ["m.gguf"]
+
+
+# Property based: whatever the writer can express, the parser reads to the byte; whatever bytes come, it answers.
+
+keys = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+scalars = st.one_of(
+    st.tuples(st.just(make.U8), st.integers(0, 255)),
+    st.tuples(st.just(make.I32), st.integers(-(1 << 31), (1 << 31) - 1)),
+    st.tuples(st.just(make.U64), st.integers(0, (1 << 64) - 1)),
+    st.tuples(st.just(make.F64), st.floats(allow_nan=False)),
+    st.tuples(st.just(make.BOOL), st.booleans()),
+    st.tuples(st.just(make.STRING), st.text(st.characters(codec="utf-8"), max_size=200)),
+    st.tuples(st.just(make.ARRAY), st.tuples(st.just(make.I16), st.lists(st.integers(-(1 << 15), (1 << 15) - 1), max_size=50))),
+    st.tuples(st.just(make.ARRAY), st.tuples(st.just(make.STRING), st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=50))),
+)
+tensor_lists = st.lists(
+    st.builds(lambda kind, blocks, rest: ((make.BLOCKS[kind][0] * blocks, *rest), kind), st.sampled_from(sorted(make.BLOCKS)), st.integers(1, 3),
+              st.lists(st.integers(1, 4), max_size=3)),
+    max_size=8,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(metadata=st.dictionaries(keys, scalars, max_size=8), shapes=tensor_lists, alignment=st.sampled_from([8, 32, 128]))
+def test_everything_written_is_read_back(metadata, shapes, alignment):
+    metadata["general.alignment"] = (make.U32, alignment)
+    tensors = [("t%d" % number, dims, kind) for number, (dims, kind) in enumerate(shapes)]
+    entries = [(key, kind, value) for key, (kind, value) in metadata.items()]
+    data = make.file_bytes(entries, tensors, alignment=alignment)
+    header = parse(data)
+    assert header.expected_size == len(data) if tensors else describe.size_problem(header, len(data), "m.gguf") is None
+    assert [(tensor.name, tensor.dims) for tensor in header.tensors] == [(name, dims) for name, dims, _kind in tensors]
+    for key, (kind, value) in metadata.items():
+        if kind != make.ARRAY:
+            assert header.metadata[key] == value
+        elif value[0] != make.STRING:
+            assert header.metadata[key] == value[1]
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=300), whole=st.booleans())
+def test_any_bytes_end_in_a_header_or_a_sentence(data, whole):
+    sentence = fuzz_models.header(data if whole else b"GGUF" + struct.pack("<I", 3) + data)
+    assert sentence is None or sentence.isprintable()
+
+
+@pytest.mark.skipif(not REAL, reason="no real files here: run tests/lab/artifacts.sh, or name a folder in LLAMA_CLUSTER_GGUF")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
+def test_real_files_have_exactly_the_size_their_header_says(path):
+    assert gguf.read_path(str(path)).expected_size == path.stat().st_size

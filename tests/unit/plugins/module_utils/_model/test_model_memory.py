@@ -1,0 +1,358 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import build_ranges, gguf, kv_cache, memory
+from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
+from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
+
+MIB = 1 << 20
+
+# What llama-fit-params of b7772 and b11434 said of the header-only models, with three RPC servers: per device weights and KV cache in whole MiB, compute in
+# hundredths. Written by tests/benchmarks/memory/run.py --record.
+RECORDED = json.loads((Path(__file__).resolve().parents[3] / "fixtures/fit_params.json").read_text())
+
+
+def parse(metadata, tensors):
+    data = make.header_bytes(metadata, tensors)
+    return gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
+
+
+def small(architecture="llama", tied=False, blocks=2, **keys):
+    """Header of a model with 64 KiB in each block, and 1 MiB each in the embedding and the output layer; keys: a list has a value for each block."""
+    values = dict({"block_count": blocks, "context_length": 4096, "embedding_length": 128, "attention.head_count": 4, "attention.head_count_kv": 2}, **keys)
+    metadata = [("general.architecture", make.STRING, architecture)]
+    for name, value in values.items():
+        if value is not None:
+            kind = make.ARRAY if isinstance(value, list) else make.STRING if isinstance(value, str) else make.U32
+            metadata.append(("%s.%s" % (architecture, name), kind, (make.I32, value) if kind == make.ARRAY else value))
+    tensors = [("blk.%d.weight" % block, (128, 256), 1) for block in range(blocks)]
+    tensors += [("token_embd.weight", (128, 4096), 1)] + ([] if tied else [("output.weight", (128, 4096), 1)])
+    return parse(metadata, tensors)
+
+
+def shape_of(**keys):
+    return memory.read_shape(small(**keys))
+
+
+def settings(**given):
+    return memory.settings_of(**dict({"build": 11434, "ctx_size": 1024, "parallel": 1}, **given))
+
+
+def kv(shape, **given):
+    return memory.kv_bytes(shape, settings(**given))
+
+
+def weights(placed):
+    return [device["weights"] for device in placed["devices"]]
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    made = {}
+    for name, model in model_files.MODELS.items():
+        data = model().header()
+        made[name] = memory.read_shape(gguf.read_header(lambda offset, length, data=data: data[offset : offset + length], name))
+    return made
+
+
+@pytest.mark.parametrize("case", RECORDED, ids=["b%(build)d %(model)s %(ctx_size)d" % case for case in RECORDED])
+def test_as_llama_fit_params_says(case, shapes):
+    given = settings(build=case["build"], ctx_size=case["ctx_size"], cache_type_k=case["cache_type"], cache_type_v=case["cache_type"])
+    placed = memory.place(shapes[case["model"]], given, case["counts"], fit_params=True)["devices"]
+    assert [(one["weights"] // MIB, one["kv"] // MIB) for one in placed] == [(seen, cache) for seen, cache, _compute in case["needs"]]
+    for one, (seen, cache, compute) in zip(placed, case["needs"]):
+        total = seen + cache + compute
+        assert (one["weights"] + one["kv"] + one["compute"]) / MIB == pytest.approx(total, rel=0.01)
+
+
+def test_every_model_is_recorded_for_both_builds():
+    assert {(case["build"], case["model"]) for case in RECORDED} == {(build, model) for build in (7772, 11434) for model in model_files.MODELS}
+
+
+def test_blocks_go_where_the_counts_say():
+    placed = memory.place(shape_of(), settings(), [1, 1])
+    assert [(one["first_layer"], one["last_layer"], one["layers"]) for one in placed["devices"]] == [(0, 0, 1), (1, 1, 1)]
+    assert weights(placed) == [65536, 65536 + MIB]
+    assert (placed["host"]["weights"], placed["host"]["kv"]) == (MIB, 0)
+
+
+def test_output_goes_with_the_last_device_that_has_layers():
+    placed = memory.place(shape_of(), settings(), [0, 2, 0])
+    assert weights(placed) == [0, 2 * 65536 + MIB, 0]
+    assert placed["devices"][0] == {"first_layer": None, "last_layer": None, "layers": 0, "weights": 0, "kv": 0, "compute": 0}
+    assert placed["devices"][1]["compute"] > 0
+
+
+def test_tied_embedding_counts_twice():
+    placed = memory.place(shape_of(tied=True), settings(), [2])
+    assert (weights(placed), placed["host"]["weights"]) == ([2 * 65536 + MIB], MIB)
+
+
+def test_counts_must_sum_up():
+    with pytest.raises(ValueError, match="3 blocks placed, the model has 2"):
+        memory.place(shape_of(), settings(), [2, 1])
+
+
+def test_shards_are_one_model():
+    whole = small()
+    parts = [whole._replace(tensors=whole.tensors[:2]), whole._replace(metadata={}, tensors=whole.tensors[2:])]
+    assert memory.read_shape(parts) == memory.read_shape(whole)
+
+
+# A block's keys and values: 2 heads of 32 weights each, 128 weights in a cell.
+@pytest.mark.parametrize(
+    ("cache_type", "cell"), [("f32", 512), ("f16", 256), ("bf16", 256), ("q8_0", 136), ("q5_1", 96), ("q5_0", 88), ("q4_1", 80), ("q4_0", 72), ("iq4_nl", 72)]
+)
+def test_cache_types(cache_type, cell):
+    assert kv(shape_of(), cache_type_k=cache_type, cache_type_v=cache_type) == [1024 * cell] * 2
+
+
+def test_keys_and_values_have_types_of_their_own():
+    assert kv(shape_of(), cache_type_k="q8_0", cache_type_v="f16") == [1024 * (68 + 128)] * 2
+
+
+@pytest.mark.parametrize(
+    ("ctx_size", "parallel", "unified", "cells"),
+    [
+        (1000, 1, False, 1024),  # padded to 256
+        (0, 1, False, 4096),  # the model's own
+        (4096, 4, False, 4096),
+        (4096, 3, False, 3 * 1536),  # each slot padded
+        (4096, 3, True, 4096),
+        (4096, None, False, 4096),  # llama-server's choice: four slots in one cache
+        (4096, -1, False, 4096),
+    ],
+)
+def test_cells(ctx_size, parallel, unified, cells):
+    assert kv(shape_of(), ctx_size=ctx_size, parallel=parallel, kv_unified=unified) == [cells * 256] * 2
+
+
+def test_heads_of_each_block():
+    assert kv(shape_of(**{"attention.head_count_kv": [2, 1]})) == [1024 * 256, 1024 * 128]
+
+
+def test_lengths_of_keys_and_values():
+    assert kv(shape_of(**{"attention.key_length": 64, "attention.value_length": 16})) == [1024 * 2 * (64 + 16) * 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("architecture", "layers"),
+    [
+        ("gemma2", [True, False, True, False, True, False, True, False]),
+        ("gemma3", [True, True, True, True, True, False, True, True]),
+        ("gpt-oss", [True, False, True, False, True, False, True, False]),
+        ("cohere2", [True, True, True, False, True, True, True, False]),
+        ("smallthinker", [False, True, True, True, False, True, True, True]),
+        ("phi3", [False] * 8),
+        ("llama", [False] * 8),
+    ],
+)
+def test_sliding_windows(architecture, layers):
+    shape = shape_of(architecture=architecture, blocks=8, **{"attention.sliding_window": 512})
+    assert shape.swa_layers == layers
+
+
+def test_sliding_window_named_by_the_header():
+    shape = shape_of(architecture="gemma4", **{"attention.sliding_window": 512, "attention.sliding_window_pattern": [0, 1], "attention.key_length_swa": 16})
+    assert (shape.swa_layers, shape.head_k) == ([False, True], [32, 16])
+
+
+@pytest.mark.parametrize(
+    ("given", "cells"),
+    [
+        ({"ctx_size": 8192}, 1024),  # 512 and an ubatch of 512
+        ({"ctx_size": 8192, "ubatch_size": 100}, 768),  # 612, padded
+        ({"ctx_size": 512}, 512),  # never more than the context
+        ({"ctx_size": 8192, "parallel": 2}, 2 * 1024),  # a window for each slot
+        ({"ctx_size": 8192, "parallel": 2, "kv_unified": True}, 2 * 512 + 512),
+        ({"ctx_size": 8192, "parallel": None}, 4 * 512 + 512),
+    ],
+)
+def test_cells_of_a_sliding_window(given, cells):
+    shape = shape_of(architecture="gemma2", **{"attention.sliding_window": 512})
+    full = given["ctx_size"]
+    assert kv(shape, **given) == [cells * 256, full * 256]
+
+
+def test_window_of_zero_is_none():
+    assert shape_of(architecture="llama4", **{"attention.sliding_window": 0}).swa_layers == [False, False]
+    assert shape_of(architecture="llama4").swa_layers == [True, True]
+
+
+MLA = {
+    "architecture": "deepseek2",
+    "attention.head_count_kv": 1,
+    "attention.kv_lora_rank": 512,
+    "attention.key_length": 576,
+    "attention.value_length": 512,
+    "attention.key_length_mla": 192,
+    "attention.value_length_mla": 128,
+    "rope.dimension_count": 64,
+}
+
+
+@pytest.mark.parametrize(("build", "weights_per_cell"), [(7772, 576 + 512), (11434, 576), (9000, 576 + 512), (None, 576 + 512)])
+def test_compressed_cache(build, weights_per_cell):
+    assert kv(shape_of(**MLA), build=build) == [1024 * 2 * weights_per_cell] * 2
+
+
+def test_old_files_of_such_models_have_an_ordinary_cache():
+    keys = {**MLA, "attention.key_length_mla": None, "attention.value_length_mla": None, "attention.key_length": 192, "attention.value_length": 128}
+    assert kv(shape_of(**keys)) == [1024 * 2 * (192 + 128)] * 2
+
+
+STATE = {"ssm.conv_kernel": 4, "ssm.inner_size": 256, "ssm.state_size": 16, "ssm.group_count": 1}
+STATE_BYTES = 4 * (3 * (256 + 2 * 16) + 16 * 256)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more", "caches", "states"),
+    [
+        ("granitehybrid", {"attention.head_count_kv": [0, 2]}, [0, 1], [1, 0]),
+        ("falcon-h1", {}, [1, 1], [1, 1]),
+        ("mamba2", {"attention.head_count": 0, "attention.head_count_kv": 0}, [0, 0], [1, 1]),
+        ("nemotron_h", {"attention.head_count_kv": [0, 0], "feed_forward_length": [0, 512]}, [0, 0], [1, 0]),
+        ("qwen3next", {"full_attention_interval": 2}, [0, 1], [1, 0]),
+        ("qwen3next", {}, [0, 0], [1, 1]),
+    ],
+)
+def test_constant_states(architecture, more, caches, states):
+    shape = shape_of(architecture=architecture, **dict(STATE, **more))
+    for parallel in (1, 4):
+        expected = [cache * 4096 * 256 + state * parallel * STATE_BYTES for cache, state in zip(caches, states)]
+        assert kv(shape, ctx_size=4096, parallel=parallel, kv_unified=True) == expected
+
+
+def test_b7772_gives_every_sequence_the_whole_context_beside_states():
+    shape = shape_of(architecture="granitehybrid", **dict(STATE, **{"attention.head_count_kv": [0, 2]}))
+    for build, caches in ((7772, 4), (11434, 1), (None, 4)):
+        assert kv(shape, ctx_size=4096, parallel=4, build=build) == [4 * STATE_BYTES, caches * 4096 * 256]
+        assert kv(shape, ctx_size=4096, parallel=4, build=build, kv_unified=True) == [4 * STATE_BYTES, 4096 * 256]
+
+
+def test_short_convolutions():
+    shape = shape_of(architecture="lfm2", **{"attention.head_count_kv": [0, 2], "shortconv.l_cache": 3})
+    assert kv(shape) == [4 * 128 * 2, 1024 * 256]
+
+
+def test_blocks_that_are_not_loaded():
+    shape = shape_of(architecture="glm4moe", blocks=3, nextn_predict_layers=1)
+    assert (shape.block_bytes, kv(shape)) == ([65536, 65536, 0], [1024 * 256, 1024 * 256, 0])
+
+
+@pytest.mark.parametrize(("key", "value", "scaled"), [("rope.scaling.type", "yarn", True), ("rope.scaling.type", "none", False), ("x", None, False)])
+def test_rope_scaling(key, value, scaled):
+    assert shape_of(**{key: value}).rope_scaling is scaled
+
+
+@pytest.mark.parametrize(
+    ("build", "firsts"),
+    [(7772, [7760]), (7760, [7760]), (7759, [7760, 11434]), (9000, [7760, 11434]), (11434, [11434]), (20000, [11434]), (None, [7760, 11434])],
+)
+def test_builds(build, firsts):
+    assert [known.first for known in build_ranges.ranges_of(build)] == firsts
+
+
+@pytest.mark.parametrize("name", ["Qwen2 72B", "DeepSeek V3 671B", "gpt-oss-120b"])
+def test_unknown_build_takes_the_larger(name, shapes):
+    shape = shapes[name]
+    half = shape.block_count // 2
+    needs = {}
+    for build in (7772, 11434, None):
+        placed = memory.place(shape, settings(build=build, ctx_size=32768), [half, shape.block_count - half])
+        needs[build] = [device[kind] for device in placed["devices"] for kind in ("weights", "kv", "compute")] + [placed["host"]["compute"]]
+    assert needs[None] == [max(pair) for pair in zip(needs[7772], needs[11434])]
+    assert needs[7772] != needs[11434]
+
+
+def compute(shape, counts, local=None, **given):
+    return [device["compute"] for device in memory.place(shape, settings(**given), counts, local)["devices"]]
+
+
+def test_compute_buffers_by_hand(shapes):
+    """Llama 3 70B: a token's hidden state has 8192 weights, its feed-forward 28,672, its logits 128,256, all of 4 bytes; a ubatch 512 tokens."""
+    row = 4 * 512
+    core = row * (3 * 28672 + 2 * 8192)
+    mask = 2 * 4096 * 512
+    hidden = row * 8192
+    # b11434 keeps four copies of what a device is given, and the logits of one token.
+    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096) == [core + 14 * hidden + 4 * mask, core + 5 * hidden + 4 * mask]
+    # b7772 keeps one, and the logits of all.
+    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096, build=7772) == [core + hidden + 2 * mask, row * (128256 + 8192)]
+
+
+def test_real_load(shapes):
+    """A llama of six blocks with 8B's widths, loaded by llama-server of both builds over three workers: MiB of their compute buffers in its log."""
+    shape = shapes["Llama 3 70B"]._replace(
+        block_count=6, block_bytes=[1] * 6, n_embd=4096, n_head=[32] * 6, n_head_kv=[8] * 6, head_k=[128] * 6, head_v=[128] * 6, n_ff=14336, n_vocab=32000
+    )
+    shape = shape._replace(swa_layers=[False] * 6, recurrent=[0] * 6)
+    for build, ctx_size, seen in ((11434, 4096, [228.05, 156.04, 148.04]), (11434, 16384, [276.05, 204.04, 196.04]), (7772, 16384, [140.01, 124.01, 124.01])):
+        told = [size / MIB for size in compute(shape, [2, 2, 2], ctx_size=ctx_size, build=build)]
+        assert told == pytest.approx(seen, abs=8.1)
+        assert told[:2] == pytest.approx(seen[:2], abs=0.1)
+
+
+def test_masks_count_where_their_layers_are(shapes):
+    """Gemma 3's first five blocks look at 1024 tokens only: a longer context costs their device nothing, and the others half of what it costs without."""
+    short, long = (compute(shapes["Gemma 3 27B"], [5, 28, 29], ctx_size=ctx_size) for ctx_size in (16384, 32768))
+    assert (long[0] - short[0], long[1] - short[1]) == (0, 4 * 2 * 16384 * 512)
+
+
+def test_local_devices_make_a_pipeline_of_their_own(shapes):
+    """Only devices with events do: RPC devices of b7772 have none."""
+    alone = compute(shapes["Llama 3 70B"], [40, 40], build=7772)
+    assert compute(shapes["Llama 3 70B"], [40, 40], local=1, build=7772) == alone
+    assert compute(shapes["Llama 3 70B"], [40, 40], local=2, build=7772)[0] > alone[0]
+
+
+def test_without_flash_attention_the_scores_count(shapes):
+    scores = 4 * 64 * 16384 * 512
+    with_it, without = (compute(shapes["Llama 3 70B"], [80], ctx_size=16384, flash_attn=value)[0] for value in (True, False))
+    assert scores < without < with_it + scores
+
+
+def test_each_slot_has_a_row_of_logits(shapes):
+    """On b11434; with four tokens in a ubatch they outweigh the layers of Llama 3 70B."""
+    hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
+    layers = 4 * 4 * (3 * 28672 + 2 * 8192) + 2 * hidden
+    for parallel, widest in ((1, layers), (4, 4 * 4 * 128256 + 4 * hidden)):
+        assert compute(shapes["Llama 3 70B"], [80], parallel=parallel, kv_unified=True, ctx_size=4096, ubatch_size=4) == [widest + mask]
+
+
+def test_every_cache_type_of_the_inventory_is_known():
+    assert {"f16", "q8_0", "q4_0"} <= set(kv_cache.CACHE_TYPES)
+
+
+@pytest.mark.parametrize("count", [0, 513, 10**8, (1 << 32) - 1, 1 << 40])
+def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
+    tensors = [("token_embd.weight", (32, 32), 1), ("blk.0.weight", (32, 32), 1)]
+    header = parse([("general.architecture", make.STRING, "llama"), ("llama.block_count", make.U64, count)], tensors)
+    tracemalloc.start()
+    with pytest.raises(memory.ShapeError, match="block_count is %d" % count):
+        memory.read_shape(header)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MIB
+
+
+def test_arrays_of_a_header_are_held_to_a_total():
+    metadata = [("n%d" % number, make.ARRAY, (make.I8, [1] * 4096)) for number in range(2000)]
+    data = make.header_bytes(metadata, [])
+    tracemalloc.start()
+    with pytest.raises(gguf.GGUFError, match="numbers in short arrays"):
+        gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * MIB
+
+
+def test_a_rank_that_is_no_number_is_refused():
+    with pytest.raises(memory.ShapeError, match="attention.kv_lora_rank is 'x', a count is needed"):
+        shape_of(**{"attention.kv_lora_rank": "x", "attention.key_length_mla": 64})

@@ -1,0 +1,294 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
+
+UNIT = Path(__file__).resolve().parents[3]
+STUB = str(UNIT / "stub_nvidia_smi")
+FIXTURES = UNIT / "fixtures"
+V100S = FIXTURES / "nvidia_smi_535_v100s.xml"
+A100_MIG = FIXTURES / "nvidia_smi_550_a100_mig.xml"
+LOST = "6,812,5000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+
+
+@pytest.fixture(name="collect")
+def fixture_collect(monkeypatch, tmp_path):
+    """What is collected from a stub that does this, on a machine with the V100S in NUMA node 1."""
+
+    def collect(does, deadline=10, kernel_log=""):
+        monkeypatch.setenv("STUB_NVIDIA_SMI", str(does))
+        (tmp_path / "0000:3b:00.0").mkdir()
+        (tmp_path / "0000:3b:00.0" / "numa_node").write_text("1\n")
+        (tmp_path / "kmsg").write_text(kernel_log)
+        return nvidia_smi.collect(STUB, deadline, str(tmp_path), str(tmp_path / "kmsg"))
+
+    return collect
+
+
+def test_v100s_with_driver_535(collect):
+    assert collect(V100S) == {
+        "available": True,
+        "reason": None,
+        "warning": None,
+        "driver": "535.183.01",
+        "cuda": "12.2",
+        "xids": [],
+        "xids_reason": None,
+        "gpus": [
+            {
+                "index": 0,
+                "name": "Tesla V100S-PCIE-32GB",
+                "uuid": "GPU-00000000-1111-2222-3333-444444444444",
+                "pci_bus_id": "00000000:3B:00.0",
+                "numa_node": 1,
+                "compute_cap": "7.0",
+                "memory_total_mib": 32768,
+                "memory_used_mib": 22574,
+                "memory_free_mib": 9876,
+                "memory_reserved_mib": 317,
+                "utilization": 31,
+                "memory_utilization": 22,
+                "temperature_c": 41,
+                "power_w": 97.42,
+                "power_limit_w": 250.0,
+                "persistence_mode": True,
+                "mig": None,
+                "mig_devices": [],
+                "ecc": {
+                    "enabled": True,
+                    "volatile_corrected": 1,
+                    "volatile_uncorrected": 0,
+                    "aggregate_corrected": 7,
+                    "aggregate_uncorrected": 3,
+                    "retired_pages": 0,
+                    "remapped_rows": None,
+                    "repair_pending": False,
+                    "repair_failed": None,
+                },
+                "recovery_action": None,
+                "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
+                "processes": [{"pid": 4711, "type": "C", "name": "/opt/llama.cpp/releases/b11434/bin/ggml-rpc-server", "memory_used_mib": 22570}],
+            }
+        ],
+    }
+
+
+def test_a100_with_mig_and_driver_550(collect):
+    gpu = collect(A100_MIG)["gpus"][0]
+    assert (gpu["mig"], gpu["persistence_mode"], gpu["utilization"], gpu["power_w"]) == (True, False, None, 40.71)
+    assert gpu["mig_devices"] == [
+        {
+            "index": 0,
+            "profile": "3g.20gb",
+            "uuid": "MIG-00000000-aaaa-5555-6666-777777777777",
+            "gpu_instance_id": 1,
+            "compute_instance_id": 0,
+            "memory_total_mib": 20096,
+            "memory_used_mib": 12,
+            "memory_free_mib": 20084,
+        },
+        {
+            "index": 1,
+            "profile": "3g.20gb",
+            "uuid": "MIG-11111111-aaaa-5555-6666-777777777777",
+            "gpu_instance_id": 2,
+            "compute_instance_id": 0,
+            "memory_total_mib": 20096,
+            "memory_used_mib": 1500,
+            "memory_free_mib": 18596,
+        },
+    ]
+    assert (gpu["ecc"]["volatile_corrected"], gpu["ecc"]["volatile_uncorrected"]) == (1 + 4, 2 + 3 + 5)
+    assert gpu["throttle_reasons"] == []
+    assert gpu["processes"] == [{"pid": 815, "type": "C", "name": None, "memory_used_mib": None}]
+
+
+def test_what_a_card_does_not_tell_is_null(collect):
+    gpu = collect(A100_MIG)["gpus"][1]
+    assert (gpu["index"], gpu["memory_total_mib"], gpu["power_limit_w"], gpu["utilization"]) == (1, 40960, 250.0, 0)
+    unknown = ("memory_used_mib", "memory_free_mib", "memory_utilization", "temperature_c", "power_w", "throttle_reasons", "compute_cap", "numa_node")
+    assert {name: gpu[name] for name in unknown} == dict.fromkeys(unknown)
+    assert set(gpu["ecc"].values()) == {None}
+
+
+def test_compute_cap_of_the_xml_comes_first(collect, tmp_path):
+    newer = tmp_path / "newer_v100s.xml"
+    newer.write_text(V100S.read_text().replace("<minor_number>", "<compute_cap>7.5</compute_cap>\n<minor_number>"))
+    assert collect(newer)["gpus"][0]["compute_cap"] == "7.5"
+
+
+@pytest.mark.parametrize(
+    ("name", "driver", "readings"),
+    [
+        (
+            "nvidia_smi_460_v100s.xml",
+            ("460.73.01", "11.2"),
+            {"memory_total_mib": 32510, "memory_reserved_mib": None, "power_w": 232.8, "power_limit_w": 250.0, "throttle_reasons": ["sw_power_cap"]},
+        ),
+        (
+            "nvidia_smi_555_l4.xml",
+            ("555.42.06", "12.5"),
+            {"memory_total_mib": 23034, "memory_reserved_mib": 434, "power_w": 27.22, "power_limit_w": 72.0, "throttle_reasons": []},
+        ),
+        (
+            "nvidia_smi_570_rtx3060.xml",
+            ("570.124.04", "12.8"),
+            {"memory_total_mib": 12288, "memory_reserved_mib": 368, "power_w": 11.6, "power_limit_w": 170.0, "throttle_reasons": []},
+        ),
+        (
+            "nvidia_smi_595_rtx4000.xml",
+            ("595.84", "13.2"),
+            {
+                "memory_total_mib": 20475,
+                "memory_reserved_mib": 460,
+                "power_w": 8.81,
+                "power_limit_w": 70.0,
+                "throttle_reasons": ["hw_power_brake_slowdown", "hw_slowdown", "sw_power_cap"],
+            },
+        ),
+    ],
+)
+def test_driver_families_name_the_same_things_differently(name, driver, readings):
+    facts = nvidia_smi.parse((FIXTURES / name).read_text())
+    assert (facts["driver"], facts["cuda"]) == driver
+    assert {key: facts["gpus"][0][key] for key in readings} == readings
+
+
+@pytest.mark.parametrize(
+    ("name", "ecc"),
+    [
+        ("nvidia_smi_460_v100s.xml", (True, 2, 0, 9, 1, 3 + 1, None, True, None)),
+        ("nvidia_smi_555_l4.xml", (True, 1 + 8, 2 + 4 + 16, 32 + 256, 64 + 128 + 512, None, 1 + 2, True, False)),
+        ("nvidia_smi_570_rtx3060.xml", (None,) * 9),
+        ("nvidia_smi_595_rtx4000.xml", (False, None, None, None, None, None, 0, False, True)),
+    ],
+)
+def test_memory_errors_and_repairs(name, ecc):
+    counted = nvidia_smi.parse((FIXTURES / name).read_text())["gpus"][0]["ecc"]
+    assert tuple(counted.values()) == ecc
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [("nvidia_smi_460_v100s.xml", None), ("nvidia_smi_555_l4.xml", "Reset"), ("nvidia_smi_570_rtx3060.xml", None), ("nvidia_smi_595_rtx4000.xml", "Reset")],
+)
+def test_what_the_driver_asks_for(name, action):
+    assert nvidia_smi.parse((FIXTURES / name).read_text())["gpus"][0]["recovery_action"] == action
+
+
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("no_devices", "failed with status 6: No devices were found: the driver runs and found no GPU that works: see lspci and dmesg"),
+        ("no_driver", "failed with status 9: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
+        ("no_driver", "load it with modprobe nvidia"),
+        (
+            "mismatch",
+            "failed with status 18: Failed to initialize NVML: Driver/library version mismatch, NVML library version: 535.183: "
+            "the kernel still runs the driver of before an update: reboot the node",
+        ),
+    ],
+)
+def test_no_gpu_and_no_driver_are_answers(collect, does, reason):
+    facts = collect(does)
+    assert reason in facts.pop("reason")
+    assert facts == {"available": False, "warning": None, "driver": None, "cuda": None, "gpus": [], "xids": [], "xids_reason": None}
+
+
+def test_a_corrupt_inforom_is_a_warning(collect):
+    facts = collect("inforom %s" % V100S)
+    assert (facts["available"], facts["warning"]) == (True, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0")
+    assert facts["gpus"][0]["memory_total_mib"] == 32768
+
+
+def test_the_cards_beside_a_lost_one_are_listed(collect):
+    facts = collect("lost %s" % V100S)
+    assert (facts["available"], facts["warning"]) == (True, "Unable to determine the device handle for GPU1: 0000:5E:00.0: Unknown Error")
+    assert facts["gpus"][0]["memory_total_mib"] == 32768
+
+
+def test_xids_of_a_card_that_is_listed_and_of_one_that_is_not(collect):
+    facts = collect(V100S, kernel_log=LOST + LOST.replace("3b", "5e"))
+    assert [(entry["pci_slot"], entry["xid"], entry["gpu"]) for entry in facts["xids"]] == [("0000:3b:00", 79, 0), ("0000:5e:00", 79, None)]
+
+
+def test_a_hung_driver_is_an_answer_and_all_its_processes_are_killed(collect, tmp_path):
+    facts = collect("hang %s" % (tmp_path / "pids"), deadline=1, kernel_log=LOST)
+    assert (facts["available"], facts["gpus"]) == (False, [])
+    assert "gave no answer in 1 s: the driver hangs" in facts["reason"]
+    assert [entry["xid"] for entry in facts["xids"]] == [79]
+    stats = [Path("/proc/%s/stat" % pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert len(stats) == 2
+    for _attempt in range(100):
+        # Killed: gone, or a zombie that only its parent can take away.
+        if all(not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z" for stat in stats):
+            return
+        time.sleep(0.1)
+    pytest.fail("a process of a hung nvidia-smi still runs")
+
+
+def test_no_tool_is_an_answer(tmp_path):
+    facts = nvidia_smi.collect(str(tmp_path / "nvidia-smi"))
+    assert facts["available"] is False
+    assert "cannot be run (No such file or directory): no NVIDIA driver is installed" in facts["reason"]
+
+
+def test_a_tool_that_may_not_be_run_says_nothing_about_the_driver(tmp_path):
+    (tmp_path / "nvidia-smi").write_text("")
+    assert nvidia_smi.collect(str(tmp_path / "nvidia-smi"))["reason"].endswith("cannot be run (Permission denied)")
+
+
+@pytest.mark.parametrize(
+    "text", ["N/A", "[N/A]", "[Not Supported]", "Unknown Error", "[Insufficient Permissions]", "GPU is lost", "[GPU requires reset]", "ERR!", "Not Found", ""]
+)
+def test_what_stands_for_nothing_is_null(text):
+    gpu = nvidia_smi.parse("<nvidia_smi_log><gpu><product_name>%s</product_name></gpu></nvidia_smi_log>" % text)["gpus"][0]
+    assert gpu["name"] is None
+
+
+@pytest.mark.parametrize("text", ["", "No devices were found", "<nvidia_smi_log><gpu>", "\x00<a/>"])
+def test_what_is_no_xml_is_not_available(text):
+    with pytest.raises(nvidia_smi.NotAvailable, match="printed no XML"):
+        nvidia_smi.parse(text)
+
+
+def test_xml_without_gpu_is_not_available():
+    facts = nvidia_smi.parse("<nvidia_smi_log><driver_version>535.183.01</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>")
+    assert (facts["available"], facts["reason"], facts["driver"]) == (False, "nvidia-smi lists no GPU", "535.183.01")
+
+
+def test_capabilities():
+    text = "GPU-aaaa, 7.0\nGPU-bbbb, 12.0\nGPU-cccc, [N/A]\n"
+    assert nvidia_smi.parse_capabilities(text) == {"GPU-aaaa": "7.0", "GPU-bbbb": "12.0"}
+
+
+def test_instances():
+    text = (
+        "GPU 0: NVIDIA H100 NVL (UUID: GPU-aaaa)\n"
+        "  MIG 2g.24gb     Device  0: (UUID: MIG-0000)\n"
+        "  MIG 1c.3g.40gb Device 11: (UUID: MIG-GPU-aaaa/3/0)\n"
+        "GPU 1: NVIDIA H100 NVL (UUID: GPU-bbbb)\n"
+        "  MIG 1g.12gb     Device  0: (UUID: MIG-1111)\n"
+    )
+    assert nvidia_smi.parse_instances(text) == {
+        ("GPU-aaaa", 0): ("2g.24gb", "MIG-0000"),
+        ("GPU-aaaa", 11): ("1c.3g.40gb", "MIG-GPU-aaaa/3/0"),
+        ("GPU-bbbb", 0): ("1g.12gb", "MIG-1111"),
+    }
+
+
+@pytest.mark.parametrize(("content", "node"), [("0\n", 0), ("3\n", 3), ("-1\n", None), ("", None)])
+def test_numa_node(tmp_path, content, node):
+    (tmp_path / "000a:ca:00.0").mkdir()
+    (tmp_path / "000a:ca:00.0" / "numa_node").write_text(content)
+    assert nvidia_smi.numa_node("0000000A:CA:00.0", str(tmp_path)) == node
+
+
+@pytest.mark.parametrize("bus_id", [None, "", "../../etc", "00000000:CA:00.0"])
+def test_no_numa_node(tmp_path, bus_id):
+    assert nvidia_smi.numa_node(bus_id, str(tmp_path)) is None

@@ -1,0 +1,166 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import sockets
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+needs_ss = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss on this machine")
+
+# Captured from a head with two workers on one machine; addresses as on x86_64.
+PROC_NET_TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:C76D 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 90470 1 00000000fc3b1100 100 0 0 10 0
+   1: 0100007F:9DD6 0100007F:C76C 01 00000000:00000000 00:00000000 00000000   998        0 90512 1 00000000fc3b1100 20 4 30 10 -1
+   2: 0100007F:8136 0100007F:C76D 08 00000000:00000001 00:00000000 00000000   998        0 90513 1 00000000fc3b1100 20 4 30 10 -1
+"""
+SS = """\
+0      0          127.0.0.1:40406    127.0.0.1:51052
+\t bbr wscale:10,10 rto:208 rtt:6.958/12.757 bytes_sent:142670595 bytes_retrans:332305 bytes_acked:142338291 bytes_received:17469116 \
+segs_out:6947 lastsnd:7240 lastrcv:7196 lastack:7196 minrtt:0.005
+0      36     10.100.0.31%ib0:33078  10.100.0.33:50052
+\t bbr wscale:10,10 rto:212 rtt:10.169/16.213 bytes_sent:135629195 bytes_acked:135405902 bytes_received:23999285 lastsnd:7176 lastrcv:7240
+0      0          127.0.0.1:40500    127.0.0.1:8000
+\t cubic wscale:10,10 rto:200 rtt:0.1/0.05 lastsnd:12 lastrcv:12
+0      0              [::1]:22            [::1]:51000
+\t cubic wscale:10,10 bytes_acked:5 lastsnd:1 lastrcv:1
+"""
+
+
+@pytest.fixture(name="workers")
+def fixture_workers():
+    workers = [fake.FakeWorker().attach(), fake.FakeWorker().attach()]
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
+def test_established_connections_of_the_kernel():
+    assert sockets.parse_proc_net_tcp(PROC_NET_TCP) == {90512: (("127.0.0.1", 40406), ("127.0.0.1", 51052))}
+
+
+def test_counters_of_ss():
+    assert sockets.parse_ss(SS) == {
+        (("127.0.0.1", 40406), ("127.0.0.1", 51052)): {"bytes_acked": 142338291, "bytes_received": 17469116, "lastsnd": 7240, "lastrcv": 7196},
+        (("10.100.0.31", 33078), ("10.100.0.33", 50052)): {"bytes_acked": 135405902, "bytes_received": 23999285, "lastsnd": 7176, "lastrcv": 7240},
+        (("127.0.0.1", 40500), ("127.0.0.1", 8000)): {"bytes_acked": 0, "bytes_received": 0, "lastsnd": 12, "lastrcv": 12},
+    }
+
+
+def test_ss_that_is_missing_is_unknown(monkeypatch, tmp_path, workers):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = sockets.connections([workers[0].endpoint])
+    assert found == [{"endpoint": workers[0].endpoint, "connected": True, "counters": None}]
+    assert sockets.traffic(found, found) == [{"endpoint": workers[0].endpoint, "connected": True, "bytes_sent": None, "bytes_received": None}]
+
+
+@needs_ss
+def test_traffic_between_two_looks_per_worker(workers):
+    endpoints = [worker.endpoint for worker in workers]
+    before = sockets.connections(endpoints)
+    workers[1].work(sent=5000, received=70)
+    after = sockets.connections(endpoints)
+    assert sockets.traffic(before, after) == [
+        {"endpoint": endpoints[0], "connected": True, "bytes_sent": 0, "bytes_received": 0},
+        {"endpoint": endpoints[1], "connected": True, "bytes_sent": 5000, "bytes_received": 70},
+    ]
+
+
+@needs_ss
+def test_a_new_connection_counts_in_full(workers):
+    workers[0].work(sent=300, received=20)
+    after = sockets.connections([workers[0].endpoint])
+    before = [dict(after[0], counters={})]
+    traffic = sockets.traffic(before, after)[0]
+    # The kernel counts the SYN of a connection as an acknowledged byte.
+    assert (traffic["bytes_sent"], traffic["bytes_received"]) == (301, 20)
+
+
+def test_a_half_closed_connection_is_none(workers):
+    workers[0].die()
+    found = sockets.connections([worker.endpoint for worker in workers])
+    assert [worker["connected"] for worker in found] == [False, True]
+
+
+def test_a_listener_without_connection_is_none():
+    worker = fake.FakeWorker()
+    assert sockets.connections([worker.endpoint])[0]["connected"] is False
+    worker.close()
+
+
+def test_only_connections_of_the_process_and_its_children_count(workers):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    endpoint = workers[0].endpoint
+    assert sockets.connections([endpoint], os.getpid())[0]["connected"] is True
+    assert sockets.connections([endpoint], other.pid)[0]["connected"] is False
+    other.communicate(b"\n")
+
+
+def test_a_child_counts_as_its_parent():
+    worker = fake.FakeWorker()
+    host, port = worker.endpoint.split(":")
+    # A shell that waits for its child, which holds the connection; its name has what /proc/PID/stat is hard to read with.
+    child = "import socket; s = socket.create_connection(('%s', %s)); open('/proc/self/comm', 'w').write('a) b (c'); print('up', flush=True); input()" % (
+        host,
+        port,
+    )
+    parent = subprocess.Popen(["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert parent.stdout.readline() == b"up\n"
+    assert len(sockets.process_tree(parent.pid)) == 2
+    assert sockets.connections([worker.endpoint], parent.pid)[0]["connected"] is True
+    parent.communicate(b"\n")
+    worker.close()
+
+
+def test_a_process_that_has_gone_has_no_connections(workers):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    assert sockets.connections([workers[0].endpoint], gone.pid)[0]["connected"] is False
+
+
+def test_sockets_of_others_need_root(monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(sockets.os, "listdir", refuse)
+    with pytest.raises(sockets.SocketError, match=r"^/proc/7/fd is not readable for user id \d+: run with become$"):
+        sockets.socket_inodes([7])
+
+
+def test_a_name_is_resolved():
+    assert ("127.0.0.1", 50052) in sockets.resolve("localhost:50052")
+
+
+@pytest.mark.parametrize("endpoint", ["node2", "node2:", ":50052", "node2:port", "node 2:50052", "[::1]:50052"])
+def test_what_is_no_endpoint_is_refused(endpoint):
+    with pytest.raises(sockets.SocketError, match="is not an endpoint: HOST:PORT is needed"):
+        sockets.resolve(endpoint)
+
+
+def test_a_name_nobody_knows_is_refused():
+    with pytest.raises(sockets.SocketError, match="rpc_endpoints: nobody.invalid:50052 cannot be resolved"):
+        sockets.resolve("nobody.invalid:50052")
+
+
+def test_the_head_waits_for_whom_it_asked_last():
+    workers = [
+        {"endpoint": "answered:1", "counters": {"pair": {"lastsnd": 7240, "lastrcv": 7196}}},
+        {"endpoint": "asked:1", "counters": {"pair": {"lastsnd": 7176, "lastrcv": 7240}}},
+        {"endpoint": "unknown:1", "counters": None},
+    ]
+    assert sockets.awaited(workers) == ["asked:1"]
+
+
+def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path, monkeypatch):
+    folder = tmp_path / "7/fd"
+    folder.mkdir(parents=True)
+    (folder / "3").symlink_to("socket:[103]")
+    monkeypatch.setattr(sockets.os, "listdir", lambda path: ["2", "3"])
+    assert sockets.socket_inodes([7], str(tmp_path)) == {103}

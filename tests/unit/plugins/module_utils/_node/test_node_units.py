@@ -1,0 +1,317 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
+
+# Captured from systemd 252 with the module's own command, process ids and unit names aside.
+SHOWN = """\
+MainPID=%(pid)d
+Result=success
+NRestarts=2
+ExecStart={ path=/opt/llama.cpp/current/bin/ggml-rpc-server ; argv[]=/opt/llama.cpp/current/bin/ggml-rpc-server -p 50052 ; ignore_errors=no ; \
+start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=llama-rpc-a.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+FragmentPath=/etc/systemd/system/llama-rpc-a.service
+UnitFileState=enabled
+ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
+
+MainPID=0
+Result=exit-code
+NRestarts=0
+ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=llama-head-b.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+FragmentPath=/etc/systemd/system/llama-head-b.service
+UnitFileState=static
+ActiveEnterTimestamp=
+
+MainPID=0
+Result=success
+NRestarts=0
+Id=nothing.service
+LoadState=not-found
+ActiveState=inactive
+SubState=dead
+FragmentPath=
+UnitFileState=
+ActiveEnterTimestamp=
+
+MainPID=%(pid)d
+Result=success
+NRestarts=0
+Id=llama-head-gone.service
+LoadState=not-found
+ActiveState=active
+SubState=running
+FragmentPath=
+UnitFileState=
+ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
+
+MainPID=0
+Result=success
+NRestarts=0
+Id=nothing.service
+LoadState=not-found
+ActiveState=inactive
+SubState=dead
+"""
+
+
+@pytest.fixture(name="process")
+def fixture_process():
+    """A real process that says of itself that it is current."""
+    program = [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"]
+    environment = {"LLAMA_CLUSTER_DIGEST": "new", "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(program, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    yield process
+    process.stdin.close()
+    process.wait()
+
+
+def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=None, noted="old\n"):
+    (tmp_path / "llama-rpc-a.service").write_text('[Service]\nEnvironment="A=b c" "LLAMA_CLUSTER_DIGEST=%s"\n' % digest)
+    (tmp_path / "llama-head-b.service").write_text("[Service]\nExecStart=/bin/sleep 1000\n")
+    (tmp_path / "ssh.service").write_text("[Service]\n")
+    (tmp_path / "digests").mkdir(exist_ok=True)
+    if noted is not None:
+        (tmp_path / "digests/llama-rpc-a.service").write_text(noted)
+
+    def show(names):
+        if asked is not None:
+            asked.extend(names)
+        return SHOWN % {"pid": pid}
+
+    found = node_units.unit_info(list(patterns), unit_dir=str(tmp_path), show=show, digests=str(tmp_path / "digests"))
+    return {unit["name"]: unit for unit in found}
+
+
+def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
+    assert unit_info(tmp_path, process.pid)["llama-rpc-a.service"] == {
+        "name": "llama-rpc-a.service",
+        "kind": "rpc",
+        "service": "a",
+        "installed": True,
+        "ours": True,
+        "enabled": True,
+        "active_state": "active",
+        "sub_state": "running",
+        "result": "success",
+        "main_pid": process.pid,
+        "since": "2026-11-21T10:44:21Z",
+        "restarts": 2,
+        "failed_in_a_row": 0,
+        "exec_path": "/opt/llama.cpp/current/bin/ggml-rpc-server",
+        "arguments": ["/opt/llama.cpp/current/bin/ggml-rpc-server", "-p", "50052"],
+        "wanted_digest": "old",
+        "running_digest": "old",
+        "stale": False,
+    }
+
+
+def test_another_digest_in_the_file_makes_a_running_unit_stale(tmp_path, process):
+    # Whatever the process itself says.
+    unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
+    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == ("new", "old", True)
+
+
+def test_a_process_without_digest_is_stale(tmp_path):
+    unit = unit_info(tmp_path, os.getpid(), noted=None)["llama-rpc-a.service"]
+    assert (unit["running_digest"], unit["stale"]) == (None, True)
+
+
+def test_a_process_and_a_unit_file_without_digest_are_stale(tmp_path):
+    unit = unit_info(tmp_path, os.getpid())["llama-head-gone.service"]
+    assert (unit["wanted_digest"], unit["running_digest"], unit["stale"]) == (None, None, True)
+
+
+def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
+    unit = unit_info(tmp_path, process.pid)["llama-head-b.service"]
+    assert (unit["main_pid"], unit["since"], unit["stale"]) == (None, None, False)
+    assert (unit["installed"], unit["enabled"], unit["active_state"], unit["result"]) == (True, False, "failed", "exit-code")
+
+
+def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, process):
+    unit = unit_info(tmp_path, process.pid)["llama-head-gone.service"]
+    assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (False, "active", None, True)
+
+
+def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
+    units = unit_info(tmp_path, process.pid)
+    assert [units[name]["ours"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")] == [True, False, False]
+    # Its file is gone, and root noted a digest when it was started.
+    (tmp_path / "digests/llama-head-gone.service").write_text("old\n")
+    assert unit_info(tmp_path, process.pid)["llama-head-gone.service"]["ours"]
+    (tmp_path / "elsewhere").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=old\n")
+    (tmp_path / "llama-head-b.service").unlink()
+    (tmp_path / "llama-head-b.service").symlink_to(tmp_path / "elsewhere")
+    assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path))["ours"]
+
+
+def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):
+    assert sorted(unit_info(tmp_path, process.pid)) == ["llama-head-b.service", "llama-head-gone.service", "llama-rpc-a.service"]
+
+
+def test_systemd_is_asked_for_globs_and_for_files_it_may_not_have_loaded(tmp_path, process):
+    asked = []
+    unit_info(tmp_path, process.pid, patterns=["llama-head-*.service"], asked=asked)
+    assert asked == ["llama-head-*.service", "llama-head-b.service"]
+
+
+def test_nothing_matching_is_an_empty_list(tmp_path):
+    assert node_units.unit_info(["llama-rpc-*.service"], unit_dir=str(tmp_path), show=lambda names: "") == []
+
+
+def test_no_pattern_asks_nothing(tmp_path):
+    assert node_units.unit_info([], unit_dir=str(tmp_path), show=lambda names: pytest.fail("asked for the manager itself")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"),
+    [
+        ("Environment=LLAMA_CLUSTER_DIGEST=abc\n", "abc"),
+        ("[Service]\n Environment='LLAMA_CLUSTER_DIGEST=abc'\n", "abc"),
+        ('Environment=A=1 "LLAMA_CLUSTER_DIGEST=abc" B=2\n', "abc"),
+        ("Environment=LLAMA_CLUSTER_DIGEST=one\nEnvironment=LLAMA_CLUSTER_DIGEST=two\n", "two"),
+        ("#Environment=LLAMA_CLUSTER_DIGEST=abc\n", None),
+        ("Environment=LLAMA_CLUSTER_DIGEST=\n", None),
+        ("Environment=OLD_LLAMA_CLUSTER_DIGEST=abc\n", None),
+        ("", None),
+    ],
+)
+def test_file_digest(text, digest):
+    assert node_units.file_digest(text) == digest
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llama-rpc-a.service", ("rpc", "a")),
+        ("llama-router-fast-2.service", ("router", "fast-2")),
+        ("llama-rpc.service", (None, None)),
+        ("nginx.service", (None, None)),
+    ],
+)
+def test_unit_kind(name, expected):
+    assert node_units.unit_kind(name) == expected
+
+
+def test_a_process_that_has_gone_is_not_stale(tmp_path, process):
+    process.stdin.close()
+    process.wait()
+    unit = unit_info(tmp_path, process.pid, digest="new")["llama-rpc-a.service"]
+    assert (unit["running_digest"], unit["stale"]) == (None, False)
+
+
+def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process):
+    (tmp_path / "digests").mkdir()
+    (tmp_path / "digests").chmod(0o777)
+    with pytest.raises(
+        node_units.UnitError, match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart the unit"
+    ):
+        unit_info(tmp_path, process.pid)
+    (tmp_path / "digests").chmod(0o700)
+
+
+def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(node_units.UnitError, match=r"^systemctl cannot be run \(.*\): .*$"):
+        node_units.systemctl_show(["llama-rpc-*.service"])
+
+
+def make_build(tmp_path, files):
+    release = tmp_path / "releases" / "b11434"
+    release.mkdir(parents=True)
+    for name, content in files.items():
+        (release / name).parent.mkdir(exist_ok=True)
+        (release / name).write_text(content)
+    (tmp_path / "current").symlink_to("releases/b11434")
+    hashes = {name: hashlib.sha256(content.encode()).hexdigest() for name, content in files.items()}
+    (release / "build.json").write_text(json.dumps({"files": hashes}))
+    return release
+
+
+def test_an_intact_build(tmp_path):
+    release = make_build(tmp_path, {"bin/llama-server": "server", "lib/libggml.so": "library"})
+    assert build.build_info(str(tmp_path)) == {
+        "current_build": "b11434",
+        "build_sha256": hashlib.sha256((release / "build.json").read_bytes()).hexdigest(),
+        "build_intact": True,
+        "build_broken": [],
+    }
+
+
+def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
+    release = make_build(tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"})
+    (release / "bin" / "llama-server").write_text("Server")
+    (release / "lib" / "libggml.so").unlink()
+    info = build.build_info(str(tmp_path))
+    assert (info["build_intact"], info["build_broken"]) == (False, ["bin/llama-server", "lib/libggml.so"])
+
+
+def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
+    release = make_build(
+        tmp_path, {"bin/rpc-server": "server", "bin/ggml-rpc-server": "server", "bin/llama-bench": "bench", "bin/root": "root", "../key": "key"}
+    )
+    (release / "bin" / "ggml-rpc-server").unlink()
+    (release / "bin" / "ggml-rpc-server").symlink_to("rpc-server")
+    (release / "bin" / "root").chmod(0o4755)
+    (tmp_path / "elsewhere").write_text("bench")
+    (release / "bin" / "llama-bench").unlink()
+    (release / "bin" / "llama-bench").symlink_to("../../../elsewhere")
+    (release / "bin" / "more").write_text("more")
+    (release / "lib").symlink_to("/usr")
+    info = build.build_info(str(tmp_path))
+    assert info["build_broken"] == ["../key", "bin/llama-bench", "bin/more", "bin/root", "lib"]
+
+
+def test_a_build_that_is_not_current(tmp_path):
+    make_build(tmp_path, {"bin/llama-server": "server"})
+    other = tmp_path / "releases" / "b7772"
+    other.mkdir()
+    (other / "build.json").write_text(json.dumps({"files": {"bin/llama-server": "0" * 64}}))
+    info = build.build_info(str(tmp_path), "b7772")
+    assert (info["current_build"], info["build_intact"], info["build_broken"]) == ("b7772", False, ["bin/llama-server"])
+    assert set(build.build_info(str(tmp_path), "b1").values()) == {None}
+
+
+def test_no_prefix_is_null(tmp_path):
+    assert set(build.build_info(str(tmp_path / "absent")).values()) == {None}
+
+
+def test_a_build_without_manifest_has_a_name_only(tmp_path):
+    release = make_build(tmp_path, {})
+    (release / "build.json").unlink()
+    assert build.build_info(str(tmp_path)) == {"current_build": "b11434", "build_sha256": None, "build_intact": None, "build_broken": None}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}'])
+def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+    (make_build(tmp_path, {}) / "build.json").write_text(text)
+    with pytest.raises(node_units.UnitError, match="build.json is not a build manifest .*: install the build again"):
+        build.build_info(str(tmp_path))
+
+
+def test_since_when_a_node_is_held(tmp_path):
+    path = tmp_path / "held.json"
+    assert node_units.held_since(str(path)) is None
+    path.write_text('{"since": "2026-10-01T08:00:00Z"}\n')
+    assert node_units.held_since(str(path)) == "2026-10-01T08:00:00Z"
+    for damaged in ("", "{}", "[]"):
+        path.write_text(damaged)
+        with pytest.raises(node_units.UnitError, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"):
+            node_units.held_since(str(path))

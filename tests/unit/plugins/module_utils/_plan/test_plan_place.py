@@ -1,0 +1,280 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One model on devices: which layers go where, and what is said where they fit nowhere."""
+
+import itertools
+import json
+import random
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import place, settings_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import Mla
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import advice, split
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place as plan_place
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
+
+GB = 10**9
+# The 72B of the reference cluster and its quant of 47,369,119,648 bytes.
+FACTS = {
+    "architecture": "qwen3",
+    "block_count": 80,
+    "embedding_length": 8192,
+    "feed_forward_length": 29568,
+    "head_count": 64,
+    "head_count_kv": 8,
+    "key_length": 128,
+    "vocab_size": 151936,
+}
+BIG = estimate.estimate(FACTS, 47369119648)
+TIERS = settings_of(build=7772, ctx_size=131072, parallel=1, cache_type_k="q4_0", cache_type_v="q4_0")
+SHORT = settings_of(build=11434, ctx_size=4096, parallel=1)
+
+
+def cards(*sizes, **more):
+    """A card of each size (MiB) in a node of its own, node1 last, as a head's card is."""
+    names = ["node%d" % number for number in range(2, len(sizes) + 1)] + ["node1"]
+    return [dict(plan_devices.of_card(name, 0, {"memory_mib": size}, 1024), **more) for name, size in zip(names, sizes)]
+
+
+def layers(planned):
+    return [device["layers"] for device in planned["devices"]]
+
+
+def small(blocks=9, size=9 * GB):
+    return estimate.estimate(dict(FACTS, block_count=blocks, vocab_size=1000, embedding_length=1024, key_length=64, head_count=16), size)
+
+
+def test_equal_cards_share_the_layers_and_the_output_layer_counts():
+    planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
+    assert (planned["fits"], planned["topology"]) == (True, "split")
+    assert layers(planned) == [27, 27, 26]
+    assert planned["tensor_split"] == [27, 27, 27]
+    assert [(device["first_layer"], device["last_layer"]) for device in planned["devices"]] == [(0, 26), (27, 53), (54, 79)]
+    for device in planned["devices"]:
+        parts = device["weights_mib"] + device["kv_mib"] + device["compute_mib"] + device["margin_mib"]
+        assert device["total_mib"] <= parts <= device["total_mib"] + 2  # each part is rounded up
+        assert device["total_mib"] <= device["free_mib"]
+
+
+def test_the_sizes_are_those_of_place():
+    planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
+    placed = place(BIG, SHORT, [27, 27, 26], 1)
+    assert [device["kv_mib"] << 20 for device in planned["devices"]] == [device["kv"] for device in placed["devices"]]
+    assert planned["host"]["weights_mib"] == -(-placed["host"]["weights"] // (1 << 20))
+
+
+@pytest.mark.parametrize("sizes, others", [((40960, 14336, 32510), (0, 0, 0)), ((32510, 32510, 32510), (0, 20000, 0)), ((61440, 12288, 24576), (0, 0, 0))])
+def test_unequal_and_shared_cards_get_what_fits(sizes, others):
+    devices = [dict(device, others_mib=used) for device, used in zip(cards(*sizes), others)]
+    planned = plan_place.plan(BIG, SHORT, devices, 1, force_split=True)
+    assert planned["fits"]
+    assert sum(layers(planned)) == 80 and min(layers(planned)) > 0
+    assert layers(planned)[1] == min(layers(planned))
+    for device, card, used in zip(planned["devices"], sizes, others):
+        assert device["free_mib"] == card - used
+        assert device["total_mib"] <= device["free_mib"]
+
+
+def test_a_faster_card_gets_more():
+    devices = cards(81920, 81920)
+    devices[0]["bandwidth"], devices[1]["bandwidth"] = 2000, 1000
+    planned = plan_place.plan(BIG, SHORT, devices, 1, force_split=True)
+    first, second = layers(planned)
+    assert 1.9 < first / second < 2.3
+    devices[1]["bandwidth"] = None  # not known: all count alike
+    assert abs(layers(plan_place.plan(BIG, SHORT, devices, 1, force_split=True))[0] - 40) <= 1
+
+
+def test_split_is_the_best():
+    """Against every way to place nine blocks on three cards."""
+    source = random.Random(7)
+    judged = 0
+    for _round in range(60):
+        shape = small()._replace(block_bytes=[source.randint(1, 9) << 28 for _block in range(9)], output_bytes=source.randint(1, 4) << 28)
+        rooms = [source.randint(8, 40) << 28 for _card in range(3)]
+        speeds = [source.choice([1, 1, 2]) for _card in range(3)]
+        ways = [counts for counts in itertools.product(range(1, 8), repeat=3) if sum(counts) == 9]
+        times = []
+        for counts in ways:
+            placed = place(shape, SHORT, list(counts), 1)["devices"]
+            if all(split.needed(device) <= room for device, room in zip(placed, rooms)):
+                times.append(max(device["weights"] / speed for device, speed in zip(placed, speeds)))
+        found = split.split(shape, SHORT, rooms, speeds, 1)
+        if not times:
+            assert found is None
+            continue
+        judged += 1
+        assert max(device["weights"] / speed for device, speed in zip(place(shape, SHORT, found, 1)["devices"], speeds)) == min(times)
+    assert 10 < judged < 60
+
+
+def test_what_fits_one_card_is_not_split():
+    one = plan_place.plan(small(), SHORT, cards(4096, 32510, 4096), 1)
+    assert (one["topology"], layers(one), one["tensor_split"]) == ("single", [0, 9, 0], [0, 10])
+    each = plan_place.plan(small(), SHORT, cards(32510, 32510), 1)
+    assert (each["topology"], layers(each)) == ("replicas", [9, 0])
+    told = plan_place.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
+    assert (told["topology"], sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
+    assert told["reason"] == "told to, it fits node2 GPU0 alone"
+
+
+def test_counts_that_somebody_chose_are_kept_and_judged():
+    planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[40, 40, 0])
+    assert (planned["fits"], planned["tensor_split"]) == (True, [40, 41])
+    assert not plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[70, 5, 5])["fits"]
+
+
+def test_a_head_without_a_card_keeps_its_own_share_in_the_same_memory():
+    main = [dict(cards(32510)[0], kind="main", device="main")]
+    planned = plan_place.plan(small(), SHORT, main, 1)
+    placed = place(small(), SHORT, [9], 1)
+    assert planned["devices"][0]["weights_mib"] << 20 >= placed["devices"][0]["weights"] + placed["host"]["weights"]
+    assert set(planned["host"].values()) == {0}
+
+
+def test_where_nothing_fits_the_table_shows_by_how_much():
+    planned = plan_place.plan(BIG, SHORT, cards(8192, 8192), 1)
+    assert not planned["fits"]
+    assert sum(layers(planned)) == 80
+    assert any(device["total_mib"] > device["free_mib"] for device in planned["devices"])
+
+
+def test_advice_names_the_largest_context_a_cache_and_a_quant():
+    devices = cards(20480, 20480, 20480)
+    long = SHORT._replace(ctx_size=65536)
+    words = advice.nearest(BIG, long, devices, 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB})
+    tokens = int(words[0].split()[-1])
+    assert words[0].startswith("lower slot_ctx_size to ")
+    assert tokens % 1024 == 0 and tokens < 65536
+    assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1)["fits"]
+    assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
+    assert words[1:] == ["set cache_type_k and cache_type_v to q8_0", "choose quant Q3_K (35.0 GB)", "use 4 cards of 20480 MiB"]
+    assert plan_place.plan(BIG, long, cards(*[20480] * 4), 1)["fits"]
+
+
+def test_where_one_change_is_not_enough_two_are_named():
+    devices = cards(16896, 16896, 16896)
+    long = SHORT._replace(ctx_size=65536)
+    plain, words = advice.nearest(BIG, long, devices, 1)[:2]
+    tokens = int(words.split()[3])
+    assert tokens > int(plain.split()[-1]) > 0
+    assert words == "lower slot_ctx_size to %d and set cache_type_k and cache_type_v to q4_0" % tokens
+    small_cache = long._replace(ctx_size=tokens, cache_type_k="q4_0", cache_type_v="q4_0")
+    assert plan_place.plan(BIG, small_cache, devices, 1)["fits"]
+    assert not plan_place.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
+
+
+def test_nothing_that_does_not_fit_is_advised():
+    assert advice.nearest(BIG, SHORT, cards(3072, 3072), 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB}) == []
+
+
+def test_a_quant_that_the_model_does_not_have_yet_and_the_cards_for_this_one():
+    words = advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "Q6_K", {"": 60 * GB})
+    assert words == ["add a quant such as Q4_K_M (about 44.4 GB)", "use 3 cards of 24576 MiB"]
+    # Of a name that says nothing of its size nothing is computed.
+    assert advice.nearest(small(80, 60 * GB), SHORT, cards(24576, 24576), 1, "mine", {"": 60 * GB}) == words[1:]
+
+
+def test_context_advice_is_for_each_slot():
+    two = SHORT._replace(ctx_size=131072, parallel=2)
+    words = advice.nearest(BIG, two, cards(20480, 20480, 20480), 1)
+    tokens = int(words[0].split()[-1])
+    assert tokens < 65536
+    assert plan_place.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1)["fits"]
+
+
+def mixed(gpus, mains, **more):
+    """GPUs and, before the head's last one, nodes of main memory."""
+    devices = [plan_devices.main_memory("mem%d" % number, dict(more, memory_mib=size), 1024) for number, size in enumerate(mains, 1)]
+    return devices + cards(*gpus)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("bandwidth", [None, 5000])
+def test_main_memory_is_no_gpu(force, bandwidth):
+    """However large it is and however fast it is said to be."""
+    devices = mixed((24576, 24576, 24576), (257000, 257000), bandwidth=bandwidth)
+    planned = plan_place.plan(BIG, SHORT, devices, 1, force)
+    assert planned["fits"] and layers(planned)[:2] == [0, 0]
+    assert layers(planned)[2:] == layers(plan_place.plan(BIG, SHORT, cards(24576, 24576, 24576), 1))
+    assert "mem1" not in planned["reason"]
+    one = plan_place.plan(small(), SHORT, mixed((32510, 32510), (257000,)), 1, force)
+    assert layers(one)[0] == 0
+
+
+def test_main_memory_takes_what_is_left_over():
+    planned = plan_place.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1)
+    assert planned["fits"] and planned["topology"] == "split"
+    first, second, *gpus = layers(planned)
+    assert sorted((first, second))[0] == 0, "one is enough"
+    # No GPU could hold one more layer.
+    for index in (2, 3):
+        more = list(planned["counts"])
+        more[index], more[0 if first else 1] = more[index] + 1, max(first, second) - 1
+        assert not plan_place.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1, counts=more)["fits"]
+    assert "what the GPUs cannot hold is left over for mem1 main" in planned["reason"]
+    # A smaller one needs the other.
+    both = plan_place.plan(BIG, SHORT, mixed((16384, 16384), (10000, 10000)), 1)
+    assert both["fits"] and min(layers(both)) > 0
+
+
+def test_nodes_without_any_gpu_count_alike():
+    devices = [plan_devices.main_memory("mem%d" % number, {"memory_mib": 64000}, 1024) for number in (1, 2)]
+    assert layers(plan_place.plan(BIG, SHORT, devices, 1, True)) == [41, 39]  # the output layer is one of the last's
+    assert "GPU" not in plan_place.plan(BIG, SHORT, devices, 1, True)["reason"]
+
+
+def test_a_card_that_nobody_uses_comes_first():
+    devices = cards(32510, 32510)
+    devices[0]["claimed_mib"] = 4000
+    assert layers(plan_place.plan(small(), SHORT, devices, 2)) == [0, 9]
+
+
+def test_largest_context():
+    assert advice.largest(lambda tokens: tokens <= 5000, 65536) == 4096
+    assert advice.largest(lambda tokens: False, 65536) == 0
+    assert advice.largest(lambda tokens: True, 65536) == 64512  # less than what did not fit
+
+
+def test_the_notes_of_the_reference_cluster():
+    """A worker with 27 layers of the 72B, 128K of q4_0 cache: 22,574 MiB at rest and 28,708 MiB in prefill, as its operators saw it.
+
+    The peak is more than weights, cache and buffers by what only a margin can stand for; with that margin three cards hold the model and two do not.
+    """
+    worker = plan_place.plan(BIG, TIERS, cards(32510, 32510, 32510), 1, counts=[27, 27, 26])["devices"][0]
+    planned = worker["total_mib"] - worker["margin_mib"]
+    assert 18000 < planned < 22574
+    margin = 28708 - planned
+    seen = [dict(device, margin_mib=margin) for device in cards(32510, 32510, 32510)]
+    assert plan_place.plan(BIG, TIERS, seen, 1)["fits"]
+    assert not plan_place.plan(BIG, TIERS, seen[1:], 1)["fits"]
+    assert plan_place.plan(BIG, TIERS, cards(32510, 32510), 1)["fits"]  # with the default margin
+
+
+def test_a_shape_survives_json():
+    for shape in (BIG, BIG._replace(mla=Mla(512, 64, 192))):
+        assert plan_place.shape_of(json.loads(json.dumps(plan_place.shape_facts(shape)))) == shape
+
+
+@pytest.mark.parametrize("build, number", [("b11434", 11434), ("b7772", 7772), ("master", None), ("", None), (None, None)])
+def test_settings_of_a_service(build, number):
+    settings = plan_place.settings_for({"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "off"}, build)
+    assert (settings.build, settings.flash_attn, settings.cache_type_k) == (number, False, "q8_0")
+    assert plan_place.slot_context(BIG, settings) == 4096
+
+
+def test_an_estimate_has_the_catalogs_size():
+    assert BIG.block_count == 80
+    total = sum(BIG.block_bytes) + BIG.input_bytes + BIG.output_bytes
+    assert abs(total - 47369119648) < 1e6
+    assert BIG.context_length == 0  # nobody said
+
+
+def test_a_slot_without_context_is_a_sentence():
+    assert plan_place.slot_context(BIG, SHORT._replace(ctx_size=3, parallel=2)) == 1
+    for settings, length in ((SHORT._replace(ctx_size=0), 0), (SHORT._replace(ctx_size=0, parallel=2), 1), (SHORT._replace(ctx_size=1, parallel=2), 9)):
+        with pytest.raises(plan_place.ShapeError) as refusal:
+            plan_place.slot_context(BIG._replace(context_length=length), settings)
+        assert str(refusal.value).endswith("for %d slots, 1 a slot is needed: set slot_ctx_size" % settings.parallel)

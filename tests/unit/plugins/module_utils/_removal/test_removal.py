@@ -1,0 +1,321 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is removed, beside things of others under every name that is ours: after each removal all of these are as they were."""
+
+import json
+import os
+import stat
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal as fetch_journal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ours import NODE_FILES
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+
+OUR_UNIT = "[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=5c1d1f0c5e0a7b31\n"
+BUILD = "b11434-cpu-01234567"
+
+
+def inventory(top):
+    """{path: what is there} of everything below a directory."""
+    found = {}
+    for folder, folders, files in os.walk(str(top)):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            seen = os.lstat(path)
+            content = os.readlink(path) if stat.S_ISLNK(seen.st_mode) else None
+            if stat.S_ISREG(seen.st_mode):
+                with open(path, "rb") as stream:
+                    content = stream.read()
+            found[os.path.relpath(path, str(top))] = (oct(seen.st_mode), seen.st_uid, seen.st_gid, content)
+    return found
+
+
+def write(path, text=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def plant(folder, *names):
+    """Things of others in a directory: a file, a directory with a file, a link and a FIFO; and a FIFO or a link under each of these names."""
+    write(folder / "notes.txt", "an operator's\n")
+    write(folder / "theirs/data", "theirs\n")
+    (folder / "link").symlink_to("notes.txt")
+    os.mkfifo(str(folder / "pipe"))
+    for number, name in enumerate(names):
+        if number % 2:
+            os.mkfifo(str(folder / name))
+        else:
+            (folder / name).symlink_to("notes.txt")
+
+
+@pytest.fixture(name="units")
+def fixture_units(tmp_path):
+    folder = tmp_path / "system"
+    plant(folder, "llama-rpc-linked.service", "llama-rpc-pipe.service")
+    write(folder / "llama-rpc-test.service", "[Service]\nExecStart=/bin/true\n")
+    write(folder / "llama-head.service", "[Service]\nExecStart=/usr/local/bin/llama-server\n")
+    (folder / "llama-rpc.service").symlink_to("llama-rpc-test.service")
+    return folder
+
+
+def remove_units(units, *names):
+    removal = Removal()
+    removal.units(names, str(units))
+    return [os.path.basename(path) for path in removal.removed]
+
+
+def test_units_go_by_their_digest(units):
+    before = inventory(units)
+    write(units / "llama-rpc-chat.service", OUR_UNIT)
+    write(units / "llama-head-chat.service", OUR_UNIT)
+    names = sorted(os.listdir(str(units)))
+    assert sorted(remove_units(units, *names)) == ["llama-head-chat.service", "llama-rpc-chat.service"]
+    assert inventory(units) == before
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_short_name_goes_where_it_is_our_link(units, absolute, there):
+    (units / "llama-rpc.service").unlink()
+    (units / "llama-head.service").unlink()
+    before = inventory(units)
+    if there:
+        write(units / "llama-rpc-chat.service", OUR_UNIT)
+    (units / "llama-rpc.service").symlink_to((str(units) + "/" if absolute else "") + "llama-rpc-chat.service")
+    # A link to the other kind is nobody's of ours.
+    assert remove_units(units, "llama-head.service", "llama-rpc.service", "llama-rpc-chat.service")[0] == "llama-rpc.service"
+    assert inventory(units) == before
+
+
+def build(prefix, name, **more):
+    release = prefix / "releases" / name
+    for program in ("llama-server", "ggml-rpc-server"):
+        write(release / "bin" / program, program)
+    (release / "bin/rpc-server").symlink_to("ggml-rpc-server")
+    files = dict({"bin/%s" % program: "0" * 64 for program in ("llama-server", "ggml-rpc-server", "rpc-server")}, **more)
+    write(release / "build.json", json.dumps({"build": BUILD, "files": files}))
+    return release
+
+
+def remove_builds(prefix, *kept):
+    removal = Removal()
+    removal.builds(str(prefix), [str(one) for one in kept])
+    return removal.removed
+
+
+def test_builds_go_with_what_their_record_lists(tmp_path):
+    prefix = tmp_path / "llama.cpp"
+    build(prefix, BUILD)
+    build(prefix, BUILD + ".partial")
+    (prefix / "current").symlink_to("releases/" + BUILD)
+    (prefix / "build").symlink_to("current")
+    remove_builds(prefix)
+    assert not prefix.exists()
+    assert remove_builds(prefix) == []
+
+
+def test_what_others_put_beside_builds_and_into_them_stays(tmp_path):
+    prefix = tmp_path / "llama.cpp"
+    plant(prefix, "current", "previous", "build")
+    plant(prefix / "releases")
+    plant(prefix / "releases" / BUILD / "bin")
+    write(prefix / "releases/by-hand/bin/llama-server", "theirs")
+    # A copy of our record under another name, and one that lists what is not below it.
+    write(tmp_path / "precious", "theirs")
+    write(prefix / "releases/copy/build.json", json.dumps({"build": BUILD, "files": {"bin/x": ""}}))
+    write(prefix / "releases/copy/bin/x", "theirs")
+    (prefix / "releases" / BUILD / "lib").symlink_to(str(tmp_path))
+    before = inventory(tmp_path)
+    build(prefix, BUILD, **{"../../../precious": "", str(tmp_path / "precious"): "", "lib/precious": "", "bin/theirs": "", "bin": ""})
+    assert len(remove_builds(prefix)) == 4
+    assert inventory(tmp_path) == before
+
+
+def test_releases_in_use_stay_with_their_links(tmp_path):
+    used = build(tmp_path, BUILD)
+    (tmp_path / "current").symlink_to("releases/" + BUILD)
+    before = inventory(tmp_path)
+    assert remove_builds(tmp_path, used) == []
+    assert inventory(tmp_path) == before
+
+
+def model(folder, *names, **entry):
+    """A model with its record, as gguf_fetch leaves it."""
+    for name in names:
+        write(folder / name, "weights")
+    files = [dict({"name": name, "size": 7, "mtime_ns": 0, "inode": 0, "pieces": []}, **entry) for name in names]
+    write(folder / (names[0] + manifest.SUFFIX), json.dumps({"version": 1, "files": files}))
+
+
+def unfinished(folder, name):
+    write(folder / (name + ".partial"), "half")
+    journal = fetch_journal.Journal(str(folder / (name + ".partial.journal")))
+    journal.start(["one"], fetch_journal.Ranges())
+    journal.close()
+
+
+@pytest.fixture(name="models")
+def fixture_models(tmp_path):
+    """A directory that others use as well."""
+    folder = tmp_path / "models"
+    plant(folder, "linked.gguf", "pipe.gguf", "linked.gguf.manifest.json", "pipe.gguf.manifest.json", "l.gguf.partial.journal", "p.gguf.partial.journal")
+    write(tmp_path / "precious.gguf", "weights")
+    for name in ("Qwen3-0.6B-Q8_0.gguf", "Qwen3.gguf.bak", "odd.gguf.manifest.json", "by-hand.gguf.partial", "Qwen3-00009-of-00009.gguf"):
+        write(folder / name, "theirs")
+    write(folder / "list.gguf.manifest.json", "[]")
+    write(folder / "far.gguf.manifest.json", json.dumps({"version": 1, "files": [{"name": "../precious.gguf", "size": 7}, {"name": 7}, 7]}))
+    return folder
+
+
+def remove_models(models):
+    removal = Removal()
+    removal.models(str(models))
+    return removal.removed
+
+
+def test_models_go_by_their_records(models):
+    before = inventory(models.parent)
+    model(models, "Qwen3.gguf")
+    model(models, "Big-00001-of-00002.gguf", "Big-00002-of-00002.gguf")
+    unfinished(models, "other.gguf")
+    assert len(remove_models(models)) == 7
+    assert inventory(models.parent) == before
+
+
+def test_a_directory_of_models_goes_when_it_is_empty(tmp_path):
+    model(tmp_path / "models", "m.gguf")
+    remove_models(tmp_path / "models")
+    assert not (tmp_path / "models").exists()
+
+
+def test_a_file_that_was_there_before_or_was_exchanged_since_stays(models):
+    write(models / "found.gguf", "weights")
+    write(models / "exchanged.gguf", "another model")
+    before = inventory(models)
+    model(models, "found.gguf", found=True)
+    model(models, "exchanged.gguf")
+    write(models / "exchanged.gguf", "another model")
+    remove_models(models)
+    assert inventory(models) == before
+
+
+def test_a_model_goes_alone(models):
+    model(models, "Other.gguf")
+    unfinished(models, "Big-00001-of-00002.gguf")
+    before = inventory(models)
+    model(models, "Qwen3.gguf")
+    unfinished(models, "Qwen3.gguf")
+    removal = Removal()
+    removal.model(str(models / "Qwen3.gguf"))
+    assert inventory(models) == before
+
+
+def test_all_shards_of_an_unfinished_model_go(models):
+    before = inventory(models)
+    unfinished(models, "Big-00001-of-00002.gguf")
+    unfinished(models, "Big-00002-of-00002.gguf")
+    removal = Removal()
+    removal.model(str(models / "Big-00001-of-00002.gguf"))
+    assert inventory(models) == before
+
+
+def test_a_record_or_a_journal_of_others_removes_nothing_and_their_files_stay(models):
+    model(models, "forged.gguf", "victim.gguf")
+    unfinished(models, "begun.gguf")
+    model(models, "ours.gguf")
+    unfinished(models, "half.gguf")
+    for name in ("forged.gguf.manifest.json", "begun.gguf.partial.journal", "ours.gguf", "half.gguf.partial"):
+        give_away(models / name)
+    assert remove_models(models) == [str(models / name) for name in ("ours.gguf.manifest.json", "half.gguf.partial.journal")]
+
+
+# What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.
+WRITTEN = {
+    "etc/llama-cluster/firewall.nft": "# Ansible managed\ntable inet llama_cluster\ndelete table inet llama_cluster\ntable inet llama_cluster {\n}\n",
+    "etc/llama-cluster/salt": "llama-cluster 0123456789abcdefABCDEF0123456789",
+    "etc/llama-cluster/held.json": '{"since": "2026-10-01T08:00:00Z"}\n',
+    "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
+    "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
+    "etc/systemd/system/llama-firewall.service": OUR_UNIT,
+    "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
+    "etc/systemd/system/nftables.service.d/llama-cluster.conf": "[Service]\nExecStartPost=-/bin/systemctl try-reload-or-restart llama-firewall.service\n",
+    "opt/llama-cluster/bin/llama-program": 'cd / && PYTHONPATH=/opt/llama-cluster/lib exec python3 -s -B -m llama_cluster."$name" "$@"\n',
+    "opt/llama-cluster/lib/llama_cluster/__init__.py": "",
+    "opt/llama-cluster/lib/llama_cluster/_text.py": "# Copyright: The Fermi Sea\n",
+    "opt/llama-cluster/lib/llama_cluster/programs/__init__.py": "",
+    "opt/llama-cluster/lib/llama_cluster/programs/backoff.py": "# Copyright: The Fermi Sea\n",
+    "run/llama-cluster/backoff/llama-head-chat.service": '{"failures": 0, "started": 1.0}\n',
+    "run/llama-cluster/digests/llama-head-chat.service": "5c1d1f0c5e0a7b31\n",
+    "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
+    "run/llama-lending-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
+    "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
+    "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
+    "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
+}
+FOLDERS = sorted({os.path.dirname(path) for path in WRITTEN} | {"etc/llama-cluster/keys", "var/lib/llama-cluster/adopted"})
+
+
+def remove_node_files(root, check=False):
+    removal = Removal(check, str(root))
+    removal.firewall()
+    removal.node_files()
+    return removal.removed
+
+
+def test_every_file_of_the_roles_is_known(tmp_path):
+    for folder in FOLDERS:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+    for path, text in WRITTEN.items():
+        write(tmp_path / path, text)
+    before = inventory(tmp_path)
+    foretold = remove_node_files(tmp_path, check=True)
+    assert inventory(tmp_path) == before
+    assert remove_node_files(tmp_path) == foretold
+    assert sorted(inventory(tmp_path)) == ["etc", "etc/systemd", "etc/systemd/system", "opt", "run", "var", "var/lib"]
+
+
+def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
+    for name in ("client-rules", "rpc-rules"):
+        (tmp_path / "var/lib/llama-cluster").mkdir(parents=True, exist_ok=True)
+        write(tmp_path / "var/lib/llama-cluster" / name, '# Rules of firewalld that were added here\npermanent public rule family="ipv4"\n')
+    before = inventory(tmp_path)
+    assert remove_node_files(tmp_path) == []
+    assert inventory(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", ["text", "fifo", "link", "directory"])
+def test_what_has_the_name_of_a_file_of_ours_stays(tmp_path, kind):
+    write(tmp_path / "elsewhere/precious", "".join(WRITTEN.values()))
+    for folder in FOLDERS:
+        plant(tmp_path / folder)
+    for path, text in WRITTEN.items():
+        if kind == "text":
+            write(tmp_path / path, "theirs\n")
+        elif kind == "fifo":
+            os.mkfifo(str(tmp_path / path))
+        elif kind == "directory":
+            (tmp_path / path).mkdir()
+        else:
+            write(tmp_path / "elsewhere" / path.replace("/", "-"), text)
+            (tmp_path / path).symlink_to(str(tmp_path / "elsewhere" / path.replace("/", "-")))
+    before = inventory(tmp_path)
+    assert remove_node_files(tmp_path) == []
+    assert inventory(tmp_path) == before
+
+
+def test_what_others_put_into_our_directories_stays(tmp_path):
+    for folder in FOLDERS:
+        plant(tmp_path / folder)
+    write(tmp_path / "etc/llama-cluster/keys/by-hand", "sk-1\n")
+    before = inventory(tmp_path)
+    for path, text in WRITTEN.items():
+        write(tmp_path / path, text)
+    assert len(remove_node_files(tmp_path)) == len(WRITTEN)
+    assert inventory(tmp_path) == before
+
+
+def test_every_mark_is_tested():
+    assert len(NODE_FILES) + 3 == len(WRITTEN)

@@ -1,0 +1,492 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import itertools
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health as serving_health
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+CHAT = "/v1/chat/completions"
+needs_ss = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss on this machine")
+
+
+@pytest.fixture(name="quick", autouse=True)
+def fixture_quick(monkeypatch):
+    """The same in short: what is silent for half a second is silent."""
+    monkeypatch.setattr(serving_health, "POLL", 0.01)
+    monkeypatch.setattr(serving_health, "LOOK", 0.5)
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="workers")
+def fixture_workers():
+    workers = [fake.FakeWorker().attach(), fake.FakeWorker().attach()]
+    yield workers
+    for worker in workers:
+        worker.close()
+
+
+def check(server, workers=(), wait=0, timeout=None, **options):
+    """Shallow without timeout, else deep."""
+    api = llama_api.LlamaApi(server if isinstance(server, str) else server.url, model=options.pop("model", None))
+    deep = {"prompt": "Name one color.", "max_tokens": 8, "timeout": timeout} if timeout else None
+    return serving_health.Head(api, [worker.endpoint for worker in workers], **options).check(wait, deep)
+
+
+def state(result):
+    return result["state"], result["reason"]
+
+
+def nobody():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return "http://127.0.0.1:%d" % listener.getsockname()[1]
+
+
+# A look.
+
+
+def test_ready(server, workers):
+    result = check(server, workers)
+    assert state(result) == ("ready", "it is idle")
+    assert (result["model"], result["slots"], result["slots_busy"], result["n_ctx"]) == ("or1-behemoth", 1, 0, 4096)
+    assert [(worker["endpoint"], worker["connected"], worker["bytes_sent"]) for worker in result["workers"]] == [(w.endpoint, True, None) for w in workers]
+    assert server.asked(CHAT) == []
+
+
+def test_down():
+    assert state(check(nobody())) == ("down", "Connection refused")
+
+
+def test_a_server_that_takes_connections_only_is_down(server):
+    server.responses["/health"] = server.silent
+    assert state(check(server)) == ("down", "no answer in 0.5 s")
+
+
+def test_another_server_on_the_port_is_down(server):
+    server.responses["/health"] = (404, "not found")
+    assert state(check(server)) == ("down", "/health answers 404 (not found), 200 is needed")
+
+
+def test_loading(server):
+    server.responses["/health"] = fake.LOADING
+    assert state(check(server)) == ("loading", "it answers 503 (Loading model)")
+
+
+def test_busy(server):
+    server.responses["/slots"] = (200, [fake.WORKING, fake.IDLE])
+    result = check(server)
+    assert state(result) == ("busy", "1 of 2 slots work")
+    assert (result["slots"], result["slots_busy"], result["progress"]) == (2, 1, None)
+
+
+def test_busy_without_slots_endpoint(server):
+    server.responses.update({"/slots": (501, {"error": {"message": "off"}}), "/metrics": fake.metrics(processing=1)})
+    assert state(check(server)) == ("busy", "1 of 1 slots work")
+
+
+def test_neither_slots_nor_metrics(server):
+    server.responses.update({"/slots": (501, {}), "/metrics": (501, {})})
+    result = check(server)
+    assert (state(result), result["slots"], result["slots_busy"]) == (("ready", "it is idle"), 1, None)
+
+
+def test_a_server_too_busy_for_slots_is_busy(server):
+    server.responses["/slots"] = server.silent
+    assert state(check(server)) == ("busy", "it is too busy to answer /slots in 0.5 s")
+
+
+def test_a_dead_worker_degrades(server, workers):
+    workers[1].die()
+    result = check(server, workers)
+    assert result["state"] == "degraded"
+    assert result["reason"].startswith("1 of 2 workers without an established connection: %s: " % workers[1].endpoint)
+    assert [worker["connected"] for worker in result["workers"]] == [True, False]
+
+
+def test_a_sleeping_server_needs_no_workers(server, workers):
+    workers[0].die()
+    server.responses["/props"] = (200, dict(fake.PROPS, is_sleeping=True))
+    assert state(check(server, workers)) == ("ready", "it sleeps, the next request loads the model")
+
+
+def test_a_router_without_its_model_is_ready(server):
+    missing = (400, {"error": {"message": "model is not loaded", "code": 400}})
+    server.responses.update({"/props": missing, "/slots": missing, "/metrics": missing})
+    assert state(check(server, model="strand")) == ("ready", "strand is not loaded, the next request loads it")
+    assert all(path == "/health" or path.endswith("?model=strand&autoload=false") for _method, path, _body in server.requests)
+
+
+# Waiting.
+
+
+def test_waiting_tells_what_for(server):
+    health = iter([fake.CUT, fake.LOADING, fake.LOADING])
+    server.responses["/health"] = lambda: next(health, fake.HEALTHY)
+    result = check(server, wait=30)
+    assert result["state"] == "ready"
+    assert result["waited_for"] == ["Remote end closed connection without response", "it answers 503 (Loading model)"]
+
+
+def test_waiting_ends(server):
+    server.responses["/health"] = fake.LOADING
+    result = check(server, wait=0.05)
+    assert (result["state"], result["waited_for"]) == ("loading", ["it answers 503 (Loading model)"])
+
+
+def test_no_completion_before_it_serves(server):
+    server.responses["/health"] = fake.LOADING
+    assert check(server, timeout=5)["state"] == "loading"
+    assert server.asked(CHAT) == []
+
+
+# Its unit.
+
+
+def show(monkeypatch, pid=0, active="active/running", load="loaded", result="success"):
+    """The unit as systemctl shows it -> the list of questions it will have been asked."""
+    asked = []
+    text = "Id=llama-head-chat.service\nLoadState=%s\nActiveState=%s\nSubState=%s\nMainPID=%d\nNRestarts=3\nResult=%s\n"
+    shown = text % ((load,) + tuple(active.split("/")) + (pid, result))
+    monkeypatch.setattr(serving_health, "systemctl_show", lambda names: asked.append(names) or shown)
+    return asked
+
+
+def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
+    show(monkeypatch, os.getpid())
+    assert check(server, workers, unit="llama-head-chat")["state"] == "ready"
+
+
+@pytest.fixture(name="keys")
+def fixture_keys(tmp_path, monkeypatch):
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    monkeypatch.setattr(serving_health._key_of, "__defaults__", (str(folder),))
+    return folder
+
+
+def authorizations(server, monkeypatch, pid):
+    """What a look at the unit sends as Authorization."""
+    show(monkeypatch, pid)
+    del server.headers[:]
+    head = serving_health.Head(llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True)
+    assert head.check()["state"] == "ready"
+    return {headers.get("Authorization") for headers in server.headers}
+
+
+def test_the_key_comes_from_the_file_of_the_service(monkeypatch, server, keys):
+    assert authorizations(server, monkeypatch, os.getpid()) == {None}
+    (keys / "chat").write_text("# of chat\ns3cret\nother\n")
+    assert authorizations(server, monkeypatch, os.getpid()) == {"Bearer s3cret"}
+
+
+def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monkeypatch, server, keys, tmp_path):
+    (tmp_path / "shadow").write_text("root:$6$hash\n")
+    process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")], stdin=subprocess.PIPE)
+    # The kernel sets the arguments a moment after the program has been replaced.
+    while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
+        time.sleep(0.01)
+    assert authorizations(server, monkeypatch, process.pid) == {None}
+    (keys / "chat").write_text("s3cret\n")
+    assert authorizations(server, monkeypatch, process.pid) == {"Bearer s3cret"}
+    process.communicate(b"\n")
+
+
+def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):
+    (tmp_path / "shadow").write_text("root:$6$hash\n")
+    (keys / "chat").symlink_to(tmp_path / "shadow")
+    with pytest.raises(llama_api.ApiError, match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become"):
+        authorizations(server, monkeypatch, os.getpid())
+    (keys / "chat").unlink()
+    (keys / "chat").write_text("s3cret\n")
+    keys.chmod(0o777)
+    with pytest.raises(llama_api.ApiError, match="mode 0777"):
+        authorizations(server, monkeypatch, os.getpid())
+    assert server.headers == []
+
+
+def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=0\nResult=success\nStatusText=%s\n"
+    for words in ("waits for RPC worker 10.0.0.2:50052: nobody listens there", ""):
+        monkeypatch.setattr(serving_health, "systemctl_show", lambda names, words=words: text % words)
+        state = check(nobody(), unit="llama-head-chat.service")
+        if words:
+            assert (state["state"], state["reason"]) == ("loading", "llama-head-chat.service has not started its server yet: it " + words)
+        else:
+            assert state["state"] == "down"
+
+
+def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
+    counts = iter([5, 6, 7, 8])
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\nResult=exit-code\n"
+    monkeypatch.setattr(serving_health, "systemctl_show", lambda names: text % next(counts))
+    monkeypatch.setattr(serving_health, "POLL", 0)
+    result = check(nobody(), unit="llama-head-chat", wait=600)
+    assert (result["state"], result["reason"]) == ("down", "llama-head-chat has ended 3 times and never served")
+
+
+def test_a_unit_that_ended_again_and_again_before_anybody_looked_is_given_up(monkeypatch):
+    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=%d\nStatusText=%s\n"
+    for runs, state in ((2, "loading"), (6, "down")):
+        words = "waits 30 s: %d runs in a row ended before they served" % runs
+        monkeypatch.setattr(serving_health, "systemctl_show", lambda names, runs=runs, words=words: text % (runs, words))
+        assert check(nobody(), unit="llama-head-chat", wait=0.1)["state"] == state
+
+
+def test_connections_of_other_processes_do_not(monkeypatch, server, workers):
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    show(monkeypatch, other.pid)
+    assert check(server, workers, unit="llama-head-chat")["state"] == "degraded"
+    other.communicate(b"\n")
+
+
+def test_waiting_for_a_failed_unit_is_hopeless(monkeypatch):
+    asked = show(monkeypatch, active="failed/failed", result="exit-code")
+    reason = "Connection refused (llama-head-chat.service is failed/failed, result exit-code, 3 restarts)"
+    result = check(nobody(), wait=3, unit="llama-head-chat")
+    assert (state(result), result["waited_for"], len(asked)) == (("down", reason), [reason], 1)
+
+
+def test_a_unit_that_restarts_is_waited_for(monkeypatch):
+    show(monkeypatch, active="activating/auto-restart", result="signal")
+    result = check(nobody(), wait=0.05, unit="llama-head-chat")
+    assert "is activating/auto-restart, result signal, 3 restarts" in result["reason"]
+
+
+def test_a_unit_that_does_not_listen_yet_is_loading(monkeypatch):
+    show(monkeypatch, os.getpid())
+    result = check(nobody(), unit="llama-head-chat")
+    assert result["state"] == "loading"
+    assert "waits for a worker that serves another head" in result["reason"]
+
+
+def test_an_answer_from_another_process_degrades(monkeypatch, server, workers):
+    show(monkeypatch, active="inactive/dead")
+    result = check(server, workers, unit="llama-head-chat")
+    assert state(result) == ("degraded", "it answers, but not from llama-head-chat, which is inactive: another process has the port")
+    assert [worker["connected"] for worker in result["workers"]] == [False, False]
+
+
+def test_a_unit_nobody_knows_is_refused(monkeypatch, server):
+    show(monkeypatch, active="inactive/dead", load="not-found")
+    with pytest.raises(units.UnitError, match="^unit llama-head-chat does not exist on this node: "):
+        check(server, unit="llama-head-chat")
+
+
+# A real completion.
+
+
+@needs_ss
+def test_a_completion_over_all_workers(server, workers):
+    def complete():
+        workers[0].work(sent=500, received=60)
+        workers[1].work(sent=400, received=70)
+        return fake.answer()
+
+    server.responses[CHAT] = complete
+    result = check(server, workers, timeout=5)
+    assert result["state"] == "ready"
+    assert result["reason"].startswith("it answered 8 tokens in ")
+    assert (result["answer"], result["tokens"], result["prompt_tokens"]) == ("Blue, as the sky.", 8, 34)
+    assert (result["tokens_per_second"], result["prompt_tokens_per_second"]) == (58.25, 125.5)
+    assert result["seconds_to_answer"] > 0
+    assert [(worker["bytes_sent"], worker["bytes_received"]) for worker in result["workers"]] == [(500, 60), (400, 70)]
+    assert [request["max_tokens"] for request in server.asked(CHAT)] == [8]
+
+
+@needs_ss
+def test_a_completion_without_a_worker_degrades(server, workers):
+    server.responses[CHAT] = lambda: workers[0].work() or fake.answer()
+    result = check(server, workers, timeout=5)
+    assert state(result) == ("degraded", "it answers, but not over %s: compare tensor_split with --rpc" % workers[1].endpoint)
+
+
+def test_where_ss_cannot_tell_an_answer_is_enough(monkeypatch, tmp_path, server, workers):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    result = check(server, workers, timeout=5)
+    assert (result["state"], result["workers"][0]["bytes_sent"]) == ("ready", None)
+
+
+def test_one_token_has_no_rate(server):
+    server.responses[CHAT] = fake.answer(tokens=1)
+    result = check(server, timeout=5)
+    assert (result["tokens"], result["tokens_per_second"], result["prompt_tokens_per_second"]) == (1, None, 125.5)
+
+
+def test_reasoning_is_an_answer_too(server):
+    server.responses[CHAT] = fake.answer(content="", reasoning_content="The user wants")
+    assert check(server, timeout=5)["answer"] == "The user wants"
+
+
+def test_no_token_degrades(server):
+    server.responses[CHAT] = fake.answer(tokens=0, content="")
+    assert state(check(server, timeout=5)) == ("degraded", "a completion is answered without a token")
+
+
+@pytest.mark.parametrize(
+    ("response", "expected"),
+    [
+        ((500, {"error": {"message": "Compute error."}}), ("degraded", "a completion is answered 500 (Compute error.)")),
+        ((200, "<html>"), ("degraded", "a completion is answered 200 (<html>)")),
+        (fake.LOADING, ("loading", "a completion is answered 503 (Loading model)")),
+    ],
+)
+def test_an_answer_that_is_none(server, response, expected):
+    server.responses[CHAT] = response
+    result = check(server, timeout=5)
+    assert (state(result), result["seconds_to_answer"]) == (expected, None)
+
+
+def test_a_head_that_dies_of_the_completion_is_down(server):
+    def die():
+        server.responses["/health"] = fake.CUT
+        return fake.CUT
+
+    server.responses[CHAT] = die
+    cut = "Remote end closed connection without response"
+    assert state(check(server, timeout=5)) == ("down", "it broke off while it answered a completion (%s); now: %s" % (cut, cut))
+
+
+def test_a_head_that_breaks_off_and_lives_is_degraded(server):
+    server.responses[CHAT] = fake.CUT
+    result = check(server, timeout=5)
+    assert result["state"] == "degraded"
+    assert result["reason"].endswith("now: it is idle")
+
+
+def test_no_answer_and_no_progress_degrades(server):
+    server.responses[CHAT] = server.silent
+    result = check(server, timeout=0.1)
+    assert (state(result), result["progress"]) == (("degraded", "no answer to a completion in 0.1 s, no progress since"), False)
+
+
+def test_no_turn_while_others_make_progress_is_busy(server):
+    decoded = itertools.count(100)
+    server.responses[CHAT] = server.silent
+    server.responses["/metrics"] = lambda: fake.metrics(next(decoded))
+    slots = iter([(200, [fake.IDLE])])
+    server.responses["/slots"] = lambda: next(slots, (200, [fake.WORKING]))
+    result = check(server, timeout=0.1)
+    assert (state(result), result["progress"]) == (("busy", "no turn for a completion in 0.1 s, other requests make progress"), True)
+
+
+def test_an_answer_later_than_allowed_degrades(server):
+    decoded = itertools.count(100)
+    server.responses[CHAT] = server.silent
+    server.responses["/metrics"] = lambda: fake.metrics(next(decoded))
+    result = check(server, timeout=1)
+    assert (state(result), result["progress"]) == (("degraded", "no answer to a completion in 1 s"), True)
+
+
+# A server at work is judged by its progress, never by a completion.
+
+
+def working(server):
+    server.responses["/slots"] = (200, [fake.WORKING])
+
+
+def progress(server, workers=(), timeout=0.2):
+    result = check(server, workers, timeout=timeout)
+    assert server.asked(CHAT) == []
+    return result["state"], result["progress"]
+
+
+def test_progress_by_decode_counter(server):
+    decoded = itertools.count(100)
+    working(server)
+    server.responses["/metrics"] = lambda: fake.metrics(next(decoded), 1)
+    assert progress(server, timeout=30) == ("busy", True)
+
+
+def test_progress_by_slot(server):
+    processed = itertools.count(2048, 512)
+    working(server)
+    server.responses["/slots"] = lambda: (200, [dict(fake.WORKING, n_prompt_tokens_processed=next(processed))])
+    assert progress(server, timeout=30) == ("busy", True)
+
+
+@needs_ss
+def test_progress_by_bytes_to_a_worker(server, workers):
+    working(server)
+
+    def slots():
+        workers[1].work()
+        return 200, [fake.WORKING]
+
+    server.responses["/slots"] = slots
+    assert progress(server, workers, timeout=30) == ("busy", True)
+
+
+def test_progress_by_an_answer_between_batches(server):
+    working(server)
+    looks = itertools.count(1)
+
+    def slots():
+        return server.silent() if next(looks) < 3 else (200, [fake.WORKING])
+
+    server.responses["/slots"] = slots
+    assert progress(server, timeout=30) == ("busy", True)
+
+
+def test_no_progress_degrades(server):
+    working(server)
+    assert progress(server) == ("degraded", False)
+
+
+def test_what_a_queue_does_is_no_progress(server):
+    waiting = itertools.count(1)
+    working(server)
+    server.responses["/metrics"] = lambda: (200, "llamacpp:n_decode_total 96\nllamacpp:requests_deferred %d\n" % next(waiting))
+    assert progress(server) == ("degraded", False)
+
+
+@needs_ss
+def test_bytes_that_a_worker_only_takes_are_no_progress(server, workers):
+    working(server)
+
+    def slots():
+        workers[1].head.sendall(b"next graph")
+        return 200, [fake.WORKING]
+
+    server.responses["/slots"] = slots
+    assert progress(server, workers) == ("degraded", False)
+
+
+@needs_ss
+def test_no_progress_names_the_worker_it_waits_for(server, workers):
+    working(server)
+    workers[0].work()
+    workers[1].work()
+    time.sleep(0.05)  # so that the kernel's milliseconds tell the request from the answer before it
+    workers[1].head.sendall(b"next graph")
+    result = check(server, workers, timeout=0.2)
+    assert state(result) == ("degraded", "1 of 1 slots work, no progress in 0.2 s: it waits for %s" % workers[1].endpoint)
+
+
+@pytest.mark.parametrize("odd", [None, True, -1, 1e300, "x", [], {}, [[]], [None], {"next_token": "x"}], ids=str)
+@pytest.mark.parametrize("path", ["/health", "/props", "/slots", "/metrics", CHAT])
+def test_answers_of_any_shape_end_in_a_state(server, path, odd):
+    for body in (
+        odd,
+        [odd],
+        {"choices": odd, "usage": odd, "timings": odd, "default_generation_settings": odd},
+        {"choices": [odd], "usage": {"completion_tokens": odd}},
+    ):
+        server.responses[path] = (200, body)
+        assert check(server, timeout=0.05)["state"] in serving_health.STATES

@@ -1,0 +1,93 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import recovery
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+PIECE = 'data: {"content":"a","stop":false}\n\n'
+LAST = 'data: {"content":"","stop":true}\n\n'
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+class Process:
+    """The head's process: gone after some looks at it; what the server answers then."""
+
+    def __init__(self, looks):
+        self.looks = looks
+
+    def alive(self, _pid):
+        self.looks -= 1
+        return "1" if self.looks >= 0 else None
+
+
+def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
+    armed = []
+    result = recovery.watch(api.LlamaApi(server.url), 7, timeout, lambda: armed.append(list(server.requests)), wanted, generate, Process(looks).alive)
+    return result, armed
+
+
+def test_a_process_is_known_by_its_start(tmp_path):
+    assert recovery.process_identity(os.getpid()).isdigit()
+    assert recovery.process_identity(2**30) is None
+    (tmp_path / "7").mkdir()
+    # As proc(5) has it: the start is field 22, and a name may hold anything.
+    (tmp_path / "7/stat").write_text("7 (a) b 1 2) S %s 4711 23 24\n" % " ".join(str(number) for number in range(4, 22)))
+    assert recovery.process_identity(7, str(tmp_path)) == "4711"
+
+
+def test_the_present_head_is_not_asked(server):
+    result, armed = watch(server, looks=4, timeout=0.5)
+    assert armed == [[]]
+    assert result == {"pid": 7, "answered_at": None, "seconds_to_token": None, "client": None}
+    assert server.requests == []
+
+
+def test_the_first_token_of_the_next_one(server):
+    health = iter([fake.LOADING, fake.LOADING])
+    server.responses["/health"] = lambda: next(health, fake.HEALTHY)
+    result, _armed = watch(server)
+    assert result["answered_at"] and 0 <= result["seconds_to_token"] < 5
+    assert [body["max_tokens"] for body in server.asked("/v1/chat/completions")] == [1]
+
+
+def test_an_answer_without_a_token_is_none(server):
+    server.responses["/v1/chat/completions"] = fake.answer(tokens=0)
+    assert watch(server, timeout=0.5)[0]["answered_at"] is None
+
+
+def test_a_watch_that_nobody_wants_any_more_ends(server):
+    assert watch(server, looks=1000, timeout=60, wanted=lambda: False)[0]["answered_at"] is None
+
+
+def test_a_client_is_cut_off(server):
+    server.responses["/completion"] = lambda: (200, PIECE * 3)
+    result, armed = watch(server, generate="Once")
+    assert [path for _method, path, _body in armed[0]] == ["/completion"]
+    client = result["client"]
+    assert (client["tokens"], client["failure"]) == (3, "the stream ended without its last piece")
+    assert client["last_token_at"] <= client["cut_at"]
+    assert server.asked("/completion") == [{"prompt": "Once", "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}]
+
+
+def test_an_answer_that_ends_is_followed_by_the_next(server):
+    texts = iter([PIECE * 2 + LAST])
+    server.responses["/completion"] = lambda: (200, next(texts, PIECE))
+    assert watch(server, generate="Once")[0]["client"]["tokens"] == 4
+    assert len(server.asked("/completion")) == 2
+
+
+def test_a_head_that_does_not_generate_is_an_error(server):
+    server.responses["/completion"] = (503, {"error": {"message": "Loading model", "code": 503}})
+    with pytest.raises(api.ApiError, match=r"gave 0 tokens .*answered 503 \(.*Loading model"):
+        watch(server, generate="Once")

@@ -1,0 +1,130 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import socket
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
+
+UNIT = "llama-head-chat.service"
+
+
+class Unit:
+    """A unit that systemd restarts, on a clock that only waits move."""
+
+    def __init__(self, folder):
+        self.folders = {"folder": str(folder / "backoff"), "served": str(folder / "served")}
+        os.makedirs(self.folders["served"])
+        self.now = 1000.0
+        self.restarts = 0
+
+    def _sleep(self, seconds):
+        self.now += seconds
+
+    def clock(self):
+        return self.now
+
+    def start(self, long=backoff.LONG):
+        """Seconds that the start waited."""
+        before = self.now
+        backoff.start(UNIT, self.restarts, long, sleep=self._sleep, clock=self.clock, **self.folders)
+        return self.now - before
+
+    def end(self, served=False, after=1.0):
+        if served:
+            with open(os.path.join(self.folders["served"], UNIT), "w"):
+                pass
+        self.now += after
+        self.restarts += 1
+
+    def fail(self, times):
+        """Waits of the starts after that many failed loads."""
+        waits = []
+        for _run in range(times):
+            self.end()
+            waits.append(self.start())
+        return waits
+
+
+@pytest.fixture(name="unit")
+def fixture_unit(tmp_path):
+    unit = Unit(tmp_path)
+    assert unit.start() == 0
+    return unit
+
+
+def test_loads_that_fail_wait_longer_and_longer(unit):
+    assert unit.fail(9) == [0, 10, 30, 60, 120, 300, 600, 600, 600]
+
+
+def test_a_run_that_served_starts_at_once(unit):
+    assert unit.fail(4)[-1] == 60
+    unit.end(served=True)
+    assert unit.start() == 0
+    assert unit.fail(2) == [0, 10], "the mark of the run before counts for that run alone"
+
+
+def test_a_start_by_hand_starts_at_once_and_counts_anew(unit):
+    assert unit.fail(5)[-1] == 120
+    unit.end()
+    unit.restarts = 0
+    assert unit.start() == 0
+    assert unit.fail(2) == [0, 10]
+
+
+def test_a_wait_that_is_cut_short_is_no_run(unit):
+    unit.fail(3)
+    unit.end()
+
+    class Cut(Exception):
+        pass
+
+    def cut(_seconds):
+        raise Cut
+
+    with pytest.raises(Cut):
+        backoff.start(UNIT, unit.restarts, sleep=cut, clock=unit.clock, **unit.folders)
+    assert unit.start() == 60, "as long as before, not longer"
+
+
+def test_a_run_of_an_hour_served(unit):
+    unit.fail(4)
+    unit.end(after=3600)
+    assert unit.start() == 0
+
+
+def test_a_worker_that_lasted_starts_at_once(unit):
+    """Nobody marks a worker's run as one that served: what ends it at once does so again, what ends it later may not."""
+    waits = []
+    for after in (1, 1, 1, 11, 1, 1):
+        unit.end(after=after)
+        waits.append(unit.start(10))
+    assert waits == [0, 10, 30, 0, 0, 10]
+
+
+def test_the_unit_says_how_long_a_good_run_is(monkeypatch):
+    started = []
+    monkeypatch.setattr(backoff, "restarts_of", lambda unit: 3)
+    monkeypatch.setattr(backoff, "start", lambda *arguments: started.append(arguments))
+    assert (backoff.main(["start", UNIT]), backoff.main(["start", UNIT, "10"])) == (0, 0)
+    assert started == [(UNIT, 3, backoff.LONG), (UNIT, 3, 10)]
+    assert backoff.main(["start"]).startswith("usage")
+
+
+def test_a_damaged_state_is_none(unit):
+    unit.fail(4)
+    with open(os.path.join(unit.folders["folder"], UNIT), "w") as stream:
+        stream.write("{")
+    assert unit.start() == 0
+
+
+def test_the_wait_is_told(unit, capsys, monkeypatch, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        unit.fail(3)
+        told = [systemd.recv(1000).decode() for _message in range(4)]
+    assert told[2:] == ["STATUS=waits 30 s: 3 runs in a row ended before they served", "STATUS="]
+    assert "'systemctl restart %s' starts it now" % UNIT in capsys.readouterr().out

@@ -1,0 +1,434 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+import socket
+import sys
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import sock_diag
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import actions, firewall, samples
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog import head as watchdog_head
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import watchdog
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+needs_sock_diag = pytest.mark.skipif(not hasattr(socket, "AF_NETLINK"), reason="no netlink here")
+LITTLE = pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
+WORKER = "10.214.80.13:50052"
+TABLE = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   1: 0B50D60A:9784 0D50D60A:C384 06 00000000:00000000 03:00000D47 00000000     0        0 0 3 00000000f0ee64a2
+   2: 0B50D60A:97C8 0D50D60A:C384 %s 00000000:00000000 00:00000000 00000000   999        0 %d 2 0000000021aeeb44 20 4 16 192 1624
+   3: 0D50D60A:C384 00000000:0000 0A 00000000:%08X 00:00000000 00000000   999        0 77 1 000000005df053bb 100 0 0 10 0
+   4: 0D50D60A:C384 0B50D60A:97C8 01 00000000:00000000 00:00000000 00000000   999        0 %d 1 000000005df053bb 100 0 0 10 0
+   5: 0D50D60A:C384 0B50D60A:97CA 01 00000000:00000029 00:00000000 00000000     0        0 0 1 000000005df053bb 100 0 0 10 0
+"""
+
+
+# What a head says of itself
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 30\nllamacpp:tokens_predicted_total 4\nllamacpp:requests_processing 0\n")
+    server.responses["/completion"] = (200, {"content": "x", "timings": {"prompt_n": 2, "predicted_n": 1}})
+    yield server
+    server.stop()
+
+
+def head_api(server, said=None):
+    return samples.HeadApi(server.url, None, (said if said is not None else []).append)
+
+
+def test_an_idle_head_takes_one_request(server):
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["at"], look["health"], look["total"], look["requests"], look["silent"], look["sleeping"]) == (5.0, 200, 34, 0, False, False)
+    assert [path for _method, path, _body in server.requests] == ["/metrics"]
+
+
+def test_a_busy_head_shows_its_slots(server):
+    server.responses["/metrics"] = fake.metrics(processing=1)
+    assert isinstance(head_api(server).look(5.0, may_sleep=False)["slots"], list)
+
+
+def test_a_head_that_may_sleep_is_asked(server):
+    server.responses["/props"] = (200, {"is_sleeping": True})
+    assert head_api(server).look(5.0, may_sleep=True)["sleeping"]
+
+
+def test_a_head_without_metrics_and_one_that_loads(server):
+    server.responses["/metrics"] = (501, {"error": {"message": "off"}})
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["health"], look["total"]) == (200, None) and isinstance(look["slots"], list)
+    server.responses["/metrics"] = (503, {"error": {"message": "Loading model"}})
+    assert head_api(server).look(5.0, may_sleep=False)["health"] == 503
+
+
+def test_a_head_that_does_not_answer_and_a_key_that_is_refused(server, monkeypatch):
+    monkeypatch.setattr(samples, "ANSWER", 0.1)
+    server.responses["/metrics"] = server.silent
+    assert head_api(server).look(5.0, may_sleep=False)["silent"]
+    server.responses["/metrics"] = (401, {"error": {"message": "Invalid API Key"}})
+    said = []
+    api = head_api(server, said)
+    assert [api.look(5.0, may_sleep=False)["silent"] for _time in range(3)] == [False] * 3
+    assert len(said) == 1 and "refused the API key" in said[0]
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_token_is_asked_in_the_background(server):
+    prober = samples.Prober(head_api(server))
+    assert prober.of("one") is None
+    for count in (1, 2):
+        prober.ask()
+        wait_for(lambda: prober.of("one")["ended"])
+        assert (prober.last["silent"], prober.last["explained"]) == (False, 3 * count)
+    first, second = server.asked("/completion")
+    assert first["n_predict"] == 1
+    assert first["seed"] != second["seed"] == prober.last["seed"], "nobody knows it beforehand"
+    assert prober.of("another") is None
+
+
+def test_a_token_that_does_not_come_is_told_from_one_that_is_refused(server, monkeypatch):
+    monkeypatch.setattr(samples, "TOKEN", 0.1)
+    for response, status in ((server.silent, None), ((503, {"error": {"message": "Loading"}}), 503), (fake.CUT, 0), ((200, ["odd"]), 200)):
+        server.responses["/completion"] = response if callable(response) else lambda response=response: response
+        assert head_api(server).token(5) == (status, 0)
+
+
+def test_errors_in_a_row_are_counted(server):
+    prober = samples.Prober(head_api(server))
+    prober.of("one")
+    broken, fine = (500, {"error": {"code": 500, "message": "Compute error."}}), server.responses["/completion"]
+    counted = []
+    for response in (broken, broken, fine, broken, (400, {}), broken):
+        server.responses["/completion"] = response
+        prober.ask()
+        wait_for(lambda: prober.last["ended"])
+        counted.append((prober.last["status"], prober.last["errors"], prober.last["silent"]))
+    assert counted == [(500, 1, False), (500, 2, False), (200, 0, False), (500, 1, False), (400, 0, False), (500, 1, False)]
+
+
+ODD = [None, True, -1, 1e300, "x", [], {}, [[]], {"next_token": "x"}, {"is_processing": True, "next_token": [7], "params": [], "id_task": {}}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_answers_of_any_shape_are_looked_at_and_judged(server, odd):
+    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 1e999\nllamacpp:requests_processing 1\nllamacpp:requests_deferred +-e\n")
+    said = []
+    judge = watchdog_head.HeadJudge()
+    for path in ("/slots", "/props", "/completion"):
+        for body in (odd, [odd], [dict(fake.WORKING, next_token=odd, params=odd, id_task=odd, n_prompt_tokens=odd, n_prompt_tokens_processed=odd)]):
+            server.responses[path] = (200, json.dumps(body))
+            looker = samples.Looker(head_api(server, said))
+            sample = {"process": 1, "age": 1, "links": {}, "received": 1, "settled": False, "probe": None}
+            judge.decide(dict(sample, now=time.monotonic(), look=looker._look(True)))
+            assert head_api(server, said).token(1)[0] == 200
+    assert said == []
+
+
+def test_a_look_that_dies_is_told_and_the_next_one_is_made(server):
+    said = []
+    api = head_api(server, said)
+    looker = samples.Looker(api, interval=0.01)
+    good, looks = api.look, []
+
+    def look(at, may_sleep):
+        looks.append(at)
+        if len(looks) < 4:
+            raise AttributeError("'list' object has no attribute 'get'")
+        return good(at, may_sleep)
+
+    api.look = look
+    looker.start()
+    for count in range(1, 5):
+        looker.ask("one", False)
+        wait_for(lambda count=count: len(looks) >= count)
+    wait_for(lambda: (looker.of("one") or {}).get("health") == 200)
+    looker.stop()
+    assert said == ["cannot be asked how it is: its answer is none of llama-server's (AttributeError: 'list' object has no attribute 'get')"]
+
+
+def test_looks_are_made_when_they_are_asked_for(server):
+    looker = samples.Looker(head_api(server), interval=0.01)
+    looker.start()
+    assert looker.of("one") is None
+    looker.ask("one", False)
+    wait_for(lambda: looker.of("one"))
+    assert looker.of("another") is None and looker.of(None) is None
+    time.sleep(0.1)
+    assert len(server.requests) == 1
+    looker.stop()
+    looker.join(5)
+    assert not looker.is_alive()
+
+
+def test_the_load_time_outlives_the_watchdog(tmp_path, monkeypatch):
+    monkeypatch.setattr(watchdog, "SERVED", str(tmp_path))
+    config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    first, later = watchdog.HeadWatch("chat", config), watchdog.HeadWatch("chat", config)
+    assert later._marked((7, 70)) is None
+    first._mark(7, 612.34)
+    assert later._marked((7, 70)) == 612.3
+    assert later._marked((8, 80)) is None
+    for watch in (first, later):
+        watch.stop()
+
+
+# How often
+
+
+def test_three_repairs_in_ten_minutes_then_one():
+    limit, done, now = actions.Limit(), [], 0.0
+    while now < 4000:
+        if limit.wait(now) == 0:
+            limit.acted(now)
+            done.append(now)
+        now += 30
+    assert done == [0, 30, 60, 660, 1260, 1860, 2460, 3060, 3660]
+    assert limit.count(now) == 1 and limit.wait(now) > 0
+
+
+def test_a_quiet_time_gives_three_again():
+    limit = actions.Limit()
+    for moment in (0, 1, 2):
+        limit.acted(moment)
+    assert limit.wait(10) == 592
+    assert [limit.wait(1300), limit.acted(1300), limit.wait(1301), limit.acted(1301), limit.wait(1302)] == [0, None, 0, None, 0]
+
+
+# What the kernel says
+
+
+@LITTLE
+@pytest.mark.parametrize(("state", "inode", "word"), [("01", 5, "up"), ("08", 5, "closed"), ("06", 0, "gone"), ("08", 0, "gone")])
+def test_a_connection_in_the_kernels_table(state, inode, word):
+    links = samples.Links([WORKER], query=lambda local, remote: None, table=lambda: TABLE % (state, inode, 0, 0))
+    assert links.look() == ({WORKER: word}, None, None)
+
+
+@LITTLE
+def test_the_table_is_read_once_while_a_connection_stays_up():
+    reads = []
+
+    def table():
+        reads.append(1)
+        return TABLE % ("01", 5, 0, 0)
+
+    up = {"state": 1, "waiting": 0, "received": 70, "sent": 3}
+    asked = []
+    links = samples.Links([WORKER], query=lambda local, remote: asked.append((local, remote)) or up, table=table)
+    assert links.look() == ({WORKER: "up"}, None, None)
+    assert [links.look() for _time in range(3)] == [({WORKER: "up"}, 70, 3)] * 3
+    assert len(reads) == 1
+    assert set(asked) == {(("10.214.80.11", 38856), ("10.214.80.13", 50052))}
+    up["state"] = 8
+    links.look()
+    assert len(reads) == 2
+
+
+@LITTLE
+def test_who_waits_for_a_worker_and_who_is_served():
+    def clients(waiting, inode, listener=None):
+        return samples.clients("10.214.80.13", 50052, query=lambda local: listener, table=lambda: TABLE % ("01", 5, waiting, inode))
+
+    assert clients(1, 9) == (1, 1)
+    assert clients(1, 0) == (1, 0), "a connection without inode waits itself"
+    assert clients(1, 9, {"state": 10, "waiting": 0}) == (0, 0)
+    assert clients(1, 9, {"state": 10, "waiting": 1}) == (1, 1)
+
+
+@needs_sock_diag
+def test_sockets_by_their_ends():
+    with socket.socket() as listener, socket.socket() as head:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(2)
+        here = listener.getsockname()
+        if sock_diag.query(here) is None:
+            pytest.skip("no sock_diag here")
+        assert sock_diag.query(here)["waiting"] == 0
+        head.connect(here)
+        assert sock_diag.query(here) == {"state": 10, "waiting": 1, "received": 0, "sent": 0}
+        served, _peer = listener.accept()
+        served.sendall(b"x" * 1000)
+        assert head.recv(2000)
+        found = sock_diag.query(head.getsockname(), here)
+        assert (found["state"], found["received"], found["sent"]) == (1, 1000, 0)
+        head.sendall(b"y")
+        assert sock_diag.query(head.getsockname(), here)["sent"] == 1
+        served.recv(10)
+        served.close()
+        assert sock_diag.query(head.getsockname(), here)["state"] == 8
+        ends = head.getsockname()
+    assert sock_diag.query(ends, here) is None or sock_diag.query(ends, here)["state"] != 1
+
+
+def test_states_of_processes():
+    assert samples.process_state(os.getpid())[0] in "RS"
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    while samples.process_state(child):
+        time.sleep(0.01)
+    os.waitpid(child, 0)
+    assert samples.process_state(child) is None
+
+
+# Units
+
+
+class Systemd:
+    """What systemctl shows of a unit."""
+
+    def __init__(self, monkeypatch):
+        self.state, self.pid, self.job, self.asked, self.killed = "active", os.getpid(), "", 0, []
+        monkeypatch.setattr(samples, "systemctl_show", self._show)
+        monkeypatch.setattr(samples.subprocess, "call", lambda command, **_options: self.killed.append(command) or 0)
+
+    def _show(self, names, properties):
+        self.asked += 1
+        return "Id=%s\nActiveState=%s\nMainPID=%d\nJob=%s\n" % (names[0], self.state, self.pid, self.job)
+
+
+@pytest.fixture(name="systemd")
+def fixture_systemd(monkeypatch):
+    return Systemd(monkeypatch)
+
+
+def test_systemd_is_not_asked_about_a_process_that_lives(systemd):
+    unit = samples.Unit("llama-head-chat.service")
+    assert {unit.look(moment) for moment in range(100)} == {(os.getpid(), samples.process_state(os.getpid())[1])}
+    assert systemd.asked == 1
+    assert 0 <= unit.age() < 36000
+
+
+@pytest.mark.parametrize("change", [{"state": "deactivating"}, {"state": "activating", "pid": 0}, {"job": "71"}, {"pid": 1}])
+def test_a_unit_that_something_is_done_with_is_left_alone(systemd, change):
+    unit = samples.Unit("llama-head-chat.service")
+    unit.look(0)
+    for name, value in change.items():
+        setattr(systemd, name, value)
+    assert not unit.end()
+    assert systemd.killed == []
+
+
+def test_a_unit_that_is_not_running_is_not_watched(systemd):
+    systemd.state, systemd.pid = "inactive", 0
+    unit = samples.Unit("llama-head-chat.service")
+    assert [unit.look(moment / 2) for moment in range(20)] == [None] * 20
+    assert systemd.asked == 10
+
+
+def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
+    watch = watchdog.WorkerWatch("chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""})
+    watch.unit.look(0)
+    for fact in (False, False, True, False, False, False):
+        watch.repair(watch._judge, actions.Repair("it hangs", fact), 100.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:4] == ["worker chat: it hangs: restarting it"] * 4
+    assert len(lines) == 5 and lines[4].startswith("worker chat: it hangs: not repaired again before ") and lines[4].endswith("(3 repairs in 10 min)")
+    assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]] * 4
+
+
+# The rules
+
+
+class Kernel:
+    """nft and systemctl."""
+
+    def __init__(self, folder):
+        self.file = folder / "firewall.nft"
+        self.file.write_text("one")
+        self.active, self.table, self.loads, self.said = True, "one", 0, []
+        self.rules = firewall.Rules(self.said.append, self.run, str(self.file))
+
+    def run(self, command):
+        if command[:2] == ["systemctl", "is-active"]:
+            return (0 if self.active else 3), ""
+        if command[:2] == ["systemctl", "reload"]:
+            self.loads += 1
+            self.table = self.file.read_text()
+            return 0, ""
+        return (1, "") if self.table is None else (0, self.table)
+
+
+@pytest.fixture(name="kernel")
+def fixture_kernel(tmp_path):
+    kernel = Kernel(tmp_path)
+    assert kernel.rules.check()
+    assert (kernel.loads, kernel.said) == (1, [])
+    return kernel
+
+
+@pytest.mark.parametrize(("table", "word"), [(None, "gone"), ("on", "changed")])
+def test_rules_that_something_took_are_loaded_again(kernel, table, word):
+    kernel.table = table
+    assert kernel.rules.check() and kernel.table == "one"
+    assert kernel.said == ["firewall: rules were %s: loaded again" % word]
+    assert kernel.rules.check() and kernel.loads == 2
+
+
+def test_new_rules_of_a_role_are_no_damage(kernel):
+    kernel.file.write_text("one and two")
+    kernel.table = "one and two"
+    assert kernel.rules.check() and kernel.said == []
+
+
+def test_rules_of_a_unit_that_is_stopped_or_gone_are_left_alone(kernel):
+    kernel.active, kernel.table = False, None
+    assert kernel.rules.check() and kernel.loads == 1
+    kernel.file.unlink()
+    assert kernel.rules.check() and kernel.loads == 1
+
+
+def test_rules_that_do_not_load_are_not_tried_without_end(kernel):
+    kernel.table = None
+    kernel.rules._run = lambda command: (0, "") if command[:2] == ["systemctl", "reload"] else kernel.run(command)
+    assert not kernel.rules.check()
+
+
+# What is watched
+
+
+def test_watches_follow_their_files(tmp_path, systemd, capsys):
+    systemd.state, systemd.pid = "inactive", 0
+    dog = watchdog.Watchdog()
+
+    def words():
+        dog.apply(watchdog.read_configuration(str(tmp_path)))
+        return [watch.words for _text, watch in dog.watches.values() if watch]
+
+    assert words() == []
+    rpc = {"kind": "rpc", "unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 50052, "head_url": "http://10.0.0.1:8000"}
+    head = {"kind": "head", "unit": "llama-head-a-b.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    (tmp_path / "rpc-chat.json").write_text(json.dumps(rpc))
+    (tmp_path / "head-a-b.json").write_text(json.dumps(head))
+    assert words() == ["head a-b", "worker chat"]
+    first = dog.watches[str(tmp_path / "rpc-chat.json")][1]
+    assert words() and dog.watches[str(tmp_path / "rpc-chat.json")][1] is first
+    (tmp_path / "rpc-chat.json").write_text(json.dumps(dict(rpc, port=50053)))
+    assert words() and dog.watches[str(tmp_path / "rpc-chat.json")][1] is not first
+    first.join(5)
+    assert not first.is_alive()
+    (tmp_path / "rpc-chat.json").write_text("{")
+    (tmp_path / "head-a-b.json").unlink()
+    assert words() == []
+    assert "rpc-chat.json: cannot be used" in capsys.readouterr().out
+
+
+def test_a_watch_that_makes_no_rounds_is_stuck(tmp_path, systemd):
+    dog = watchdog.Watchdog()
+    dog.apply({"/rpc-chat.json": json.dumps({"kind": "rpc", "unit": "x.service", "address": "127.0.0.1", "port": 1, "head_url": ""})})
+    assert dog.stuck(time.monotonic()) == []
+    assert dog.stuck(time.monotonic() + watchdog.STUCK + 5) == ["worker chat"]
+    dog.apply({})

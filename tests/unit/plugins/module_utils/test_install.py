@@ -1,0 +1,118 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _install
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+
+HELLO = "import os, sys\nfrom .. import words\nprint(words.HELLO, sys.argv[1:], os.getcwd())\n"
+SOURCES = {"__init__.py": "", "programs/__init__.py": "", "programs/hello.py": HELLO, "words.py": "HELLO = 'hello'\n"}
+
+
+def install(folder, sources, check=False):
+    changes, digest = _install.install(str(folder), sources, sys.executable, check)
+    return [os.path.basename(change["after_header"].split()[0]) for change in changes], digest
+
+
+def test_a_program_runs_as_installed(tmp_path):
+    assert install(tmp_path, SOURCES)[0] == ["llama-program", "__init__.py", "__init__.py", "hello.py", "words.py"]
+    (tmp_path / "os.py").write_text("raise SystemExit('taken from the working directory')")
+    output = subprocess.check_output([str(tmp_path / "bin/llama-program"), "hello", "a b"], cwd=str(tmp_path), universal_newlines=True)
+    assert output == "hello ['a b'] /\n"
+    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster"))) == ["__init__.py", "programs", "words.py"], "no bytecode"
+    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster/programs"))) == ["__init__.py", "hello.py"], "no bytecode"
+
+
+def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
+    digest = install(tmp_path, SOURCES)[1]
+    assert install(tmp_path, SOURCES) == ([], digest)
+    folder = tmp_path / "lib/llama_cluster"
+    (folder / "programs/hello.py").write_text("print('damaged')\n")
+    (folder / "old.py").write_text("# Copyright: The Fermi Sea\n")
+    (folder / "notes.py").write_text("# an operator's\n")
+    (folder / "room").mkdir()
+    (folder / "room/__init__.py").write_text("")
+    (folder / "room/gone.py").write_text("# Copyright: The Fermi Sea\n")
+    (folder / "theirs").mkdir()
+    (folder / "theirs/notes").write_text("")
+    stale = ["hello.py", "old.py", "__init__.py", "gone.py"]
+    assert install(tmp_path, SOURCES, check=True)[0] == stale
+    assert (folder / "programs/hello.py").read_text() == "print('damaged')\n"
+    assert install(tmp_path, SOURCES) == (stale, digest)
+    assert sorted(os.listdir(str(folder))) == ["__init__.py", "notes.py", "programs", "theirs", "words.py"]
+    assert install(tmp_path, SOURCES) == ([], digest)
+    os.chmod(str(tmp_path / "bin/llama-program"), 0o644)
+    assert install(tmp_path, SOURCES)[0] == ["llama-program"]
+
+
+def test_the_digest_stands_for_content_and_place(tmp_path):
+    digests = {install(tmp_path, SOURCES)[1], install(tmp_path, dict(SOURCES, **{"words.py": "1"}))[1], install(tmp_path / "other", SOURCES)[1]}
+    assert len(digests) == 3
+
+
+@pytest.fixture(name="venv")
+def fixture_venv(tmp_path):
+    """A user's virtual environment: its Python is a link to the system's."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    return tmp_path / "venv"
+
+
+@pytest.mark.parametrize("whose", [".", "bin"])
+def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
+    system = tmp_path / "usr/bin/python3"
+    system.parent.mkdir(parents=True)
+    system.write_text("")
+    candidates = (str(venv / "bin/python"), str(tmp_path / "absent"), str(system))
+    give_away(venv / whose)
+    assert _install.choose_python(candidates) == str(system)
+    system.chmod(0o666)
+    with pytest.raises(_install.ProgramError, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
+        _install.choose_python(candidates)
+
+
+def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path):
+    (tmp_path / "real").write_text("")
+    (tmp_path / "alternative").symlink_to(tmp_path / "real")
+    (tmp_path / "usr").mkdir()
+    (tmp_path / "usr/python3").symlink_to("../alternative")
+    assert _install.choose_python([str(tmp_path / "usr/python3")]) == str(tmp_path / "usr/python3")
+    give_away(tmp_path / "real")
+    with pytest.raises(_install.ProgramError, match="real: it belongs to user id 4711"):
+        _install.choose_python([str(tmp_path / "usr/python3")])
+
+
+def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
+    (tmp_path / "lib").mkdir()
+    give_away(tmp_path / "lib")
+    with pytest.raises(UnsafeFile, match="lib: it belongs to user id 4711"):
+        install(tmp_path, SOURCES)
+    assert os.listdir(str(tmp_path / "lib")) == []
+
+
+def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):
+    install(tmp_path, SOURCES)
+    (tmp_path / "passwd").write_text("root\n")
+    for name in ("words.py", "words.py.new", ".words.py.partial"):
+        path = tmp_path / "lib/llama_cluster" / name
+        if path.exists():
+            path.unlink()
+        path.symlink_to(tmp_path / "passwd")
+    install(tmp_path, SOURCES)
+    assert (tmp_path / "passwd").read_text() == "root\n"
+    assert (tmp_path / "lib/llama_cluster/words.py").read_text() == SOURCES["words.py"]
+
+
+def test_a_program_brings_what_it_imports():
+    sources = _install.loaded_sources()
+    assert sources["programs/backoff.py"] == Path(backoff.__file__).read_text()
+    assert {"__init__.py", "programs/__init__.py", "_node/__init__.py", "_node/notify.py", "_node/units.py", "_text.py"} <= set(sources)
+    assert "_install.py" not in sources

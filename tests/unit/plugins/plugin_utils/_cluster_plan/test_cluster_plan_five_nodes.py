@@ -1,0 +1,155 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two machines with two RTX 3090 each, two without a GPU, and a head with an A6000: no plan for them moves a model from GPUs to main memory."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_inventory
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures/five_nodes"
+CHILDREN = yaml.safe_load((FOLDER / "hosts.yml").read_text())["llama_nodes"]["children"]
+GROUPS = {name: list(group["hosts"]) for name, group in CHILDREN.items()}
+GROUPS["all"] = GROUPS["llama_nodes"] = [host for hosts in GROUPS.values() for host in hosts]
+MODELS = yaml.safe_load((FOLDER / "group_vars/all/models.yml").read_text())["llama_models"]
+SERVICES = yaml.safe_load((FOLDER / "group_vars/all/services.yml").read_text())["llama_services"]
+
+
+THIRD = dict(SERVICES["small"], head="rtx2", port=8002)
+
+
+def plan(cards=None, services=("big", "small"), known=None, headers=(), only=None, **changes):
+    """changes: of service big; cards: MiB of each card; only: nodes that are part of the run."""
+    nodes = {}
+    for group in CHILDREN.values():
+        for host, own in group["hosts"].items():
+            described = own.get("llama_devices") or copy.deepcopy(group["vars"]["llama_devices"])
+            if cards and not host.startswith("mem"):
+                described = [dict(card, memory_mib=cards) for card in described]
+            nodes[host] = {"devices": of_inventory(host, described, 1024), "cores": None}
+    known = known or dict(SERVICES, third=THIRD)
+    wanted = {name: dict(known[name], **(changes if name == "big" else {})) for name in services}
+    nodes = {host: nodes[host] for host in only or nodes}
+    return memory_plan(wanted, MODELS, GROUPS, nodes, headers, "b11434", complete=True)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("services", [("big",), ("big", "small")])
+def test_a_70b_stays_on_the_gpus(force, services):
+    planned = plan(services=services, workers="llama_rpc:llama_cpu", force_split=force)
+    # The one advice is to take out what is of no use.
+    assert planned["refused"] == [
+        "llama_services.big.workers: mem1 and mem2 would hold no layers, since the GPUs hold all of llama-3.3-70b Q6_K, and each worker needs one: "
+        "leave them out of workers"
+    ]
+    assert planned["services"]["big"][0]["layers"] == dict(planned["services"]["big"][0]["layers"], mem1=0, mem2=0)
+    assert plan(services=services, force_split=force)["refused"] == []
+    assert "mem1" not in "\n".join(lines(plan(services=services, force_split=force)))
+
+
+def test_unlike_cards_are_weighed_by_their_bandwidth():
+    """An RTX 3090 reads 936 GB/s and an A6000 768."""
+    (big,) = plan(services=("big",))["services"]["big"]
+    shares = {row["node"]: row["weights_mib"] for row in big["devices"]}
+    assert shares["rtx1"] / 936.0 == pytest.approx(shares["a6000"] / 768.0, rel=0.07)
+    assert big["layers"]["rtx1"] == big["layers"]["rtx2"] == 34
+
+
+def test_what_the_gpus_cannot_hold_is_left_over_for_main_memory():
+    planned = plan(cards=12288, services=("big",), workers="llama_rpc:llama_cpu", slot_ctx_size=2048)
+    (big,) = planned["services"]["big"]
+    assert big["fits"] and "what the GPUs cannot hold is left over for mem1 main" in big["reason"]
+    assert 0 < big["layers"]["mem1"] < 10 and big["layers"]["mem2"] == 0
+    (sentence,) = planned["refused"]
+    assert sentence.startswith("llama_services.big.workers: mem2 would hold no layers")
+    assert plan(cards=12288, services=("big",), workers="llama_rpc:mem1", slot_ctx_size=2048)["refused"] == []
+
+
+def test_what_does_not_fit_says_what_would():
+    (sentence,) = plan(cards=12288, services=("big",))["refused"]
+    assert sentence.startswith("llama_services.big.quant: llama-3.3-70b Q6_K with 8192 tokens a slot (2 slots) of f16 KV cache does not fit, ")
+    assert sentence.endswith(", the worst of 4 devices that are too small: add a quant such as Q4_K_M (about 42.8 GB), or use 6 cards of 12288 MiB")
+    assert "mem1" not in sentence
+
+
+def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
+    """A head in use with room is the second choice, main memory none."""
+    planned = plan(workers="rtx1")
+    (sentence,) = planned["refused"]
+    big = {row["device"]: row["total_mib"] for row in planned["services"]["big"][0]["devices"] if row["node"] == "rtx1"}
+    there = 24576 - big["GPU0"]
+    assert ", 6091 MiB are needed on GPU0 of rtx1 and %d MiB are there beside big (%d MiB)" % (there, big["GPU0"]) in sentence
+    assert sentence.endswith(": make rtx2 its head")
+    (sentence,) = plan(services=("big", "small", "third"), workers="rtx1")["refused"]
+    assert "make a6000 its head beside big" in sentence
+
+
+def test_a_split_that_does_not_fit_is_offered_an_idle_worker():
+    (sentence,) = plan(services=("big",), workers="rtx1", slot_ctx_size=65536)["refused"]
+    assert ": add rtx2 to workers, or " in sentence and "beside" not in sentence
+    assert plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=65536)["refused"] == []
+
+
+def test_unlike_cards_are_told_apart():
+    (sentence,) = plan(services=("big",), workers="rtx1:rtx2", slot_ctx_size=131072)["refused"]
+    assert " cards of 24576 MiB such as rtx1's" in sentence
+
+
+def test_main_memory_is_no_card():
+    services = {name: dict(SERVICES["small"], head="mem1", port=port) for name, port in (("one", 8001), ("two", 8002))}
+    assert "two shares main memory with one:" in lines(plan(services=("one", "two"), known=services))
+
+
+def test_the_table_says_what_is_deployed():
+    planned = plan()
+    (small,) = planned["services"]["small"]
+    layers = [row["layers"] for row in small["devices"]]
+    shares = next(line for line in planned["sharing"] if line.startswith("  beside big, as in the table: fits"))
+    assert all("rtx1 %d layers" % count in shares for count in layers)
+    assert planned["sharing"][-1] == "  decision: beside big, as in the table"
+
+
+def test_what_does_not_fit_takes_no_memory_from_others():
+    planned = plan(cards=8192)
+    assert {sentence.split(":")[0] for sentence in planned["refused"]} == {"llama_services.big.quant"}
+    (small,) = planned["services"]["small"]
+    assert {row["free_mib"] for row in small["devices"]} == {8192}
+    assert not any("--tensor-split" in line for line in lines({**planned, "services": {"big": planned["services"]["big"]}}))
+
+
+def test_one_card_of_a_node_needs_no_split_in_the_table():
+    planned = plan(services=("small",))
+    (small,) = planned["services"]["small"]
+    assert [row["layers"] for row in small["devices"]] == [48, 0]
+    assert (small["topology"], small["reason"]) == ("single", "it fits each of rtx1 GPU0, rtx1 GPU1 alone")
+    # llama-server is still told, or it would use both cards.
+    assert small["tensor_split"] == [49]
+    assert not any("--tensor-split" in line for line in lines(planned))
+
+
+def test_a_hub_that_does_not_answer_is_told_once():
+    text = "http://hub.lab:9/api/models/%s/revision/main: Connection refused, 4 times: check the network and run again"
+    items = [{"model": service["model"], "quant": service["quant"]} for service in SERVICES.values()]
+    headers = [{"item": item, "msg": text % item["model"]} for item in items]
+    assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 1
+    headers[0]["msg"] = "http://other.lab/x: Connection refused, 4 times: check the network and run again"
+    assert sum("Connection refused" in line for line in lines(plan(headers=headers))) == 2
+
+
+def test_one_service_is_printed_alone_with_what_it_shares():
+    planned = plan(services=("big", "small", "third"))
+    shown = lines(planned, "third")
+    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == ["third", "third shares cards with big"]
+    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third")) - len(planned["sharing"])
+
+
+def test_a_service_that_the_limit_leaves_out_is_not_counted():
+    planned = plan(only=["rtx1"])
+    assert lines(planned)[0] == "note: big not counted, some nodes are not part of this run: the memory of the others is shown as free"
+    assert planned["services"]["small"][0]["devices"][0]["free_mib"] == 24576
+    assert not any("not counted" in line for line in lines(plan(only=["mem1"])))

@@ -1,0 +1,208 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All services of an inventory together."""
+
+import base64
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices, place
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS, FAST, GROUPS, MODELS, cards, chat, kept, main_memory, nodes, plan
+
+
+def test_an_automatic_split_is_planned_and_says_where_its_sizes_come_from():
+    planned = plan(chat())
+    assert planned["refused"] == []
+    (one,) = planned["services"]["chat"]
+    assert (one["fits"], one["topology"], one["source"]) == (True, "split", "catalog")
+    assert one["layers"] == {"node2": 27, "node3": 27, "node1": 26}
+    assert any("ESTIMATED from llama_models" in line for line in lines(planned))
+
+
+def test_a_header_is_better_than_the_catalog():
+    shape = estimate.estimate(FACTS, 40 * 10**9)
+    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": json.loads(json.dumps(place.shape_facts(shape)))}
+    planned = plan(chat(), headers=[header])
+    (one,) = planned["services"]["chat"]
+    assert one["source"] == "header"
+    assert sum(device["weights_mib"] for device in one["devices"]) < 40 * 10**9 / (1 << 20)
+    assert not any("ESTIMATED" in line for line in lines(planned))
+
+
+def test_explicit_layers_are_rendered_in_llama_cpps_order():
+    planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}))
+    assert planned["refused"] == []
+    assert planned["services"]["chat"][0]["tensor_split"] == [35, 25, 21]
+
+
+def test_a_nodes_layers_are_spread_over_itscards():
+    two = {"devices": devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024), "cores": 40}
+    planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), nodes(node2=two))
+    assert planned["services"]["chat"][0]["tensor_split"] == [18, 17, 25, 21]
+    assert planned["services"]["chat"][0]["layers"] == {"node2": 35, "node3": 25, "node1": 20}
+
+
+def test_a_head_without_a_card_holds_no_layers_beside_workers():
+    planned = plan(chat(), nodes(48000, node1=main_memory("node1")))
+    (one,) = planned["services"]["chat"]
+    assert [device["node"] for device in one["devices"]] == ["node2", "node3"]
+    assert (one["layers"], one["tensor_split"]) == ({"node2": 80, "node3": 0}, [81])
+
+
+def test_nodes_without_cards_use_their_main_memory():
+    lab = {name: main_memory(name, 64000) for name in GROUPS["all"]}
+    planned = plan(chat(force_split=True), lab)
+    assert planned["refused"] == []
+    assert sorted(planned["services"]["chat"][0]["layers"]) == ["node2", "node3"]
+    alone = plan(chat(workers=None, rpc_port=None), {"node1": main_memory("node1", 64000)})
+    assert alone["services"]["chat"][0]["layers"] == {"node1": 80}
+    assert alone["services"]["chat"][0]["tensor_split"] == []
+
+
+def test_why_it_is_an_estimate_is_said():
+    failed = {"item": {"model": "big", "quant": "Q4_K_M"}, "msg": "https://hub: cannot be reached", "failed": True}
+    assert "  https://hub: cannot be reached" in lines(plan(chat(), headers=[failed]))
+
+
+def test_layers_per_node_need_no_header_for_severalcards():
+    """What the head is told is the same whether its model's header was read or not."""
+    two = {"devices": cards("node2", 24000, 24000), "cores": 40}
+    split = {"node1": 20, "node2": 35, "node3": 25}
+    unknown = json.loads(json.dumps(plan(chat(model="unknown", quant="Q8_0", tensor_split=split), nodes(node2=two))))
+    assert unknown["services"] == {} and unknown["refused"] == []
+    known = plan(chat(tensor_split=split), nodes(node2=two))["services"]["chat"][0]
+    assert unknown["rendered"] == {"chat": {"layers": known["layers"], "tensor_split": known["tensor_split"]}}
+    hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown} for name in GROUPS["all"]}
+    (head,) = intent_services.head_instances(chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["args"][head["args"].index("--tensor-split") + 1] == "18,17,25,21"
+    assert head["layers"] == split
+
+
+def test_services_that_share_a_card_are_added_up():
+    alone = plan(chat(), nodes(28000))["services"]["chat"][0]
+    planned = plan(dict(chat(), fast=FAST), nodes(28000))
+    fast = planned["services"]["fast"][0]
+    beside = planned["services"]["chat"][0]
+    assert planned["refused"] == []
+    shared = {device["node"]: device for device in beside["devices"]}["node3"]
+    assert shared["free_mib"] == 28000 - fast["devices"][0]["total_mib"]
+    assert shared["total_mib"] <= shared["free_mib"]
+    assert beside["layers"]["node3"] < alone["layers"]["node3"]
+    text = "\n".join(planned["sharing"])
+    assert "apart, with node3 left out of workers: fits (node2 " in text and "alternating, with fast stopped: fits" in text
+    assert "decision: beside fast, as in the table; to keep them apart leave node3 out of workers" in text
+    assert "beside fast, as in the table: fits (node2 %d layers, " % beside["layers"]["node2"] in text
+
+
+def test_only_the_largest_models_of_a_router_are_loaded_at_once():
+    models = dict(MODELS, medium=dict(MODELS["small"], quants={"Q8_0": {"files": ["m8"], "size": 9 * 10**9}}))
+    router = dict(FAST, models={"small": "Q8_0", "medium": "Q8_0"})
+    free = []
+    for most in (1, 2):
+        planned = memory_plan(dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000), (), "b11434")
+        free.append({device["node"]: device["free_mib"] for device in planned["services"]["chat"][0]["devices"]}["node3"])
+    assert free[0] > free[1] > 0
+
+
+def test_the_plan_does_not_wander():
+    """What our own service uses is not what others use, and a split that still fits is kept."""
+    first = plan(chat())
+    assert plan(chat(), previous=kept(first))["services"] == first["services"]
+    busy = nodes()
+    busy["node2"]["devices"][0]["others_mib"] = 20000
+    moved = plan(chat(), busy)["services"]["chat"][0]["counts"]
+    # Somebody else was there and has gone: nothing is restarted for that.
+    assert moved != first["services"]["chat"][0]["counts"]
+    assert plan(chat(), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == moved
+    # What no longer fits, or was made for something else, is planned anew.
+    assert plan(chat(), busy, previous=kept(first))["services"]["chat"][0]["counts"] == moved
+    assert plan(chat(ctx_size=4096), previous=kept(plan(chat(), busy)))["services"]["chat"][0]["counts"] == [27, 27, 26]
+
+
+def test_the_processes_of_others_on_the_card_are_named():
+    busy = nodes()
+    busy["node2"]["devices"][0].update(others_mib=20000, others={"vasp_std[4711]": 18000, "?[8]": None})
+    (sentence,) = plan(chat(workers="node2", tensor_split={"node1": 20, "node2": 60}), busy)["refused"]
+    assert " MiB are needed on GPU0 of node2 and " in sentence
+    assert " MiB are there beside vasp_std[4711] (18000 MiB) and ?[8]" in sentence
+
+
+def test_a_service_that_is_planned_as_before_is_one_line():
+    first = plan(chat())
+    assert first["unchanged"] == []
+    again = plan(chat(), previous=kept(first))
+    assert again["unchanged"] == ["chat"]
+    (line,) = lines(again)
+    assert line.startswith("chat: big Q4_K_M, ")
+    assert line.endswith(", planned as before: node2 0-26 (27), node3 27-53 (27), node1 54-79 (26)")
+    assert len(lines(plan(chat(ctx_size=4096), previous=kept(first)))) > 4
+
+
+def test_what_is_stored_does_not_change_with_what_is_free():
+    busy = nodes()
+    busy["node2"]["devices"][0]["others_mib"] = 100
+    assert stored(plan(chat())["services"]["chat"]) == stored(plan(chat(), busy)["services"]["chat"])
+
+
+@pytest.mark.parametrize("content", [None, "", "!", base64.b64encode(b"[]").decode(), base64.b64encode(b'[{"inputs": [1]}]').decode()])
+def test_a_stored_plan_that_is_none(content):
+    assert plan(chat(), previous=[{"item": "chat", "content": content}])["refused"] == []
+
+
+def test_a_run_without_a_node_keeps_its_earlier_split():
+    part = {name: facts for name, facts in nodes().items() if name != "node3"}
+    planned = plan(chat(), part, previous=kept(plan(chat())))
+    assert planned["refused"] == []
+    assert planned["services"]["chat"][0]["tensor_split"] == [27, 27, 27]
+    assert "node3 is not part of this run" in planned["unplanned"]["chat"]
+    assert any("chat: not planned" in line for line in lines(planned))
+    (sentence,) = plan(chat(), part)["refused"]
+    assert sentence.startswith("llama_services.chat.tensor_split: auto seen and node3 is not part of this run, all nodes of the service are needed: ")
+    without_head = {name: facts for name, facts in nodes().items() if name != "node1"}
+    assert plan(chat(), without_head)["refused"] == []
+
+
+def test_layers_per_node_need_the_cards_of_every_node_too():
+    split = {"node1": 20, "node2": 35, "node3": 25}
+    part = {name: facts for name, facts in nodes().items() if name != "node3"}
+    for services in (chat(tensor_split=split), chat(model="unknown", quant="Q8_0", tensor_split=split)):
+        assert plan(services, part)["refused"] == [
+            "llama_services.chat.tensor_split: layers per node seen and node3 is not part of this run, all nodes of the service are needed: run without --limit"
+        ]
+    earlier = kept(plan(chat(tensor_split=split)))
+    planned = plan(chat(tensor_split=split), part, previous=earlier)
+    assert (planned["refused"], planned["services"]["chat"][0]["tensor_split"]) == ([], [35, 25, 21])
+    assert len(plan(chat(tensor_split=dict(split, node2=34, node3=26)), part, previous=earlier)["refused"]) == 1
+    # Nobody writes a head's command line.
+    assert plan(chat(tensor_split=split), {"node3": nodes()["node3"]})["refused"] == []
+
+
+def test_the_plan_reaches_the_heads_command_line():
+    hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1]} for name in GROUPS["all"]}
+    planned = json.loads(json.dumps(plan(chat())))
+    hostvars["node1"]["preflight_plan"] = planned
+    (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["args"][head["args"].index("--tensor-split") + 1] == "27,27,27"
+    assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
+    del hostvars["node1"]["preflight_plan"]
+    (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert "--tensor-split" not in head["args"]
+
+
+def test_the_intent_checks_know_the_new_keys():
+    hostvars = {name: {"llama_fabric_address": "10.1.0.%d" % number} for number, name in enumerate(GROUPS["all"], 1)}
+
+    def errors(models=None, **changes):
+        return check.errors(chat(**changes), models or MODELS, GROUPS, hostvars)
+
+    assert errors(force_split=True, slot_ctx_size=8192) == []
+    assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
+    assert errors(slot_ctx_size=0)[0].startswith("llama_services.chat.slot_ctx_size: 0 seen")
+    broken = dict(MODELS, big=dict(MODELS["big"], header={"architecture": "qwen3", "blocks": 80}))
+    assert [one.partition(":")[0] for one in errors(broken)] == ["llama_models.big.header.blocks", "llama_models.big.header"]

@@ -1,0 +1,113 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a service."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, models, services
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, changed, mistakes
+
+
+def test_a_sound_inventory_has_no_mistake():
+    assert mistakes() == []
+
+
+@pytest.mark.parametrize(
+    "settings, sentence",
+    [
+        ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
+        ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
+        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key"),
+        ({"port": None}, "llama_services.reasoning.port: missing, the HTTP port of the endpoint is needed: add it"),
+        ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
+        ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
+        ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, 1 to 256 is needed"),
+        ({"parallel": True}, "llama_services.reasoning.parallel: True seen, a whole number is needed"),
+        ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd, slurm is needed"),
+        ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
+        ({"quant": "Q2_K"}, "llama_services.reasoning.quant: big has no Q2_K, one of Q4_K_M, Q8_0 is needed"),
+        ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
+        ({"head": "llama_rpc", "workers": "node1"}, "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed"),
+        ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
+        (
+            {"workers": "llama_nodes"},
+            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in ",
+        ),
+        ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
+        ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
+        ({"rpc_port": 8000, "workers": "node2", "tensor_split": "auto", "head": "node1"}, None),
+        ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
+        (
+            {"tensor_split": {"node4": 1, "node2": 1, "node3": 1}},
+            "llama_services.reasoning.tensor_split: node4 is no node of this service, one of node2, node3, node1 is needed, did you mean node",
+        ),
+        ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
+        ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
+        (
+            {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
+            "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
+        ),
+        ({"rpc_cache": "80G"}, None),
+        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of M, G, T"),
+    ],
+)
+def test_each_mistake_is_one_sentence(settings, sentence):
+    found = mistakes(changed(**settings))
+    if sentence is None:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert found[0].startswith(sentence)
+        assert "\n" not in found[0]
+
+
+ROUTER = {"kind": "router", "host": "node3", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 8080}
+
+
+def test_a_router_serves_several_models_from_one_host():
+    assert mistakes(dict(SERVICES, fast=ROUTER)) == []
+    assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
+        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
+        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
+    ]
+    assert [item["dest"] for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
+
+
+def test_slurm_keys_mean_nothing_to_systemd():
+    assert mistakes(changed(partition="gpu")) == [
+        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
+    ]
+    assert mistakes(changed(partition="gpu", launcher="slurm")) == []
+
+
+def test_what_is_for_workers_alone_needs_some():
+    keys = {"rpc_cache": "80G", "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
+    assert mistakes(changed(**keys)) == [
+        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
+    ]
+    assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
+
+
+@pytest.mark.parametrize("scaling, wrong", [({"rope_scaling": "yarn"}, 0), ({"rope_scaling": "linear"}, 1), ({}, 1)])
+def test_a_key_of_yarn_needs_yarn(scaling, wrong):
+    assert len(mistakes(changed(yarn_orig_ctx=32768, **scaling))) == wrong
+
+
+def test_what_this_version_cannot_deploy_is_refused_by_name():
+    assert check.undeployable(SERVICES) == []
+    assert check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
+        "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
+        "llama_services.fast.kind: router seen, server is needed: this version deploys no other kind",
+    ]
+    assert services.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
+    assert services.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []
+
+
+def test_a_service_name_becomes_a_unit_name():
+    (sentence,) = mistakes({"Deep Thought": SERVICES["reasoning"]})
+    assert sentence.startswith("llama_services.Deep Thought: the name becomes part of unit names")
+
+
+def test_a_worker_needs_a_fabric_address():
+    (sentence,) = mistakes(hostvars=dict(HOSTVARS, node3={"ansible_host": "10.0.0.33"}))
+    assert sentence.startswith("llama_services.reasoning.workers: node3 has no llama_fabric_address")

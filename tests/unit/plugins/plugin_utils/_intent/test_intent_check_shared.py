@@ -1,0 +1,59 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with services together, with routes and with keys."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, mistakes
+
+ROOT = Path(__file__).resolve().parents[5]
+
+
+def test_two_services_cannot_share_a_port():
+    services = dict(SERVICES, second=dict(SERVICES["reasoning"], primary=False, port=8001))
+    assert mistakes(services) == [
+        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
+        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
+    ]
+
+
+def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
+    keys = yaml.safe_load((ROOT / "inventories/example/group_vars/all/vault.yml").read_text())["vault_llama_api_keys"]
+    needed = "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
+    assert check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
+    assert check.undeployable({}, {"chat": ["k3y"]}) == []
+    services = {"chat": SERVICES["reasoning"]}
+    assert check.errors(services, MODELS, GROUPS, HOSTVARS, {}, {"chat": keys["chat"]}) == []
+
+
+def test_routes_lead_to_what_is_served():
+    def found(routes):
+        return check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
+
+    assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
+    assert found({"default": "bigg", "taks": {}}) == [
+        "llama_routes.taks: unknown key; known keys: default, tasks",
+        "llama_routes.default: bigg is served by no service, one of Big, big, reasoning is needed, did you mean big?",
+    ]
+    assert found({"default": None, "tasks": {"fix": ["big"]}}) == [
+        "llama_routes.default: nothing seen, a string is needed: give one or remove the key",
+        "llama_routes.tasks.fix: a list of 1 seen, a string is needed: correct it",
+    ]
+
+
+@pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
+def test_a_key_that_no_file_and_no_header_keeps_is_refused_and_not_shown(key):
+    (sentence,) = check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
+    assert sentence.startswith("llama_api_keys.reasoning: key 2 is no plain text") and "s3cret" not in sentence
+    assert check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
+
+
+def test_one_primary_at_most():
+    services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
+    assert mistakes(services) == [
+        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key"
+    ]

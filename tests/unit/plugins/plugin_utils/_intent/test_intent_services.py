@@ -1,0 +1,229 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an inventory says, and what each node runs of it."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import hosts as intent_hosts
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import models as intent_models
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, changed, mistakes
+
+
+@pytest.mark.parametrize("variable", ["llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir"])
+def test_directories_that_are_the_systems_are_refused(variable):
+    def found(path):
+        return mistakes(SERVICES, hostvars=dict(HOSTVARS, node1=dict(HOSTVARS["node1"], **{variable: path})))
+
+    for path in ("/", "models", "./models", "/opt/../etc", "/srv//m", "/srv/m/", "/srv/a b", "/srv/%h", "/srv/$HOME", "/srv/m\n", "", ["/srv"], 7):
+        (sentence,) = found(path)
+        assert sentence.startswith(variable + ": ") and " seen for node1, an absolute path of letters" in sentence
+    for path in ("/etc", "/etc/llama", "/usr", "/usr/bin/llama", "/opt", "/var", "/var/lib", "/home", "/root", "/tmp/x", "/var/tmp/x", "/dev/shm", "/run/x"):
+        (sentence,) = found(path)
+        assert sentence.startswith("%s: %s, which is the system's, seen for node1, " % (variable, path))
+    for path in ("/opt/models", "/srv/llama", "/var/lib/llama-cluster/rpc-cache", "/home/models", "/scratch", "/usr/local/llama.cpp", "/mnt/d-1/m2_x.y", None):
+        assert found(path) == []
+
+
+def test_a_head_reads_its_keys_from_a_file():
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], llama_api_keys={"reasoning": ["s3cret"]}))
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["api_key_file"] == "/etc/llama-cluster/keys/reasoning"
+    assert "--api-key-file /etc/llama-cluster/keys/reasoning" in " ".join(head["args"]) and "s3cret" not in str(head)
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert head["api_key_file"] == "" and "--api-key-file" not in head["args"]
+
+
+def test_rpc_is_for_the_service_of_the_head_alone():
+    assert intent_services.rpc_access(SERVICES, "node1", GROUPS, HOSTVARS) == {"incoming": [], "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"]}
+    assert intent_services.rpc_access(SERVICES, "node3", GROUPS, HOSTVARS) == {"incoming": ["10.100.0.31:50052"], "outgoing": []}
+    both = dict(SERVICES, second=dict(SERVICES["reasoning"], head="node2", workers="node1", port=8001, rpc_port=50053))
+    assert intent_services.rpc_access(both, "node2", GROUPS, HOSTVARS) == {
+        "incoming": ["10.100.0.31:50052"],
+        "outgoing": ["%s:50053" % HOSTVARS["node1"]["llama_fabric_address"]],
+    }
+
+
+@pytest.mark.parametrize(
+    "spec, sentence",
+    [
+        ({}, "llama_models.big.quants.Q8_0: neither seen, either files (of repo) or urls is needed: add one"),
+        ({"files": ["a"], "urls": ["file:///b"]}, "llama_models.big.quants.Q8_0: both seen, either files (of repo) or urls is needed: drop one"),
+        (
+            {"urls": ["/a", "/b"], "sha256": ["0" * 64]},
+            "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed: add or remove digests",
+        ),
+        ({"urls": ["a"], "sah256": ["0"]}, "llama_models.big.quants.Q8_0.sah256: unknown key, did you mean sha256?"),
+    ],
+)
+def test_models_are_checked_too(spec, sentence):
+    found = mistakes(models={"big": dict(MODELS["big"], quants={"Q8_0": spec})})
+    assert found == [sentence]
+
+
+def test_no_nodes_and_no_services():
+    assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/srv/mine"))
+    assert check.errors({}, {}, GROUPS, hostvars) == [
+        "llama_services: nothing seen, at least one service is needed: write it in /srv/mine/group_vars/all/services.yml, "
+        "since group_vars/services.yml would be for a group services",
+        "llama_models: nothing seen, at least one model is needed: write it in /srv/mine/group_vars/all/models.yml",
+    ]
+
+
+@pytest.mark.parametrize(
+    "pattern, hosts",
+    [
+        ("node2", ["node2"]),
+        ("llama_rpc", ["node2", "node3"]),
+        ("node3:llama_head", ["node3", "node1"]),
+        ("llama_nodes:!llama_head", ["node2", "node3"]),
+        ("llama_nodes,&llama_rpc", ["node2", "node3"]),
+        ("", []),
+    ],
+)
+def test_patterns(pattern, hosts):
+    assert intent_hosts.expand(pattern, GROUPS) == hosts
+
+
+def test_a_head_is_last_in_the_split():
+    plan = {"rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}}
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    assert head["rpc_endpoints"] == ["10.100.0.32:50052", "10.100.0.33:50052"]
+    assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
+    assert head["tensor_split"] == [27, 27, 27]
+    assert head["endpoint"] == "http://10.0.0.31:8000/v1"
+    assert head["model_path"] == "/opt/models/Big.Q8_0.gguf"
+    assert head["aliases"] == ["big", "Big"]
+    arguments = " ".join(head["args"])
+    assert "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off --tensor-split 27,27,27" in arguments
+    assert arguments.count("--n-gpu-layers") == 1
+    assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
+
+
+def test_nobody_but_the_plan_renders_a_split():
+    """Layers per node say nothing of cards."""
+    services = changed(tensor_split={"node2": 40, "node3": 40})
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert (head["layers"], head["tensor_split"]) == ({"node2": 40, "node3": 40}, None)
+    assert "--tensor-split" not in head["args"]
+    assert intent_services.head_instances(services, MODELS, "node2", GROUPS, HOSTVARS, "/opt/models") == []
+
+
+def test_a_worker_lets_its_head_in_over_the_fabric():
+    (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
+    assert (worker["address"], worker["head_address"]) == ("10.100.0.33", "10.100.0.31")
+    assert worker["args"] == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
+    assert intent_services.rpc_instances(SERVICES, "node1", GROUPS, HOSTVARS) == []
+
+
+def test_a_worker_with_a_quota_keeps_tensors():
+    (worker,) = intent_services.rpc_instances(changed(rpc_cache="80G"), "node3", GROUPS, HOSTVARS)
+    assert worker["cache"] == "80G"
+    assert worker["args"][-1] == "--cache"
+
+
+def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
+    hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
+    (mistake,) = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
+    assert mistake.startswith("llama_services.reasoning.rpc_cache: seen with llama_cpp_version b7772 of node3, b11434 or newer is needed")
+    assert mistakes(SERVICES, hostvars=hostvars) == []
+
+
+def test_a_model_lives_where_its_head_runs():
+    (item,) = intent_models.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
+    assert item["dest"] == "/opt/models/Big.Q8_0.gguf"
+    assert item["repo"] == "someone/Big-GGUF"
+    assert item["files"] == ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]
+    assert intent_models.model_items(SERVICES, MODELS, "node2", GROUPS, "/opt/models") == []
+
+
+def fan_out(items, addresses, host):
+    """Where ``host`` gets its items from, all nodes holding the same ones under a path of their own."""
+    nodes = [{"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]} for name, address in addresses.items()]
+    return [(item["source"], item["original"], item["address"]) for item in intent_models.fan_out(nodes, host)]
+
+
+def test_the_first_node_with_a_fabric_address_fetches_and_the_others_copy():
+    items = [{"urls": ["https://hub/m.gguf"], "sha256": ["a"]}]
+    addresses = {"node1": "", "node2": "10.100.0.32", "node3": "10.100.0.33", "node4": "10.100.0.34"}
+    assert fan_out(items, addresses, "node1") == [("", "/node1/m.gguf", "")]
+    assert fan_out(items, addresses, "node2") == [("", "/node2/m.gguf", "10.100.0.32")]
+    assert fan_out(items, addresses, "node3") == [("node2", "/node2/m.gguf", "10.100.0.33")]
+    assert fan_out(items, addresses, "node4") == [("node2", "/node2/m.gguf", "10.100.0.34")]
+
+
+def test_a_node_that_is_alone_with_a_model_fetches_it():
+    item, other = {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"}, {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"}
+    nodes = [{"host": "node1", "address": "10.0.0.1", "items": [item]}, {"host": "node2", "address": "10.0.0.2", "items": [other]}]
+    assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == [""]
+    assert [item["source"] for item in intent_models.fan_out(nodes[1:], "node2")] == [""]
+    nodes.insert(0, {"host": "node0", "address": "10.0.0.9", "items": [dict(other, revision="main", sha256=[], urls=[])]})
+    assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == ["node0"]
+
+
+@pytest.mark.parametrize(("url", "source"), [("file:///mnt/m.gguf", ""), ("/mnt/m.gguf", ""), ("http://hub/m.gguf", "node1")])
+def test_files_of_the_node_itself_are_not_copied_from_another(url, source):
+    assert fan_out([{"urls": [url]}], {"node1": "10.0.0.1", "node2": "10.0.0.2"}, "node2")[0][0] == source
+
+
+def test_published_names():
+    assert intent_models.model_file(MODELS["big"], "Q4_K_M") == "Big.Q4_K_M.gguf"
+    assert intent_models.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf.part00"]}}}, "Q") == "y.gguf"
+    assert intent_models.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf"], "file": "z.gguf"}}}, "Q") == "z.gguf"
+
+
+LISTENERS = """\
+LISTEN 0 512 10.0.0.31:8000 0.0.0.0:* users:(("llama-server",pid=812,fd=3))
+LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("python3",pid=99,fd=4))
+LISTEN 0 128 [::]:22 [::]:* users:(("sshd",pid=1,fd=4))
+LISTEN 0 128 127.0.0.1:8001 0.0.0.0:* users:(("nginx",pid=5,fd=4))
+"""
+
+
+def test_foreign_listeners_are_conflicts():
+    wanted = [
+        ("llama_services.reasoning.port", "10.0.0.31", 8000),
+        ("llama_services.reasoning.rpc_port", "10.100.0.31", 50052),
+        ("llama_services.second.port", "10.0.0.31", 8001),
+    ]
+    assert check.port_conflicts(wanted, LISTENERS, [812]) == [
+        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: "
+        "stop that process or choose another port"
+    ]
+    assert check.port_conflicts(wanted, LISTENERS, [])[0] == (
+        "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is needed: run adopt.yml, which takes over "
+        "what was started by hand, or choose another port"
+    )
+
+
+@pytest.mark.parametrize("name", ['x",pid=7', 'x",pid=7),("', '",pid=7,fd=1)', '",pid=7,fd=1),(', '"),("x",pid=7'])
+def test_a_listener_cannot_call_itself_one_of_ours(name):
+    listeners = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4),("nginx",pid=98,fd=4))\n' % name
+    wanted = [("llama_services.chat.rpc_port", "10.100.0.31", 50052)]
+    assert len(name) <= 15
+    assert len(check.port_conflicts(wanted, listeners, [7])) == 1
+    assert check.port_conflicts(wanted, listeners, [98]) == []
+
+
+CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
+
+
+@pytest.mark.parametrize(
+    "quant, nodes, refused",
+    [
+        ({"size": 77 * 10**9}, 3, False),
+        ({"size": 104 * 10**9}, 3, True),
+        ({"bits_per_weight": 8.5}, 3, False),  # 72e9 weights: 76.5 GB in 103.1 GB
+        ({"bits_per_weight": 16}, 3, True),
+        ({"size": 1, "bits_per_weight": 16}, 3, False),  # what is written down counts
+        ({}, 3, False),
+        ({"size": 104 * 10**9}, 2, False),  # a node nobody looked at
+    ],
+)
+def test_weights_are_held_against_the_memory_of_all_nodes(quant, nodes, refused):
+    models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
+    found = check.hopeless(SERVICES, models, GROUPS, dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD))
+    assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused

@@ -1,0 +1,90 @@
+"""Values of another type than they have to be, and what YAML made of them."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._settings import BY_KIND
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
+
+
+@pytest.mark.parametrize(
+    "value, kinds, sentence",
+    [
+        (8000, int, None),
+        (2, float, None),
+        (1.5, float, None),
+        ("8000", int, "e: '8000' seen, a whole number is needed: remove the quotes"),
+        ("4.0", float, "e: '4.0' seen, a number is needed: remove the quotes"),
+        ("16k", int, "e: '16k' seen, a whole number is needed: write 16384"),
+        ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write digits alone"),
+        (True, int, "e: True seen, a whole number is needed: correct it"),
+        ("yes", bool, "e: 'yes' seen, true or false is needed: write it without quotes"),
+        (False, str, 'e: False seen, a string is needed: put it in quotes, as in "off", because YAML reads a bare off, no, on or yes as true or false'),
+        (4, str, "e: 4 seen, a string is needed: put it in quotes"),
+        (None, str, "e: nothing seen, a string is needed: give one or remove the key"),
+        (["a", "b"], (str, dict), "e: a list of 2 seen, a string or a map is needed: write its keys below it"),
+    ],
+)
+def test_each_type_has_a_next_step(value, kinds, sentence):
+    assert intent_values.type_errors("e", value, kinds) == ([] if sentence is None else [sentence])
+
+
+@pytest.mark.parametrize(
+    "name, value, sentence",
+    [
+        ("flash_attn", "off", None),
+        ("flash_attn", False, 'e: False seen, one of on, off, auto is needed: put it in quotes, as in "off", because YAML reads'),
+        ("numa", None, "e: nothing seen, one of distribute, isolate, numactl is needed: choose one of them"),
+        ("flash_attn", "of", "e: 'of' seen, one of on, off, auto is needed, did you mean off?"),
+        ("numa", "all", "e: 'all' seen, one of distribute, isolate, numactl is needed: choose one of them"),
+        ("rpc_port", 70000, "e: 70000 seen, 1 to 65535 is needed: choose another number"),
+        ("ctx_size", -1, "e: -1 seen, at least 1 is needed: raise it or remove the key"),
+        ("rope_scale", 4, None),
+        ("rope_scale", 0.5, "e: 0.5 seen, 1 to 10000 is needed: choose another number"),
+        ("rope_scale", float("inf"), "e: inf seen, 1 to 10000 is needed: choose another number"),
+        ("rope_freq_base", float("nan"), "e: nan seen, 1 to 1000000000000 is needed: choose another number"),
+        ("rope_freq_base", 45845268600.0, None),
+        ("slot_ctx_size", 2**31 - 1, None),
+        ("slot_ctx_size", 2**31, "e: 2147483648 seen, at most 2147483647 is allowed: lower it or remove the key"),
+        ("parallel", 257, "e: 257 seen, 1 to 256 is needed: choose another number"),
+        ("head", None, "e: nothing seen, the node that answers is needed: write it there"),
+        ("quant", None, "e: nothing seen, one of the quants of the model is needed: write it there"),
+        ("override_kv", [], "e: an empty list seen, at least one entry is needed: add one or remove the key"),
+        ("override_kv", ["--help=int:1"], "e: '--help=int:1' seen, KEY=TYPE:VALUE such as "),
+        ("override_kv", ["a=float:1.2.3"], "e: 'a=float:1.2.3' seen, KEY=TYPE:VALUE such as "),
+        ("memory_max", "100 GB", "e: '100 GB' seen, a size such as 100G is needed: write digits and one of K, M, G, T"),
+        ("memory_max", 100, "e: 100 seen, a size such as 100G is needed: write digits and one of K, M, G, T"),
+        ("tensor_split", "auto", None),
+        ("tensor_split", {"a": 1}, None),
+        ("tensor_split", "even", "e: 'even' seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node"),
+        ("tensor_split", [20, 30], "e: a list of 2 seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node"),
+        ("override_kv", ["qwen3.context_length=int:131072"], None),
+        ("override_kv", ["qwen3.context_length=131072"], "e: 'qwen3.context_length=131072' seen, KEY=TYPE:VALUE such as "),
+        ("override_kv", ["a=str:$(id)"], "e: 'a=str:$(id)' seen, KEY=TYPE:VALUE such as "),
+        ("override_kv", "a=int:1", "e: 'a=int:1' seen, a list is needed: write [a=int:1]"),
+    ],
+)
+def test_each_key_is_held_against_the_table(name, value, sentence):
+    found = intent_values.key_errors("e", value, BY_KIND["server"][name])
+    assert found == [] if sentence is None else len(found) == 1 and found[0].startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "value, sentence",
+    [
+        (["a", "b"], None),
+        ("m.gguf", "e: 'm.gguf' seen, a list is needed: write [m.gguf]"),
+        (["a", 7], "e: 7 seen, a list of strings is needed: correct it"),
+        ({"a": "b"}, "e: a map of 1 seen, a list of strings is needed: correct it"),
+    ],
+)
+def test_a_list_given_as_a_string_is_shown_as_a_list(value, sentence):
+    assert intent_values.list_errors("e", value) == ([] if sentence is None else [sentence])
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1", "0.0.0.0", "255.255.255.255"])
+def test_addresses(address):
+    assert intent_values.IPV4.match(address)
+
+
+@pytest.mark.parametrize("address", ["10.0.0.256", "10.0.0", "10.0.0.1.2", "10.0.0.1.", "010.0.0.1", "rtx2.fabric", "10.0.0.1/24", "10.0.0.1\n"])
+def test_what_only_looks_like_an_address(address):
+    assert not intent_values.IPV4.match(address)

@@ -1,0 +1,154 @@
+import shlex
+
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import acceptance, status
+
+HEAD = {
+    "service": "chat",
+    "endpoint": "http://10.0.0.31:8000/v1",
+    "model": "small",
+    "quant": "Q4_1",
+    "workers": ["node2", "node3"],
+    "rpc_endpoints": ["10.100.0.32:50052", "10.100.0.33:50052"],
+}
+LOAD = {
+    "devices": [
+        {"endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0},
+        {"endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0},
+        {"endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0},
+        {"endpoint": "10.100.0.33:50052", "layers": None, "model_mib": 60.4, "kv_mib": 45.0},
+    ]
+}
+READY = {
+    "state": "ready",
+    "reason": "it answered",
+    "n_ctx": 4096,
+    "slots": 2,
+    "tokens_per_second": 33.137,
+    "answer": "It is\nParis.",
+    "workers": [
+        {"endpoint": "10.100.0.32:50052", "bytes_sent": 10, "bytes_received": 20},
+        {"endpoint": "10.100.0.33:50052", "bytes_sent": 30, "bytes_received": 40},
+    ],
+}
+
+
+def test_each_worker_by_endpoint_with_all_its_cards():
+    report = acceptance.acceptance(HEAD, READY, LOAD, "Where?", 8)
+    assert report["workers"][0] == {
+        "node": "node2",
+        "endpoint": "10.100.0.32:50052",
+        "layers": 15,
+        "model_mib": 31.75,
+        "kv_mib": 45.0,
+        "bytes_sent": 10,
+        "bytes_received": 20,
+    }
+    assert report["tokens_per_second"] == 33.1
+
+
+def test_bytes_that_ss_does_not_count_are_unknown():
+    untold = [dict(worker, bytes_sent=None, bytes_received=None) for worker in READY["workers"]]
+    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8))
+    assert lines[0].endswith(", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them")
+
+
+def test_the_last_lines():
+    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, READY, LOAD, "Where?", 8))
+    assert lines[0] == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and 20 back for the answer"
+    assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1, 4096 tokens a slot (2 slots)", "tokens/s: 33.1"]
+    assert lines[-1] == "answer: It is Paris."
+    untold = acceptance.acceptance_lines(acceptance.acceptance(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8))
+    assert untold[2] == "endpoint: http://10.0.0.31:8000/v1"
+
+
+def test_the_curl_line_survives_a_quote():
+    curl = acceptance.acceptance(HEAD, READY, LOAD, "What's up?", 8)["curl"]
+    words = shlex.split(curl)
+    assert words[0] == "curl" and words[2] == "http://10.0.0.31:8000/v1/chat/completions"
+    assert '"content": "What\\u0027s up?"' in words[-1]
+
+
+def test_the_curl_line_takes_the_key_from_the_environment():
+    lines = acceptance.acceptance_lines(acceptance.acceptance(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"), READY, LOAD, "Where?", 8))
+    assert lines[4] == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
+    assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in lines[5]
+
+
+def test_a_busy_service_is_not_given_a_rate():
+    busy = {"state": "busy", "reason": "1 of 1 slots at work", "workers": [], "tokens_per_second": None, "answer": None}
+    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, busy, LOAD, "Where?", 8))
+    assert "tokens/s: not measured, the service is busy with other requests and makes progress" in lines
+
+
+def test_status():
+    unit = {"name": "llama-rpc-chat.service", "active_state": "active", "since": "2026-10-01T08:00:00Z", "restarts": 2, "stale": True}
+    nodes = {
+        "node2": {"units": [unit], "current_build": "b1", "held": None},
+        "node4": {"units": [], "current_build": None, "held": "2026-10-01T08:00:00Z"},
+    }
+    lines = status.status_lines(nodes, [(HEAD, READY)])
+    assert lines == [
+        "chat: ready at http://10.0.0.31:8000/v1, it answered, 4096 tokens a slot (2 slots)",
+        "  node2        llama-rpc-chat.service               active since 2026-10-01T08:00:00Z, 2 restarts, build b1, "
+        "its configuration changed since it started",
+        "  node4        held for maintenance since 2026-10-01T08:00:00Z: maintenance.yml -e node=node4 -e state=return",
+        "  node4        no units",
+    ]
+
+
+def planned(node, device, weights, kv, compute):
+    return {"node": node, "device": device, "weights_mib": weights, "kv_mib": kv, "compute_mib": compute, "total_mib": weights + kv + compute + 1024}
+
+
+LOADED = {
+    "devices": [
+        {"device": "CPU", "endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0, "compute_mib": 9.0},
+        {"device": "CUDA0", "endpoint": None, "layers": 20, "model_mib": 40.0, "kv_mib": 10.0, "compute_mib": 5.0},
+        {"device": "CUDA_Host", "endpoint": None, "layers": 0, "model_mib": 1.0, "kv_mib": 0.0, "compute_mib": 2.0},
+        {"device": "RPC0", "endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0, "compute_mib": 4.0},
+        {"device": "RPC1", "endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0, "compute_mib": 3.0},
+    ]
+}
+PLAN = {
+    "devices": [
+        planned("node2", "GPU0", 21, 30, 4),
+        planned("node2", "GPU1", 12, 15, 3),
+        planned("node3", "GPU0", 9, 9, 9),
+        planned("node1", "GPU0", 40, 10, 5),
+    ]
+}
+
+
+def test_the_plan_beside_the_log_and_the_cards():
+    cards = {"node2": [{"index": 0, "memory_used_mib": 700}, {"index": 1, "memory_used_mib": 600}], "node1": [{"index": 0, "memory_used_mib": None}]}
+    report = acceptance.acceptance(HEAD, READY, LOADED, "Where?", 8, [PLAN], cards)
+    rows = report["plan"]
+    assert [(row["node"], row["device"], row["card_mib"]) for row in rows] == [
+        ("node2", "GPU0", 700),
+        ("node2", "GPU1", 600),
+        ("node3", "GPU0", None),
+        ("node1", "GPU0", None),
+    ]
+    assert rows[0]["loaded_mib"] == {"weights": 20.25, "kv": 30.0, "compute": 4.0}
+    assert rows[0]["error_percent"] == round(100 * (55 - 54.25) / 54.25, 2)
+    assert rows[1]["loaded_mib"]["weights"] == 11.5
+    assert rows[2]["loaded_mib"] is None and rows[2]["error_percent"] is None
+    assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
+    lines = acceptance.acceptance_lines(report)
+    assert lines[2] == (
+        "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 %, "
+        "the card has 700 MiB in use of 1079 planned with the margin"
+    )
+    assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not tell what was loaded"
+
+
+def test_a_head_that_computes_on_its_main_memory():
+    plan = {"devices": [planned("node1", "main", 70, 10, 16)]}
+    (row,) = acceptance.acceptance(dict(HEAD, workers=[], rpc_endpoints=[]), READY, {"devices": LOADED["devices"][:3]}, "Where?", 8, [plan])["plan"]
+    assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
+
+
+def test_a_head_says_which_held_node_it_waits_for():
+    nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
+    waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
+    assert status.status_lines(nodes, [(HEAD, waiting)])[0] == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"

@@ -1,0 +1,39 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import speed as reports_speed
+
+BEFORE = {"chat": {"requests": 5, "tokens_per_second": 40.0, "prompt_tokens_per_second": 200.0, "build": "b1"}}
+
+
+def answer(rate, prompt_rate=100.0, state="ready"):
+    return {"state": state, "tokens_per_second": rate, "prompt_tokens_per_second": prompt_rate}
+
+
+def speed(rate, prompt_rate=200.0):
+    return {"chat": {"requests": 5, "tokens_per_second": rate, "prompt_tokens_per_second": prompt_rate}}
+
+
+def test_rates_are_medians_of_the_answers_that_have_some():
+    answers = [("chat", answer(rate, 10 * rate)) for rate in (9.0, 1.0, 5.0)] + [("chat", answer(100.0, state="busy")), ("chat", answer(None))]
+    assert reports_speed.rates(answers) == {"chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
+    assert reports_speed.rates([("chat", answer(1.0)), ("chat", answer(2.0))])["chat"]["tokens_per_second"] == 1.5
+    assert reports_speed.rates([("chat", answer(1.0, state="degraded"))]) == {}
+
+
+def test_what_is_at_the_limit_is_allowed():
+    assert reports_speed.too_slow(speed(32.0, 160.0), BEFORE, 0.8) == []
+    assert reports_speed.too_slow(speed(31.9, 160.0), BEFORE, 0.8) == [
+        "llama_services.chat generates 31.9 tokens/s, 32.0 are needed (0.8 of the 40.0 before)",
+    ]
+    assert reports_speed.too_slow(speed(40.0, 100.0), BEFORE, 0.8) == [
+        "llama_services.chat reads prompts at 100.0 tokens/s, 160.0 are needed (0.8 of the 200.0 before)",
+    ]
+    assert reports_speed.too_slow(speed(0.1, 0.1), BEFORE, 0) == []
+
+
+def test_without_a_baseline_nothing_is_judged():
+    assert reports_speed.too_slow(speed(0.1), {}, 0.8) == []
+    assert reports_speed.speed_lines(speed(20.0), {}) == ["chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); nothing to compare it with"]
+    assert reports_speed.speed_lines(speed(20.0), BEFORE) == ["chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 40.0 and 200.0 with b1"]

@@ -1,0 +1,122 @@
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import deployed_heads, deployed_workers, idle, unit_changes, wanted_units
+
+GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
+SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
+
+
+def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, ours=True):
+    name = "llama-%s-%s.service" % (kind, service)
+    found = {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
+    return dict(found, failed_in_a_row=failed, ours=ours)
+
+
+def changes(host, node2=None, node1=None, services=None, degraded=()):
+    nodes = {
+        "node1": node1 or [unit("head"), unit("head", "alone")],
+        "node2": [unit("rpc")] if node2 is None else node2,
+        "node3": [unit("rpc")],
+    }
+    found = unit_changes(nodes, host, wanted_units(SERVICES if services is None else services, GROUPS), degraded)
+    return {key: names for key, names in found.items() if names}
+
+
+def test_nothing_to_do_is_only_seeing_that_the_heads_are_up():
+    assert changes("node1") == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
+    assert changes("node2") == {}
+
+
+def test_a_stale_worker_takes_its_head_down_and_no_other():
+    stale = [unit("rpc", stale=True)]
+    assert changes("node2", stale) == {"workers_restart": ["llama-rpc-chat.service"]}
+    assert changes("node1", stale)["heads_down"] == ["llama-head-chat.service"]
+    assert changes("node3", stale) == {}
+
+
+def test_a_head_that_waits_after_runs_that_failed_is_tried_at_once():
+    assert changes("node1", node1=[unit("head", active="activating", failed=3)])["heads_down"] == ["llama-head-chat.service"]
+    # One that waits for its workers goes on waiting.
+    assert "heads_down" not in changes("node1", node1=[unit("head", active="activating")])
+
+
+def test_a_worker_that_waits_after_runs_that_failed_is_tried_at_once():
+    waiting = [unit("rpc", active="activating", failed=3)]
+    assert changes("node2", waiting)["workers_restart"] == ["llama-rpc-chat.service"], "a start would join the one that waits"
+    assert changes("node1", waiting)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
+    for state in ("inactive", "failed", "activating"):
+        down = [unit("rpc", active=state)]
+        assert changes("node2", down) == {"workers_start": ["llama-rpc-chat.service"]}
+        assert changes("node1", down)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_a_stale_or_degraded_head():
+    assert changes("node1", node1=[unit("head", stale=True)])["heads_down"] == ["llama-head-chat.service"]
+    assert changes("node1", degraded=["alone"])["heads_down"] == ["llama-head-alone.service"]
+
+
+def test_units_of_a_service_that_is_gone_leave():
+    services = {"alone": SERVICES["alone"]}
+    found = changes("node1", services=services)
+    assert found["heads_down"] == found["unwanted"] == ["llama-head-chat.service"]
+    assert found["heads_up"] == ["llama-head-alone.service"]
+    assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
+
+
+def test_a_node_that_left_a_service_takes_the_head_down_once():
+    services = dict(SERVICES, chat=dict(SERVICES["chat"], workers="node2"))
+    assert changes("node3", services=services) == {"unwanted": ["llama-rpc-chat.service"]}
+    assert changes("node1", services=services)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_a_unit_without_a_file_is_not_ours_to_start():
+    assert changes("node2", [unit("rpc", installed=False, active="inactive")]) == {}
+
+
+def test_units_of_a_held_node_stay_down_and_the_other_heads_wait():
+    held = [unit("rpc", active="inactive", enabled=False)]
+    assert changes("node2", held) == {}
+    assert changes("node1", held) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
+    assert changes("node1", node1=[unit("head", active="inactive", enabled=False)]) == {}
+
+
+def test_wanted_are_the_units_of_what_systemd_runs():
+    services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "host": "node2"})
+    assert wanted_units(services, GROUPS) == {
+        "node1": ["llama-head-alone.service", "llama-head-chat.service"],
+        "node2": ["llama-rpc-chat.service"],
+        "node3": ["llama-rpc-chat.service"],
+    }
+
+
+def test_idle_is_a_node_where_all_that_should_run_runs():
+    running = [unit("head"), unit("head", "alone")]
+    changes = unit_changes({"node1": running, "node2": [unit("rpc")], "node3": [unit("rpc")]}, "node1", wanted_units(SERVICES, GROUPS), [])
+    assert idle(changes, running)
+    assert not idle(changes, [unit("head"), unit("head", "alone", active="activating")])
+    assert not idle(dict(changes, unwanted=["llama-head-old.service"]), running)
+
+
+def test_deployed_is_what_the_units_start():
+    head = "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc 10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys"
+    alone = "/opt/bin/llama-server --host 10.0.0.1 --port 8001"
+    units = [dict(unit("head"), arguments=head.split()), dict(unit("head", "alone"), arguments=alone.split())]
+    worker = dict(unit("rpc"), arguments=["/usr/bin/stdbuf", "-oL", "/opt/bin/ggml-rpc-server", "--host", "10.1.0.2", "--port", "50052"])
+    gone = dict(unit("head", "gone", installed=False), arguments=[])
+    assert deployed_heads([*units, worker, gone]) == [
+        {
+            "service": "chat",
+            "unit": "llama-head-chat.service",
+            "url": "http://10.0.0.1:8000",
+            "rpc_endpoints": ["10.1.0.2:50052", "10.1.0.3:50052"],
+        },
+        {"service": "alone", "unit": "llama-head-alone.service", "url": "http://10.0.0.1:8001", "rpc_endpoints": []},
+    ]
+    assert deployed_workers([*units, worker]) == [{"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}]
+
+
+def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():
+    assert changes("node2", [unit("rpc"), unit("rpc", "test", ours=False)]) == {}
+    both = [unit("head"), unit("head", "alone"), unit("head", "test", ours=False)]
+    assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}

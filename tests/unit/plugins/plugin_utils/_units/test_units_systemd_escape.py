@@ -1,0 +1,116 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.systemd_escape import systemd_escape
+
+ROOT = Path(__file__).resolve().parents[5]
+HOSTILE = [
+    "a b",
+    " ",
+    "",
+    "%n",
+    "100%",
+    "%%",
+    "$HOME",
+    "${HOME}",
+    "$$",
+    'say "x"',
+    "it's",
+    "back\\slash",
+    "\\",
+    "a\\nb",
+    ";",
+    "tab\there",
+    "line\nExecStartPre=/bin/x",
+    "#",
+    "-",
+    "Grüße",
+    "\x1b[0m",
+]
+VARIABLE = [value for value in HOSTILE if "\x1b" not in value]
+
+
+def words_of(line, command):
+    """A line as systemd.syntax(7) and systemd.service(5) say that it is read: quotes and escapes, then specifiers, then variables."""
+    found = []
+    for quoted in re.findall(r'"(?:[^"\\]|\\.)*"|[^\s"]+', line):
+        word = re.sub(r"\\(x[0-9a-f]{2}|.)", lambda match: unescaped(match.group(1)), quoted[1:-1]) if quoted.startswith('"') else quoted
+        assert not re.search(r"(?<!%)%(?:%%)*(?!%)", word), word
+        assert not command or not re.search(r"(?<!\$)\$(?:\$\$)*(?!\$)", word), word
+        found.append(word.replace("%%", "%").replace("$$" if command else "$", "$"))
+    return found
+
+
+def unescaped(code):
+    return {"n": "\n", "t": "\t"}.get(code) or (chr(int(code[1:], 16)) if code[0] == "x" else code)
+
+
+@pytest.mark.parametrize("command", [True, False])
+def test_systemd_reads_what_was_given(command):
+    line = " ".join(systemd_escape(value, command) for value in HOSTILE)
+    assert "\n" not in line and words_of(line, command) == HOSTILE
+
+
+def test_a_plain_value_stays_readable():
+    assert [systemd_escape(value, True) for value in ("/opt/models/m-Q8_0.gguf", "8000", 8000)] == ["/opt/models/m-Q8_0.gguf", "8000", "8000"]
+
+
+def test_nul_is_refused():
+    with pytest.raises(ValueError, match="NUL"):
+        systemd_escape("a\0b")
+
+
+def rendered(role, kind, args, environment):
+    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(str(ROOT / "roles" / role / "templates")), trim_blocks=True, undefined=jinja2.StrictUndefined)
+    templates.filters.update({"comment": "# {}".format, "basename": lambda path: path.split("/")[-1]})
+    templates.filters["thefermisea.llama_cluster.systemd_escape"] = systemd_escape
+    item = {
+        "service": "chat",
+        "primary": True,
+        "args": args,
+        "address": "10.0.0.1",
+        "port": 8000,
+        "memory_max": "64G",
+        "cache": "80G",
+        "rpc_endpoints": ["10.1.0.2:50052"],
+        "head_address": "10.1.0.1",
+        "api_key_file": "/etc/llama-cluster/keys/chat",
+    }
+    given = {"ansible_managed": "managed", "item": item, "release": "/opt/llama.cpp/releases/b1", "numactl": "", "digest": "0", "sandbox": unit_sandbox("cpu")}
+    for name in ("head_server", "rpc_worker"):
+        given.update(
+            {name + "_environment": environment, name + "_user": "root", name + "_accelerator": "cpu", name + "_cache_dir": "/var/lib/llama-cluster/rpc-cache"}
+        )
+    return templates.get_template("llama-%s.service.j2" % kind).render(**given)
+
+
+@pytest.mark.parametrize("role, kind", [("head_server", "head"), ("rpc_worker", "rpc")])
+def test_units_of_hostile_values(role, kind, tmp_path):
+    args = [word for value in HOSTILE for word in ("--alias", value)]
+    environment = {"V%02d" % number: value for number, value in enumerate(VARIABLE)}
+    text = rendered(role, kind, args, environment)
+    command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    assert words_of(command, True)[-len(args) :] == args
+    lines = [line[len("Environment=") :] for line in text.splitlines() if line.startswith("Environment=")]
+    assert ["V%02d=%s" % (number, value) for number, value in enumerate(VARIABLE)] == [
+        word for line in lines for word in words_of(line, False) if word.startswith("V")
+    ]
+    assert "\nExecStartPre=/bin/x" not in text
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("no systemd-analyze on this machine")
+    # The programs of a node are not here: every absolute one becomes one that is.
+    path = tmp_path / ("llama-%s-chat.service" % kind)
+    path.write_text(re.sub(r"^(Exec\w+=[-+]*)/\S+", r"\1/bin/true", text, flags=re.MULTILINE).replace("Alias=llama-%s.service\n" % kind, ""))
+    verify = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+    )
+    assert (verify.returncode, [line for line in verify.stdout.splitlines() if "llama-" in line]) == (0, [])
