@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is read without running it: roles and playbooks, YAML, Python, shell, changelog fragments.
+# What is read without running it: roles and playbooks, YAML, Python and its types, shell, changelog fragments.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 cd "$repository"
@@ -16,6 +16,8 @@ gate "lint: ansible-lint, profile production" ansible-lint --offline --strict --
 gate "lint: yamllint" yamllint --strict .
 gate "lint: ruff check" ruff check --no-cache .
 gate "lint: ruff format" ruff format --no-cache --check .
+gate "lint: mypy of node code" mypy --python-version 3.10 plugins/module_utils
+gate "lint: mypy of controller code" mypy --python-version 3.11 plugins/plugin_utils
 gate "lint: shellcheck" shell_scripts
 gate "lint: changelog fragments" antsibull-changelog lint
 finish
