@@ -22,7 +22,7 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._fetch import bundle
 from ..module_utils._fetch.manifest import is_size
-from ..module_utils._text import exact, human
+from ..module_utils._text import Refusal, exact, human
 from ..plugin_utils._progress import Progress, async_result, duration
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):
         if arguments.get("bundle"):
             try:
                 arguments = dict(arguments, _bundled=bundled(arguments))
-            except bundle.BundleError as problem:
+            except Refusal as problem:
                 raise AnsibleActionFail("gguf_fetch: %s" % problem) from None
         if self._task.check_mode or self._task.async_val:
             return dict(result, **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
@@ -210,7 +210,7 @@ def sendable(arguments, asked):
 
 
 def bundled(arguments):
-    """The entry of the bundle's record for these arguments. Raises BundleError."""
+    """The entry of the bundle's record for these arguments. Raises Refusal."""
     wanted = {name: arguments.get(name) for name in ("urls", "repo", "revision", "files", "sha256")}
     wanted.update((name, [value]) for name, value in wanted.items() if isinstance(value, str) and name in ("urls", "files", "sha256"))
     wanted["name"] = os.path.basename(arguments["dest"])

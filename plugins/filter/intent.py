@@ -5,9 +5,10 @@
 
 from ansible.errors import AnsibleFilterError
 
+from ..module_utils._text import Refusal
 from ..plugin_utils._access import clients, firewalld, reach
 from ..plugin_utils._cluster_plan import room
-from ..plugin_utils._intent import check, hosts, models, services, values, variables
+from ..plugin_utils._intent import check, models, services, values, variables
 from ..plugin_utils._reports import acceptance, drill, speed, status
 from ..plugin_utils._units import changes, sandbox, systemd_escape
 
@@ -16,7 +17,7 @@ def _one_sentence(function):
     def filter_function(*args, **kwargs):
         try:
             return function(*args, **kwargs)
-        except (hosts.IntentError, ValueError) as problem:
+        except Refusal as problem:
             raise AnsibleFilterError(str(problem)) from problem
 
     return filter_function

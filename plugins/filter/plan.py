@@ -6,15 +6,15 @@
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._plan import devices, table
+from ..module_utils._text import Refusal
 from ..plugin_utils._cluster_plan import cards, plan
-from ..plugin_utils._intent.hosts import IntentError
 
 
 def _one_sentence(function):
     def filter_function(*args, **kwargs):
         try:
             return function(*args, **kwargs)
-        except (IntentError, ValueError) as problem:
+        except Refusal as problem:
             raise AnsibleFilterError(str(problem)) from problem
 
     return filter_function

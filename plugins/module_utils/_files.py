@@ -14,14 +14,12 @@ import hashlib
 import os
 import stat
 
+from ._text import Refusal
+
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO must not hold root up: without a reader or a writer it opens at once, and is refused.
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MOST_LINKS = 40
-
-
-class UnsafeFile(Exception):
-    """One sentence: the path, who could exchange it, what is needed, and the next step."""
 
 
 def owners():
@@ -30,11 +28,11 @@ def owners():
 
 
 def _refuse_others(path, seen, sticky=False):
-    """UnsafeFile where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
+    """Refusal where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
-        raise UnsafeFile("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
+        raise Refusal("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
     if seen.st_mode & 0o022 and not (sticky and seen.st_mode & stat.S_ISVTX):
-        raise UnsafeFile(
+        raise Refusal(
             "%s: its mode %04o lets others than its owner write it, root uses it: look at who changed it, then chmod go-w" % (path, stat.S_IMODE(seen.st_mode))
         )
 
@@ -42,7 +40,7 @@ def _refuse_others(path, seen, sticky=False):
 def open_directory(path, make=None):
     """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
 
-    Errors: UnsafeFile, OSError.
+    Errors: Refusal, OSError.
     """
     todo = [part for part in path.split("/") if part]
     here, shown, links = os.open("/", DIRECTORY), "/", 0
@@ -65,7 +63,7 @@ def open_directory(path, make=None):
                 below = os.open(name, DIRECTORY, dir_fd=here)
                 del todo[0]
             else:
-                raise UnsafeFile("%s: no directory, one is needed: look at who made it, then remove it" % full)
+                raise Refusal("%s: no directory, one is needed: look at who made it, then remove it" % full)
             os.close(here)
             here, shown = below, full
     except BaseException:
@@ -101,19 +99,19 @@ def directory(path, make=None):
 
 
 def open_file(path, flags=os.O_RDONLY, mode=0o600):
-    """-> descriptor of a regular file that nobody else can exchange or write. Errors: UnsafeFile, OSError."""
+    """-> descriptor of a regular file that nobody else can exchange or write. Errors: Refusal, OSError."""
     with directory(os.path.dirname(path)) as folder:
         try:
             descriptor = os.open(os.path.basename(path), flags | FILE, mode, dir_fd=folder)
         except OSError as error:
             # A link; a FIFO that nobody reads, or a socket.
             if error.errno in (errno.ELOOP, errno.ENXIO):
-                raise UnsafeFile("%s: no regular file, one is needed: look at who made it, then remove it" % path) from None
+                raise Refusal("%s: no regular file, one is needed: look at who made it, then remove it" % path) from None
             raise OSError(error.errno, error.strerror, path) from None
     try:
         seen = os.fstat(descriptor)
         if not stat.S_ISREG(seen.st_mode):
-            raise UnsafeFile("%s: no regular file, one is needed: look at who made it, then remove it" % path)
+            raise Refusal("%s: no regular file, one is needed: look at who made it, then remove it" % path)
         _refuse_others(path, seen)
     except BaseException:
         os.close(descriptor)
@@ -122,7 +120,7 @@ def open_file(path, flags=os.O_RDONLY, mode=0o600):
 
 
 def check_program(path):
-    """UnsafeFile where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
+    """Refusal where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
     for _attempt in range(MOST_LINKS):
         with directory(os.path.dirname(path)) as folder:
             if not stat.S_ISLNK(os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False).st_mode):
@@ -132,13 +130,13 @@ def check_program(path):
 
 
 def read(path):
-    """Bytes of a file that nobody else can exchange or write. Errors: UnsafeFile, OSError."""
+    """Bytes of a file that nobody else can exchange or write. Errors: Refusal, OSError."""
     with os.fdopen(open_file(path), "rb") as stream:
         return stream.read()
 
 
 def write(path, data, mode=0o600, owner=None):
-    """Has these bytes in a file, on disk, or what was there before. owner: (user id, group id). Errors: UnsafeFile, OSError."""
+    """Has these bytes in a file, on disk, or what was there before. owner: (user id, group id). Errors: Refusal, OSError."""
     name = os.path.basename(path)
     partial = ".%s.partial" % name
     with directory(os.path.dirname(path)) as folder:

@@ -15,6 +15,7 @@ import sys
 
 from . import _files
 from ._files import text_of
+from ._text import Refusal
 
 PACKAGE = "llama_cluster"
 # The first line of each of our sources.
@@ -49,23 +50,19 @@ def loaded_sources(package=None):
     return sources
 
 
-class ProgramError(Exception):
-    """One sentence: what root cannot run, and the next step."""
-
-
 def choose_python(candidates):
-    """The first Python that only root can exchange: units run the programs as root. Errors: ProgramError."""
+    """The first Python that only root can exchange: units run the programs as root. Errors: Refusal."""
     seen = []
     for path in candidates:
         try:
             _files.check_program(path)
         except FileNotFoundError:
             continue
-        except _files.UnsafeFile as error:
+        except Refusal as error:
             seen.append(str(error))
             continue
         return path
-    raise ProgramError(
+    raise Refusal(
         "no Python of root's alone, one of %s is needed%s: install the distribution's python3"
         % (" or ".join(PYTHONS), " (%s)" % "; ".join(seen) if seen else "")
     )
@@ -74,7 +71,7 @@ def choose_python(candidates):
 def install(prefix, sources, python, check=False):
     """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
 
-    Returns (changes as [{before, after, before_header, after_header}], digest of it all). UnsafeFile, or OSError when a file cannot be written.
+    Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a file cannot be written.
     """
     folder = os.path.join(prefix, "lib", PACKAGE)
     wrapper = os.path.join(prefix, "bin", "llama-program")

@@ -1,10 +1,15 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words: byte counts and durations as an operator reads them, and what others wrote, fit for a terminal. Private to the collection.
+"""Words: the one exception whose text is for the operator, byte counts and durations as an operator reads them, and what others wrote, fit for a terminal.
+Private to the collection.
 
 Byte counts have decimal units, as disks and model hubs state them.
 """
+
+
+class Refusal(Exception):
+    """One sentence for the operator: the entry, the value seen, the value needed, the next step. Modules and filters fail with it as it is."""
 
 
 def human(count):

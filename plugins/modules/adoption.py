@@ -83,10 +83,8 @@ actions:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._adoption.handmade import HandmadeError
 from ..module_utils._adoption.steps import Adoption
-from ..module_utils._files import UnsafeFile
-from ..module_utils._node.units import UnitError
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -104,7 +102,7 @@ def main():
     step = getattr(adoption, module.params["step"])
     try:
         step(module.params["kind"]) if module.params["step"] in ("stop", "start") else step()
-    except (HandmadeError, UnitError, UnsafeFile) as error:
+    except Refusal as error:
         module.fail_json(msg="adoption: %s" % error)
     module.exit_json(changed=bool(adoption.actions), actions=adoption.actions)
 

@@ -104,10 +104,8 @@ recorded:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._adoption.handmade import HandmadeError
 from ..module_utils._adoption.look import look
-from ..module_utils._files import UnsafeFile
-from ..module_utils._node.units import UnitError
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -120,7 +118,7 @@ def main():
     )
     try:
         result = look(module.params["directory"], module.params["moved"])
-    except (HandmadeError, UnitError, UnsafeFile) as error:
+    except Refusal as error:
         module.fail_json(msg="adoption_info: %s" % error)
     module.exit_json(changed=False, **result)
 

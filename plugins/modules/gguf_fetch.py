@@ -313,7 +313,7 @@ import stat
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fetch.errors import DiskTooSmall, FetchError, Stopped
+from ..module_utils._fetch.errors import DiskTooSmall, Stopped
 from ..module_utils._fetch.fetch import acquire
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._fetch.pieces import open_model
@@ -322,7 +322,7 @@ from ..module_utils._fetch.receive import awaited, receive
 from ..module_utils._fetch.request import Request, Watch
 from ..module_utils._fetch.target import disk_failure
 from ..module_utils._job import Job, claim, is_live
-from ..module_utils._model.gguf import GGUFError
+from ..module_utils._text import Refusal
 
 OPTIONS = {
     "dest": {"type": "path", "required": True},
@@ -359,13 +359,13 @@ OPTIONS = {
 
 
 def number_of(name, find, option):
-    """The id of a user or a group that is given by name or id, None of none. Raises FetchError."""
+    """The id of a user or a group that is given by name or id, None of none. Raises Refusal."""
     if name is None or str(name).isdigit():
         return name if name is None else int(name)
     try:
         return find(name)
     except KeyError:
-        raise FetchError("%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)) from None
+        raise Refusal("%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)) from None
 
 
 def set_owner_and_mode(module, arguments, changed):
@@ -397,7 +397,7 @@ def set_owner_and_mode(module, arguments, changed):
 
 
 def mode_number(module, mode, seen):
-    """The mode that an octal or symbolic one asks for, None of none. Raises FetchError."""
+    """The mode that an octal or symbolic one asks for, None of none. Raises Refusal."""
     try:
         number = mode if mode is None or isinstance(mode, int) else int(mode, 8)
     except ValueError:
@@ -406,7 +406,7 @@ def mode_number(module, mode, seen):
         except ValueError:
             number = 1 << 12
     if number is not None and not 0 <= number < 1 << 12:
-        raise FetchError("mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode)
+        raise Refusal("mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode)
     return number
 
 
@@ -439,7 +439,7 @@ def run(module):
             done["changed"] = set_owner_and_mode(module, arguments, done["changed"])
             done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
         done["there"] = not done["changed"]
-    except (FetchError, GGUFError) as error:
+    except Refusal as error:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
         if isinstance(error, DiskTooSmall):
             done["disk"] = error.disk

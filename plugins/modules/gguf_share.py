@@ -87,7 +87,8 @@ pid:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fetch.share import ShareError, base_url, is_running, names, start, stop
+from ..module_utils._fetch.share import base_url, is_running, names, start, stop
+from ..module_utils._text import Refusal
 
 OPTIONS = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -100,7 +101,7 @@ OPTIONS = {
 
 
 def run(module):
-    """-> what the module returns; raises ShareError."""
+    """-> what the module returns; raises Refusal."""
     port, address, files = (module.params[name] for name in ("port", "address", "files"))
     if module.params["state"] == "absent":
         return {"changed": is_running(port) if module.check_mode else stop(port)}
@@ -119,7 +120,7 @@ def main():
     )
     try:
         done = run(module)
-    except ShareError as error:
+    except Refusal as error:
         module.fail_json(msg="gguf_share: %s" % error)
     module.exit_json(**done)
 

@@ -146,9 +146,9 @@ models:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fetch.errors import FetchError
 from ..module_utils._fetch.hub import read_token
 from ..module_utils._fetch.verify import verify_path, verify_url
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -169,7 +169,7 @@ def main():
         module.fail_json(msg="gguf_verify: sha256: %d digests given, paths has %d files: give one for each" % (len(digests), len(paths)), models=[])
     try:
         token = read_token(module.params["token_file"])
-    except FetchError as error:
+    except Refusal as error:
         module.fail_json(msg="gguf_verify: %s" % error, models=[])
     models = [verify_path(path, digest, module.params["checksum"]) for path, digest in zip(paths, digests or [None] * len(paths))]
     models += [verify_url(url, token) for url in module.params["urls"] or []]

@@ -203,7 +203,8 @@ ansible_facts:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._node.fabric import FabricError, collect
+from ..module_utils._node.fabric import collect
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -217,7 +218,7 @@ def main():
     )
     try:
         facts = collect(**module.params)
-    except FabricError as error:
+    except Refusal as error:
         module.fail_json(msg="llama_fabric_facts: %s" % error)
     for warning in facts["warnings"]:
         module.warn(warning)

@@ -228,10 +228,9 @@ waited_for:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._llama.api import ApiError, LlamaApi, read_api_key
-from ..module_utils._node.sockets import SocketError
-from ..module_utils._node.units import UnitError
+from ..module_utils._llama.api import LlamaApi, read_api_key
 from ..module_utils._serving.health import STATES, Head
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -259,7 +258,7 @@ def main():
         head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"], not key, params["health_only"])
         deep = {name: params[name] for name in ("prompt", "max_tokens", "timeout")} if params["deep"] else None
         result = head.check(params["wait"], deep)
-    except (ApiError, SocketError, UnitError) as error:
+    except Refusal as error:
         module.fail_json(msg="llama_health: %s" % error)
     if result["state"] in params["fail_on"]:
         source = "journalctl -u %s" % params["unit"] if params["unit"] else "the journal of its unit"

@@ -193,14 +193,14 @@ kv_caches:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.load_log import load_info
-from ..module_utils._node.units import UnitError
+from ..module_utils._text import Refusal
 
 
 def main():
     module = AnsibleModule(argument_spec={"unit": {"type": "str", "required": True}}, supports_check_mode=True)
     try:
         result = load_info(module.params["unit"])
-    except UnitError as error:
+    except Refusal as error:
         module.fail_json(msg="llama_load_info: %s" % error)
     module.exit_json(changed=False, **result)
 

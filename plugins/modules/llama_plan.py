@@ -250,14 +250,12 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._fetch.errors import FetchError
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
-from ..module_utils._model.gguf import GGUFError
-from ..module_utils._model.memory import ShapeError
 from ..module_utils._plan.header import local_shape, remote_shape
 from ..module_utils._plan.place import shape_facts
 from ..module_utils._plan.what_if import what_if
 from ..module_utils._settings import CACHE_TYPES, OWN
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -306,7 +304,7 @@ def main():
         result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape_facts(shape))
     except OSError as error:
         module.fail_json(msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
-    except (FetchError, GGUFError, ShapeError) as error:
+    except Refusal as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)
 

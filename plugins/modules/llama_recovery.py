@@ -111,9 +111,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._llama.api import ApiError, LlamaApi, read_api_key
-from ..module_utils._node.units import UnitError, parse_show, systemctl_show
+from ..module_utils._llama.api import LlamaApi, read_api_key
+from ..module_utils._node.units import parse_show, systemctl_show
 from ..module_utils._serving.recovery import PROMPT, watch
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -140,7 +141,7 @@ def main():
         if not pid:
             module.fail_json(msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers" % wanted["unit"])
         result = watch(api, pid, wanted["timeout"], armed, lambda: os.path.exists(wanted["armed_file"]), PROMPT if wanted["generate"] else None)
-    except (ApiError, UnitError) as error:
+    except Refusal as error:
         module.fail_json(msg="llama_recovery: %s" % error)
     module.exit_json(changed=False, **result)
 

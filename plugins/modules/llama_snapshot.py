@@ -104,8 +104,8 @@ restored:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._files import UnsafeFile
-from ..module_utils._node.snapshot import SnapshotError, Snapshots, text_of
+from ..module_utils._node.snapshot import Snapshots, text_of
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -132,7 +132,7 @@ def main():
         elif state == "dropped":
             changed = bool(snapshots.look()["open"]) if module.check_mode else snapshots.drop()
         result = snapshots.look()
-    except (SnapshotError, UnsafeFile) as error:
+    except Refusal as error:
         module.fail_json(msg="llama_snapshot: %s" % error)
     except OSError as error:
         module.fail_json(msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))

@@ -122,7 +122,7 @@ units:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._node.timeline import timeline
-from ..module_utils._node.units import UnitError
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -132,7 +132,7 @@ def main():
     )
     try:
         result = timeline(module.params["units"], module.params["since"])
-    except UnitError as error:
+    except Refusal as error:
         module.fail_json(msg="llama_timeline: %s" % error)
     module.exit_json(changed=False, **result)
 

@@ -204,7 +204,8 @@ build_broken:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._node.build import build_info
-from ..module_utils._node.units import UnitError, held_since, unit_info
+from ..module_utils._node.units import held_since, unit_info
+from ..module_utils._text import Refusal
 
 DEFAULT_UNITS = ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
 
@@ -222,7 +223,7 @@ def main():
         result = build_info(module.params["prefix"], module.params["release"])
         result["units"] = unit_info(module.params["units"])
         result["held"] = held_since()
-    except UnitError as error:
+    except Refusal as error:
         module.fail_json(msg="llama_unit_info: %s" % error)
     module.exit_json(changed=False, **result)
 

@@ -56,8 +56,8 @@ import sys
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._files import UnsafeFile
-from ..module_utils._install import PYTHONS, ProgramError, choose_python, install, loaded_sources
+from ..module_utils._install import PYTHONS, choose_python, install, loaded_sources
+from ..module_utils._text import Refusal
 
 # What is imported here is what is installed.
 from ..module_utils.programs import backoff, rpc_cache, wait_for_workers, watchdog
@@ -70,7 +70,7 @@ def main():
     prefix = module.params["prefix"]
     try:
         changes, digest = install(prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode)
-    except (ProgramError, UnsafeFile) as error:
+    except Refusal as error:
         module.fail_json(msg="node_programs: %s" % error)
     except OSError as error:
         module.fail_json(msg="node_programs: %s: cannot be written (%s): run with become" % (error.filename or prefix, error.strerror))

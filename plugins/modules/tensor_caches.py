@@ -64,8 +64,8 @@ import pwd
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._files import UnsafeFile
-from ..module_utils._node.tensor_caches import CacheError, Caches
+from ..module_utils._node.tensor_caches import Caches
+from ..module_utils._text import Refusal
 
 
 def main():
@@ -90,7 +90,7 @@ def main():
     caches = Caches(module.params["directory"], module.check_mode)
     try:
         caches.have(services, identity)
-    except (CacheError, UnsafeFile, OSError) as error:
+    except (Refusal, OSError) as error:
         module.fail_json(msg="tensor_caches: %s" % error)
     module.exit_json(changed=bool(caches.actions), actions=caches.actions)
 

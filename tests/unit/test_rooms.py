@@ -16,8 +16,9 @@ NODES, CONTROLLER = "module_utils", "plugin_utils"
 # A room may import rooms of lower floors, and itself.
 FLOORS = {
     NODES: (
-        ("_text", "_files", "_settings", "_job"),
-        ("_node", "_model", "_install"),
+        ("_text",),
+        ("_files", "_settings"),
+        ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal"),
         ("programs",),

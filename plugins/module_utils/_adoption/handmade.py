@@ -9,10 +9,10 @@ import pwd
 import re
 
 from .. import _files
-from .._llama.api import ApiError, LlamaApi
+from .._llama.api import LlamaApi
 from .._node.sockets import process_tree
 from .._node.units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show, unit_kind
-from .._text import printable
+from .._text import Refusal, printable
 
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
 # The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
@@ -51,10 +51,6 @@ OPTIONS = {
     "worker": {"port": ("-p", "--port"), "host": ("-H", "--host")},
 }
 DEFAULTS = {"head": {"port": "8080", "host": "127.0.0.1"}, "worker": {"port": "50052", "host": "127.0.0.1"}}
-
-
-class HandmadeError(Exception):
-    """One sentence: what is in the way, what was seen, and the next step."""
 
 
 def arguments(kind, argv):
@@ -189,7 +185,7 @@ def left_alone(process):
         for folder in (os.path.dirname(process["executable"]), process["cwd"]):
             with _files.directory(folder):
                 pass
-    except _files.UnsafeFile as error:
+    except Refusal as error:
         return "root", "others may change what it runs as root (%s): %s" % (error, needed)
     except OSError as error:
         return "root", "what it runs is not where it was when it started (%s: %s): %s" % (error.filename, error.strerror, needed)
@@ -309,7 +305,7 @@ def build_of(kind, settings):
         return None
     try:
         status, body = LlamaApi(url(settings)).get("/props", 3)
-    except ApiError:
+    except Refusal:
         return None
     return body.get("build_info") if status == 200 and isinstance(body, dict) else None
 

@@ -11,7 +11,7 @@ from .steps import ASIDE, Adoption
 
 
 def look(directory, moved=(), unit_dir=UNIT_DIR):
-    """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there. Errors: HandmadeError, UnitError."""
+    """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there. Errors: Refusal."""
     adoption = Adoption(directory, moved, unit_dir=unit_dir)
     record = adoption.read()
     found = find(unit_dir)

@@ -10,7 +10,8 @@ import signal
 import time
 
 from .. import _files
-from .handmade import HandmadeError, describe
+from .._text import Refusal
+from .handmade import describe
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 # Variables that name code for root to load.
@@ -35,7 +36,7 @@ def safe_environment(process):
     for entry in re.split("[:;]", libraries) if libraries else []:
         # Empty and relative ones are meant from where it was started.
         folder = os.path.join(process["cwd"], entry)
-        with contextlib.suppress(OSError, _files.UnsafeFile), _files.directory(folder):
+        with contextlib.suppress(OSError, Refusal), _files.directory(folder):
             folders.append(folder)
     return dict(kept, LD_LIBRARY_PATH=":".join(folders)) if folders else kept
 
@@ -66,7 +67,7 @@ def end(pid):
                 time.sleep(0.05)
         except ProcessLookupError:
             return
-    raise HandmadeError("process %d: it does not end, not even killed: see what it waits for in /proc/%d/stack, or reboot the node" % (pid, pid))
+    raise Refusal("process %d: it does not end, not even killed: see what it waits for in /proc/%d/stack, or reboot the node" % (pid, pid))
 
 
 def is_zombie(pid, proc="/proc"):
@@ -92,7 +93,7 @@ def start_detached(process):
                 os._exit(0)
             become(process)
             os.execve(process["executable"], process["argv"], safe_environment(process))
-        except (OSError, _files.UnsafeFile) as error:
+        except (OSError, Refusal) as error:
             os.write(writer, str(error).encode())
         finally:
             os._exit(1)
@@ -102,7 +103,7 @@ def start_detached(process):
     with open(reader, "rb") as stream:
         problem = stream.read().decode("utf-8", "replace")
     if problem:
-        raise HandmadeError("%s: it cannot be started again in %s (%s): start it by hand" % (process["executable"], process["cwd"], problem))
+        raise Refusal("%s: it cannot be started again in %s (%s): start it by hand" % (process["executable"], process["cwd"], problem))
 
 
 def become(process):
@@ -121,5 +122,5 @@ def open_log(path):
     """-> descriptor to append to. Where others can say what the name stands for the log is lost, not what they made it stand for."""
     try:
         return _files.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    except (OSError, _files.UnsafeFile):
+    except (OSError, Refusal):
         return os.open(os.devnull, os.O_WRONLY)

@@ -15,7 +15,8 @@ import time
 
 from .. import _files
 from .._node.units import UNIT_DIR
-from .handmade import HandmadeError, around, describe, find
+from .._text import Refusal
+from .handmade import around, describe, find
 from .processes import command_name, end, identity, process_record, start_detached
 
 FORMAT = 1
@@ -42,7 +43,7 @@ class Adoption:
     # The record.
 
     def read(self):
-        """The record, None where there is none. Errors: HandmadeError; UnsafeFile when somebody else could have written it: root runs what it says."""
+        """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root runs what it says."""
         path = os.path.join(self.directory, "record.json")
         try:
             record = json.loads(_files.read(path).decode("utf-8"))
@@ -51,7 +52,7 @@ class Adoption:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise HandmadeError("%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)) from None
+            raise Refusal("%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)) from None
         return record
 
     def _write(self, record):
@@ -68,7 +69,7 @@ class Adoption:
         for unit in units:
             known = known_units.get(unit["name"])
             if known and known["paths"] != unit["paths"]:
-                raise HandmadeError(
+                raise Refusal(
                     "%s: it differs from the one that was saved at %s in %s: undo that adoption first, or move the unit away"
                     % (unit["name"], record["created"], self.directory)
                 )
@@ -76,7 +77,7 @@ class Adoption:
         new_moved = [path for path in self.moved if os.path.isdir(path) and not os.path.islink(path)]
         for path in new_moved:
             if os.path.lexists(path + ASIDE):
-                raise HandmadeError("%s: there already, a free name for %s is needed: move it away" % (path + ASIDE, path))
+                raise Refusal("%s: there already, a free name for %s is needed: move it away" % (path + ASIDE, path))
         beside = [path_record(path) for path in around(found) if path not in [known["path"] for known in record["around"]]]
         if not (new_units or new_processes or new_moved):
             return record
@@ -126,13 +127,13 @@ class Adoption:
             time.sleep(0.25)
             for process in find(self.unit_dir)["processes"]:
                 if process["kind"] == kind:
-                    raise HandmadeError(
+                    raise Refusal(
                         "%s: process %d started after its like was ended, by process %d (%s): end what starts it, then run again"
                         % (process["executable"], process["pid"], process["parent"], command_name(process["parent"]))
                     )
 
     def _recorded(self, record, kind):
-        """What is found of a kind. Errors: HandmadeError when something of it is not recorded."""
+        """What is found of a kind. Errors: Refusal when something of it is not recorded."""
         found = find(self.unit_dir)
         units = [unit for unit in found["units"] if unit["kind"] == kind]
         processes = [process for process in found["processes"] if process["kind"] == kind]
@@ -141,7 +142,7 @@ class Adoption:
         known_processes = [identity(process) for process in record["processes"]]
         missing += ["process %d" % process["pid"] for process in processes if identity(process) not in known_processes and not self.check]
         if missing:
-            raise HandmadeError("%s: it came after everything had been looked at and saved: run again" % ", ".join(missing))
+            raise Refusal("%s: it came after everything had been looked at and saved: run again" % ", ".join(missing))
         return {"units": units, "processes": processes}
 
     def put_aside(self):
@@ -185,7 +186,7 @@ class Adoption:
                 try:
                     os.rename(path + ASIDE, path)
                 except OSError as error:
-                    raise HandmadeError("%s: %s has its place (%s): move that away, then run again" % (path + ASIDE, path, error.strerror)) from None
+                    raise Refusal("%s: %s has its place (%s): move that away, then run again" % (path + ASIDE, path, error.strerror)) from None
         changed = False
         for unit in record["units"]:
             missing = [path for path in unit["paths"] if not holds(path)]
@@ -246,7 +247,7 @@ def systemctl(*arguments):
     process = subprocess.Popen(["systemctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     output = process.communicate()[0]
     if process.returncode:
-        raise HandmadeError("systemctl %s: failed (%s): see journalctl -xe on the node" % (" ".join(arguments), " ".join(output.split()) or process.returncode))
+        raise Refusal("systemctl %s: failed (%s): see journalctl -xe on the node" % (" ".join(arguments), " ".join(output.split()) or process.returncode))
 
 
 def path_record(path):

@@ -18,7 +18,7 @@ import json
 import os
 
 from .._files import write_atomically
-from .._text import human, printable
+from .._text import Refusal, human, printable
 from .manifest import MOST, are_files, is_digest, is_file_name, is_size
 from .urls import content_url
 
@@ -27,25 +27,21 @@ RECORD = "bundle.json"
 SUMS = "SHA256SUMS"
 
 
-class BundleError(Exception):
-    """One sentence for the operator."""
-
-
 def read(folder):
-    """bundle.json of a bundle. Raises BundleError."""
+    """bundle.json of a bundle. Raises Refusal."""
     path = os.path.join(folder, RECORD)
     try:
         with open(path) as stream:
             record = json.loads(stream.read(MOST))
     except OSError as error:
-        raise BundleError("bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)) from None
+        raise Refusal("bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)) from None
     except (ValueError, RecursionError):
-        raise BundleError("bundle: %s is damaged: copy the bundle again" % path) from None
+        raise Refusal("bundle: %s is damaged: copy the bundle again" % path) from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise BundleError("bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release" % (path, VERSION))
+        raise Refusal("bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release" % (path, VERSION))
     problem = _problem(record)
     if problem:
-        raise BundleError("bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one" % (path, problem))
+        raise Refusal("bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one" % (path, problem))
     return record
 
 
@@ -73,7 +69,7 @@ def _names(files):
 
 
 def find(record, wanted, folder):
-    """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises BundleError.
+    """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises Refusal.
 
     Where the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be the same.
     """
@@ -81,12 +77,12 @@ def find(record, wanted, folder):
     entry = here.get(wanted["name"])
     if entry is None:
         known = ", ".join("%s %s (%s)" % (one["wanted"]["model"], one["wanted"]["quant"], name) for name, one in sorted(here.items()))
-        raise BundleError(
+        raise Refusal(
             "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory"
             % (folder, wanted["name"], printable(known) or "no model")
         )
     if not _is(entry, wanted):
-        raise BundleError(
+        raise Refusal(
             "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this inventory"
             % (folder, wanted["name"], printable(_told(entry["wanted"])), _told(dict(wanted, urls=_origin(wanted))))
         )
@@ -129,7 +125,7 @@ def seal(folder, models, builds, source, check=False):
     """
     try:
         before = read(folder)
-    except BundleError:
+    except Refusal:
         before = {"models": [], "builds": [], "source": []}
     known = {one["name"]: one for entry in before["models"] for one in entry["files"]}
     record = {

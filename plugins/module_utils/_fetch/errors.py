@@ -3,24 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why a model does not arrive: one sentence for the operator. Private to the collection."""
 
-
-class FetchError(Exception):
-    """One sentence for the operator: the source, what it answered, what is needed, the next step."""
+from .._text import Refusal
 
 
 class Transient(Exception):
     """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
 
     def __init__(self, text, wait=None):
-        super(Transient, self).__init__(text)
+        super().__init__(text)
         self.wait = wait
 
 
-class DiskTooSmall(FetchError):
+class DiskTooSmall(Refusal):
     """A model does not fit the disk. disk: {folder, free, missing}, bytes."""
 
     def __init__(self, message, folder, free, missing):
-        FetchError.__init__(self, message)
+        super().__init__(message)
         self.disk = {"folder": folder, "free": free, "missing": missing}
 
 

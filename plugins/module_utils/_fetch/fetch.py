@@ -14,8 +14,8 @@ import time
 from .._files import sync_folder
 from .._model.describe import size_problem
 from .._model.gguf import read_header
-from .._text import duration, human
-from .errors import DiskTooSmall, FetchError
+from .._text import Refusal, duration, human
+from .errors import DiskTooSmall
 from .http import Client
 from .lock import lock
 from .manifest import file_entry, manifest_path, result, write_manifest
@@ -31,7 +31,7 @@ from .transfer import Transfer
 def acquire(request, check=False, watch=None):
     """Have the model at its place. check: find out everything, change nothing.
 
-    -> the dictionary of result(); raises FetchError, GGUFError, Stopped.
+    -> the dictionary of result(); raises Refusal, Stopped.
     """
     try:
         return _acquire(request, check, watch or Watch())
@@ -52,7 +52,7 @@ def _acquire(request, check, watch):
     if check:
         return _foretell(request, plan, watch)
     if not os.path.isdir(request.folder()):
-        raise FetchError("dest: %s is not a directory: create it first" % request.folder())
+        raise Refusal("dest: %s is not a directory: create it first" % request.folder())
     with lock(plan.path):
         return unchanged(request, watch) or _perform(request, plan, started, watch)
 
@@ -173,7 +173,7 @@ def _verify(targets):
         problem = size_problem(header, os.fstat(target.fd).st_size, target.partial)
         if problem:
             target.discard()
-            raise FetchError(problem)
+            raise Refusal(problem)
 
 
 def _publish(request, plan, entries, targets):

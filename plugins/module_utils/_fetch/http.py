@@ -23,8 +23,8 @@ from email.utils import parsedate_to_datetime
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from .._text import exact, printable
-from .errors import FetchError, Transient
+from .._text import Refusal, exact, printable
+from .errors import Transient
 from .urls import authorization, clean_url, following_url, is_loopback, origin_of, public_url
 
 USER_AGENT = "thefermisea.llama_cluster"
@@ -113,7 +113,7 @@ class Client(object):
         self._aborts = 0
 
     def get(self, url, headers):
-        """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, FetchError."""
+        """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, Refusal."""
         parts = urlsplit(url)
         origin = origin_of(url)
         target = urlunsplit(("", "", parts.path, parts.query, ""))
@@ -184,14 +184,14 @@ class Client(object):
 
 
 def _proxy(scheme, proxy):
-    """-> (host, port, header fields with user and password where the setting has them). Raises FetchError."""
+    """-> (host, port, header fields with user and password where the setting has them). Raises Refusal."""
     try:
         via = urlsplit(proxy if "//" in proxy else "//" + proxy)
         port = via.port or 3128
         if via.scheme not in ("", "http") or not via.hostname:
             raise ValueError(via.scheme)
     except ValueError:
-        raise FetchError("%s_proxy: %s given, http://HOST:PORT is needed: correct the environment" % (scheme, printable(public_url(proxy)))) from None
+        raise Refusal("%s_proxy: %s given, http://HOST:PORT is needed: correct the environment" % (scheme, printable(public_url(proxy)))) from None
     if via.username is None:
         return via.hostname, port, {}
     pair = "%s:%s" % (unquote(via.username), unquote(via.password or ""))
@@ -199,9 +199,9 @@ def _proxy(scheme, proxy):
 
 
 def network_failure(url, error):
-    """A socket or protocol error as Transient, a certificate that does not verify as FetchError."""
+    """A socket or protocol error as Transient, a certificate that does not verify as Refusal."""
     if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
-        return FetchError("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
+        return Refusal("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
 
@@ -209,7 +209,7 @@ def network_failure(url, error):
 def get_following(client, url, headers, token=None):
     """GET and follow redirects. The token goes to the origin of ``url`` and nowhere else.
 
-    -> (response, final URL). Raises Transient, FetchError; any final status is returned.
+    -> (response, final URL). Raises Transient, Refusal; any final status is returned.
     """
     start = current = clean_url(url)
     for _hop in range(_MAX_REDIRECTS):
@@ -219,7 +219,7 @@ def get_following(client, url, headers, token=None):
             return response, current
         discard(client, current, response)
         current = following_url(current, location)
-    raise FetchError("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
+    raise Refusal("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
 
 
 def discard(client, url, response, most=65536):
@@ -234,11 +234,11 @@ def discard(client, url, response, most=65536):
 
 
 def status_failure(url, response, hint=""):
-    """What a status other than the wanted one means: Transient or FetchError."""
+    """What a status other than the wanted one means: Transient or Refusal."""
     text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
     if response.status in (408, 425, 429) or response.status >= 500:
         return Transient(text, _retry_after(response.headers))
-    return FetchError(text + (": " + hint if hint else ""))
+    return Refusal(text + (": " + hint if hint else ""))
 
 
 def hint(response):
@@ -250,14 +250,14 @@ def hint(response):
 
 
 def attempts(operation, tries=4):
-    """Call ``operation()`` until it does not raise Transient; the last one becomes a FetchError."""
+    """Call ``operation()`` until it does not raise Transient; the last one becomes a Refusal."""
     wait = FIRST_WAIT
     for remaining in range(tries - 1, -1, -1):
         try:
             return operation()
         except Transient as failure:
             if not remaining:
-                raise FetchError("%s, %d times: check the network and run again" % (failure, tries)) from None
+                raise Refusal("%s, %d times: check the network and run again" % (failure, tries)) from None
             time.sleep(wait if failure.wait is None else failure.wait)
             wait *= 2
     raise AssertionError("unreachable")

@@ -14,8 +14,8 @@ from collections import namedtuple
 from urllib.parse import quote
 
 from .._model.describe import shard_name, shard_names
-from .._text import exact, printable
-from .errors import FetchError, Transient
+from .._text import Refusal, exact, printable
+from .errors import Transient
 from .http import attempts, get_following, status_failure
 from .sources import HttpSource
 from .urls import clean_url, following_url, public_url, same_origin
@@ -48,7 +48,7 @@ def piece_name(name):
 def order_files(names, known=None):
     """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
 
-    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises FetchError naming what is missing.
+    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what is missing.
     """
     names = list(names)
     if len(names) == 1 and known is not None and shard_name(names[0].rpartition("/")[2]):
@@ -56,7 +56,7 @@ def order_files(names, known=None):
         names = [folder + slash + name for name in shard_names(base)]
         for name in names:
             if name not in known:
-                raise FetchError("%s: missing in the repository, the other shards are there: choose another quant" % name)
+                raise Refusal("%s: missing in the repository, the other shards are there: choose another quant" % name)
         return names
     pieces = [(piece_name(name), name) for name in names]
     if len(names) == 1 and not pieces[0][0]:
@@ -69,11 +69,11 @@ def order_files(names, known=None):
         given = {name.rpartition("/")[2]: name for name in names}
         for name in wanted:
             if name not in given:
-                raise FetchError("%s: missing, %d of %d shards given: give all shards" % (name, len(names), len(wanted)))
+                raise Refusal("%s: missing, %d of %d shards given: give all shards" % (name, len(names), len(wanted)))
         if len(names) != len(wanted):
-            raise FetchError("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
+            raise Refusal("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
         return [given[name] for name in wanted]
-    raise FetchError("files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names))
+    raise Refusal("files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names))
 
 
 def _order_pieces(pieces):
@@ -83,12 +83,12 @@ def _order_pieces(pieces):
     first = first if first in (0, 1) else 1
     numbers = [piece[1] for piece, _name in pieces]
     if any(piece[0] != stem for piece, _name in pieces):
-        raise FetchError("files: %s are pieces of different models: give the pieces of one" % ", ".join(name for _piece, name in pieces))
+        raise Refusal("files: %s are pieces of different models: give the pieces of one" % ", ".join(name for _piece, name in pieces))
     for number in range(first, first + count):
         if number not in numbers:
-            raise FetchError("%s: piece %d is missing, pieces %s are there: give all pieces" % (stem, number, ", ".join(map(str, numbers))))
+            raise Refusal("%s: piece %d is missing, pieces %s are there: give all pieces" % (stem, number, ", ".join(map(str, numbers))))
     if len(numbers) != count:
-        raise FetchError("%s: pieces %s are given, %d are needed: give every piece once" % (stem, ", ".join(map(str, numbers)), count))
+        raise Refusal("%s: pieces %s are given, %d are needed: give every piece once" % (stem, ", ".join(map(str, numbers)), count))
     return [name for _piece, name in pieces]
 
 
@@ -133,7 +133,7 @@ class Hub(object):
             if not response.isclosed():
                 self.client.drop(final)
             if len(body) > _MAX_ANSWER:
-                raise FetchError("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
+                raise Refusal("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
             if response.status == 429 or response.status >= 500:
                 raise status_failure(url, response)
             return response, body
@@ -146,7 +146,7 @@ class Hub(object):
         return response, parsed
 
     def _no_hub(self, url):
-        return FetchError("%s: does not answer as a model hub does: check endpoint" % public_url(url))
+        return Refusal("%s: does not answer as a model hub does: check endpoint" % public_url(url))
 
     def _api(self, path):
         return "%s/api/models/%s" % (self.endpoint, path)
@@ -155,7 +155,7 @@ class Hub(object):
         return "%s/%s" % (self.endpoint, self.repo)
 
     def commit(self, revision):
-        """The commit a branch, tag or commit name stands for. Raises FetchError naming what there is instead."""
+        """The commit a branch, tag or commit name stands for. Raises Refusal naming what there is instead."""
         if _COMMIT.match(revision):
             return revision
         url = self._api("%s/revision/%s" % (self.repo, quote(revision, safe="")))
@@ -184,7 +184,7 @@ class Hub(object):
             if not following:
                 return found
             url = following_url(url, following.group(1))
-        raise FetchError("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
+        raise Refusal("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
 
     def source(self, commit, hub_file):
         """HttpSource of a file at a commit."""
@@ -195,13 +195,13 @@ class Hub(object):
         code = response.headers.get("X-Error-Code", "")
         if code == "GatedRepo" or response.status == 403:
             step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set model_token_file"
-            return FetchError("%s: gated, %s: %s" % (self._repo_url(), "the token has no access" if self.token else "no token was given", step))
+            return Refusal("%s: gated, %s: %s" % (self._repo_url(), "the token has no access" if self.token else "no token was given", step))
         if code == "RevisionNotFound":
-            return FetchError("%s: has no revision %s, it has %s" % (self._repo_url(), revision, self._revisions() or "none that it lists"))
+            return Refusal("%s: has no revision %s, it has %s" % (self._repo_url(), revision, self._revisions() or "none that it lists"))
         if response.status == 401 and self.token and code != "RepoNotFound":
-            return FetchError("%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url())
+            return Refusal("%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url())
         if response.status in (401, 404):
-            return FetchError("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
+            return Refusal("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
         return status_failure(self._repo_url(), response, "check repo and endpoint")
 
     def _revisions(self):
@@ -228,7 +228,7 @@ def select(hub_files, repo, files=None, quant=None):
     """The [HubFile] of one model, in order.
 
     files: paths in the repository (the first shard stands for all shards); quant: a quantization name such as Q8_0, in
-    the file's or its folder's name. Raises FetchError that names what the repository has.
+    the file's or its folder's name. Raises Refusal that names what the repository has.
     """
     by_path = {entry.path: entry for entry in hub_files}
     models = [entry.path for entry in hub_files if _is_model(entry.path)]
@@ -236,7 +236,7 @@ def select(hub_files, repo, files=None, quant=None):
         for name in files:
             if name not in by_path:
                 close = difflib.get_close_matches(name, models, 5, 0.3) or models[:10]
-                raise FetchError("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
+                raise Refusal("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
         return [by_path[name] for name in order_files(files, by_path)]
     wanted = re.compile(r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant), re.IGNORECASE)
     groups = {}
@@ -246,9 +246,9 @@ def select(hub_files, repo, files=None, quant=None):
             folder = path.rpartition("/")[0]
             groups.setdefault((folder, shard[0] if shard else model_name([path])), []).append(path)
     if not groups:
-        raise FetchError("%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all"))
+        raise Refusal("%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all"))
     if len(groups) > 1:
-        raise FetchError("%s: %s fits %s: name the one wanted with files" % (repo, quant, ", ".join(sorted(paths[0] for paths in groups.values()))))
+        raise Refusal("%s: %s fits %s: name the one wanted with files" % (repo, quant, ", ".join(sorted(paths[0] for paths in groups.values()))))
     return [by_path[path] for path in order_files(next(iter(groups.values())))]
 
 
@@ -263,7 +263,7 @@ def _quants(paths):
 
 
 def read_token(path):
-    """The access token in a file of this node, or None without a path. Raises FetchError for one that others may read."""
+    """The access token in a file of this node, or None without a path. Raises Refusal for one that others may read."""
     if not path:
         return None
     try:
@@ -277,11 +277,11 @@ def read_token(path):
                     "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: "
                     "correct both, others may have read the token"
                 )
-                raise FetchError(text % (path, status.st_mode & 0o7777, status.st_uid))
+                raise Refusal(text % (path, status.st_mode & 0o7777, status.st_uid))
             token = stream.read(1 << 16).strip()
     except (OSError, ValueError) as error:
         seen = (path, os.uname().nodename, getattr(error, "strerror", "not text"))
-        raise FetchError("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
+        raise Refusal("model_token_file: %s on %s cannot be read (%s): put the token there, one line" % seen) from None
     if not re.match(r"^[!-~]+\Z", token):
-        raise FetchError("model_token_file: %s does not hold one token on one line: correct it" % path)
+        raise Refusal("model_token_file: %s does not hold one token on one line: correct it" % path)
     return token

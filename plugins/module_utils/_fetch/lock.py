@@ -8,12 +8,12 @@ import fcntl
 import os
 
 from .._files import open_regular
-from .errors import FetchError
+from .._text import Refusal
 
 
 @contextlib.contextmanager
 def lock(path):
-    """One run at a time per model. Raises FetchError when another one is at it."""
+    """One run at a time per model. Raises Refusal when another one is at it."""
     name = path + ".lock"
     while True:
         fd = open_regular(name, os.O_RDWR | os.O_CREAT)
@@ -21,7 +21,7 @@ def lock(path):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
-            raise FetchError("%s: another run is fetching it: wait for that one" % path) from None
+            raise Refusal("%s: another run is fetching it: wait for that one" % path) from None
         try:
             same = os.stat(name).st_ino == os.fstat(fd).st_ino
         except FileNotFoundError:

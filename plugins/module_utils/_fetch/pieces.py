@@ -17,28 +17,27 @@ import os
 import stat
 
 from .._files import is_ours, open_ours, open_regular
-from .._model.gguf import GGUFError, read_header
-from .._text import exact
-from .errors import FetchError
+from .._model.gguf import read_header
+from .._text import Refusal, exact
 from .manifest import hash_pieces
 from .target import BLOCK, disk_failure
 
 
 def open_model(path):
-    """A descriptor of a model file of its own. Raises FetchError for anything but a regular file and for one with a second name; OSError."""
+    """A descriptor of a model file of its own. Raises Refusal for anything but a regular file and for one with a second name; OSError."""
     try:
         return open_regular(path, os.O_RDONLY)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
             raise
-        raise FetchError("%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove it" % path) from None
+        raise Refusal("%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove it" % path) from None
 
 
 @contextlib.contextmanager
 def proving(path, check=False):
     """A descriptor by which a file is proved. It is ours from before it is read, else its owner could write it and set its time back. check: it stays as it is.
 
-    Raises FetchError as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its owner's again.
+    Raises Refusal as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its owner's again.
     """
     fd = open_model(path)
     try:
@@ -69,7 +68,7 @@ def _take(fd, found):
 
 def _require_unchanged(path, before, after):
     if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
-        raise FetchError("%s: was changed while it was read: run again when nobody writes it" % path)
+        raise Refusal("%s: was changed while it was read: run again when nobody writes it" % path)
 
 
 def open_same(path, target, header, advance):
@@ -84,7 +83,7 @@ def open_same(path, target, header, advance):
         wanted = [span.sha256 for span in target.spans]
         if same and hash_pieces(path, [span.end - span.start for span in target.spans], advance, fd) == wanted:
             return os.dup(fd)
-    except (GGUFError, OSError):
+    except (Refusal, OSError):
         pass
     finally:
         os.close(fd)
@@ -128,7 +127,7 @@ def _has_no_writer(fd):
 def loose_pieces(paths, targets):
     """[Loose] of every path that exists, open meanwhile; paths consumed by an earlier run are passed over.
 
-    A path fits the piece of its size, preferably the one of its name. Raises FetchError for a file that fits none, or one that no digest is known of.
+    A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that fits none, or one that no digest is known of.
     """
     with contextlib.ExitStack() as stack:
         found = []
@@ -149,11 +148,11 @@ def _match(path, size, targets, taken):
     fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
     if not fitting:
         sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
-        raise FetchError("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
+        raise Refusal("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
     proved = [pair for pair in fitting if needed_digest(*pair)]
     if not proved:
         text = "adopt: %s: no sha256 of %s is known, one is needed to use it: give that sha256, or move the file away and it is fetched"
-        raise FetchError(text % (path, fitting[0][1].source.name))
+        raise Refusal(text % (path, fitting[0][1].source.name))
     return proved[0]
 
 
@@ -173,7 +172,7 @@ def needed_digest(target, piece):
 def adopt(pieces, advance):
     """Use what loose_pieces() found: the targets are loaded but not open before, open but not allocated after.
 
-    advance(bytes) is called as it goes. Raises FetchError when a piece's digest is not the needed one; that piece is left as it is.
+    advance(bytes) is called as it goes. Raises Refusal when a piece's digest is not the needed one; that piece is left as it is.
     """
     renamed = [loose for loose in pieces if loose.becomes_partial()]
     for loose in renamed:
@@ -184,7 +183,7 @@ def adopt(pieces, advance):
         # Its name may have been exchanged at any moment since.
         if not os.path.samestat(os.fstat(loose.fd), os.fstat(loose.target.fd)):
             loose.target.discard()
-            raise FetchError("adopt: %s: was exchanged while it was used, a piece that stays is needed: look at who writes its directory" % loose.path)
+            raise Refusal("adopt: %s: was exchanged while it was used, a piece that stays is needed: look at who writes its directory" % loose.path)
     for loose in sorted((loose for loose in pieces if loose not in renamed), key=lambda loose: loose.piece.size):
         if loose.target.ranges.gaps(loose.piece.offset, loose.piece.offset + loose.piece.size):
             _copy(loose, advance)
@@ -229,7 +228,7 @@ def _copied(loose, advance):
         while position < end:
             count = stream.readinto(buffer[: end - position])
             if not count:
-                raise FetchError("adopt: %s became shorter while it was read: run again" % loose.path)
+                raise Refusal("adopt: %s became shorter while it was read: run again" % loose.path)
             digest.update(buffer[:count])
             try:
                 written = 0
@@ -246,5 +245,5 @@ def _accept(loose, found):
     number, needed = needed_digest(loose.target, loose.piece)
     if found != needed:
         name = loose.piece.source.name
-        raise FetchError("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (loose.path, found, name, needed))
+        raise Refusal("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (loose.path, found, name, needed))
     loose.target.digests[number] = found

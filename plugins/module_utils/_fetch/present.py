@@ -8,8 +8,7 @@ import stat
 
 from .._model.describe import shard_name
 from .._model.gguf import read_header
-from .._text import exact
-from .errors import FetchError
+from .._text import Refusal, exact
 from .manifest import covers, file_entry, find_manifests, hash_pieces, is_model_name, manifest_path, read_manifest, result, untouched, write_manifest
 from .pieces import proving
 
@@ -18,7 +17,7 @@ def unchanged(request, watch, check=False, hashing=True):
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
     A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
-    it would have to be. Raises FetchError when it is no longer what was published.
+    it would have to be. Raises Refusal when it is no longer what was published.
     """
     folder = request.folder()
     # Shards keep their names, and a folder as dest leaves the name to the source: there the request alone decides.
@@ -42,7 +41,7 @@ def unchanged(request, watch, check=False, hashing=True):
         with proving(at, check or request.owner is not None) as fd:
             status = os.fstat(fd)
             if status.st_size != entry["size"]:
-                raise FetchError("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry["size"])))
+                raise Refusal("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry["size"])))
             _compare(at, entry["pieces"], watch.meter(at, status.st_size), fd)
         entry.update(file_entry(entry["name"], status, entry["pieces"]))
     if touched and not check:
@@ -54,7 +53,7 @@ def _compare(path, pieces, advance, fd):
     """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
     for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance, fd)):
         if piece["sha256"] not in (None, digest):
-            raise FetchError("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
+            raise Refusal("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
         piece["sha256"] = digest
 
 
@@ -62,7 +61,7 @@ def existing_entry(target, header, watch, check=False):
     """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
-    one family and quant have the same size). Raises FetchError.
+    one family and quant have the same size). Raises Refusal.
     """
     if not os.path.lexists(target.path):
         return None
@@ -75,7 +74,7 @@ def _existing_entry(target, header, watch, fd):
     size = status.st_size
     source = target.pieces[0].source.name
     if size != target.size:
-        raise FetchError("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
+        raise Refusal("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
     wanted = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
@@ -87,10 +86,10 @@ def _existing_entry(target, header, watch, fd):
             return recorded[0], True
         try:
             _compare(target.path, wanted, watch.meter(target.path, size), fd)
-        except FetchError:
-            raise FetchError("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
+        except Refusal:
+            raise Refusal("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif header and read_header(lambda offset, length: os.pread(fd, length, offset), target.path) != header:
-        raise FetchError("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
+        raise Refusal("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
     # Without a digest the record, which may be of another source, does not replace the look at the header.
     if recorded:
         return recorded[0], True

@@ -15,8 +15,7 @@ import os
 import time
 
 from .._files import is_ours, sync_folder
-from .._text import duration, exact, human
-from .errors import FetchError
+from .._text import Refusal, duration, exact, human
 from .lock import lock
 from .manifest import are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
 from .pieces import proving
@@ -31,7 +30,7 @@ def _places(request, bundled):
     """[(path, file of the bundle)]; the first is the one that is loaded."""
     files = bundled["files"]
     if not are_files(files):
-        raise FetchError("bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml")
+        raise Refusal("bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml")
     if len(files) == 1 and not request.into_folder:
         return [(request.dest, files[0])]
     return [(os.path.join(request.folder(), one["name"]), one) for one in files]
@@ -56,7 +55,7 @@ def _sent(path, check):
 def awaited(request, bundled, check=False):
     """What the controller has to send: [{name, path, size, there: bytes that an earlier run has sent}].
 
-    Raises FetchError when the disk is too small for it.
+    Raises Refusal when the disk is too small for it.
     """
     wanted = []
     for path, one in _places(request, bundled):
@@ -71,7 +70,7 @@ def awaited(request, bundled, check=False):
 def receive(request, bundled, check=False, watch=None):
     """Have the model at its place, from what was sent. check: find out everything, change nothing.
 
-    -> the dictionary of manifest.result(); raises FetchError, Stopped.
+    -> the dictionary of manifest.result(); raises Refusal, Stopped.
     """
     watch = watch or Watch()
     try:
@@ -81,7 +80,7 @@ def receive(request, bundled, check=False, watch=None):
         if check:
             return _foretell(request, bundled, watch)
         if not os.path.isdir(request.folder()):
-            raise FetchError("dest: %s is not a directory: create it first" % request.folder())
+            raise Refusal("dest: %s is not a directory: create it first" % request.folder())
         with lock(_places(request, bundled)[0][0]):
             return _perform(request, bundled, watch)
     except OSError as error:
@@ -111,7 +110,7 @@ def _perform(request, bundled, watch):
     for path, _one in reversed(missing):
         os.rename(path + SUFFIX, path)
         if os.lstat(path).st_ino != entries[path]["inode"]:
-            raise FetchError("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+            raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
     sync_folder(request.folder())
     size, seconds = sum(one["size"] for _path, one in missing), time.monotonic() - started
     outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"
@@ -122,7 +121,7 @@ def _perform(request, bundled, watch):
 def _there(request, bundled, watch, check=False):
     """-> ({path: record of a file that stands under its name and is the bundle's}, whether one of them had no record).
 
-    Raises FetchError for one that is another file.
+    Raises Refusal for one that is another file.
     """
     entries, news = {}, False
     for path, one in _places(request, bundled):
@@ -132,12 +131,12 @@ def _there(request, bundled, watch, check=False):
             status = os.fstat(fd)
             if status.st_size != one["size"]:
                 text = "%s: is there with %s, the bundle's has %s: remove it or choose another dest"
-                raise FetchError(text % (path, exact(status.st_size), exact(one["size"])))
+                raise Refusal(text % (path, exact(status.st_size), exact(one["size"])))
             manifest = read_manifest(manifest_path(path)) or {"files": []}
             known = [entry for entry in manifest["files"] if entry["name"] == os.path.basename(path)]
             known = [entry for entry in known if untouched(entry, status) and covers(entry["pieces"], one["pieces"])]
             if not known and _differs(path, one, fd, watch):
-                raise FetchError("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
+                raise Refusal("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
         entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one["pieces"])
         news = news or not known
     return entries, news
@@ -162,13 +161,13 @@ def _proved(path, one, fd, watch):
     sent = path + SUFFIX
     size = os.fstat(fd).st_size
     if size != one["size"]:
-        raise FetchError("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
+        raise Refusal("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
     wrong = _differs(sent, one, fd, watch)
     if wrong:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(sent)
         text = "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
-        raise FetchError(text % ((one["name"],) + wrong))
+        raise Refusal(text % ((one["name"],) + wrong))
     try:
         os.fsync(fd)
     except OSError:

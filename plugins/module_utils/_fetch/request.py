@@ -8,7 +8,8 @@ import re
 import time
 
 from .._model.describe import describe
-from .errors import FetchError, Stopped
+from .._text import Refusal
+from .errors import Stopped
 from .hub import DEFAULT_ENDPOINT
 from .urls import content_url
 
@@ -32,13 +33,13 @@ class Request(object):
         self.adopt, self.connections, self.full, self.copy_of, self.owner = adopt or [], connections, full, copy_of, owner
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
-                raise FetchError("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
+                raise Refusal("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
         if not 1 <= connections <= 16:
-            raise FetchError("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
+            raise Refusal("connections: %d given, 1 to 16 are possible: servers refuse more" % connections)
         if repo and not self.files and not quant:
-            raise FetchError("repo: %s holds several models: name the quant, or the files of one" % repo)
+            raise Refusal("repo: %s holds several models: name the quant, or the files of one" % repo)
         if copy_of and not copy_of["files"]:
-            raise FetchError("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
+            raise Refusal("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
         self.dest = os.path.abspath(dest)
 

@@ -9,8 +9,7 @@ from urllib.parse import quote
 
 from .._model.describe import check_shards, shard_name, size_problem
 from .._model.gguf import read_header
-from .._text import exact
-from .errors import FetchError
+from .._text import Refusal, exact
 from .http import attempts
 from .hub import Hub, model_name, order_files, piece_name, select
 from .manifest import is_model_name
@@ -23,7 +22,7 @@ from .urls import clean_url, same_origin
 def resolve(request, client, check=False):
     """Find out what to fetch and prove by header and size that it belongs together, before any large transfer.
 
-    -> Plan; raises FetchError, GGUFError.
+    -> Plan; raises Refusal.
     """
     pieces = request.pieces
     if request.copy_of:
@@ -52,10 +51,10 @@ def _resolve_repo(request, client):
     digests = [entry.sha256 for entry in chosen]
     if request.sha256:
         if len(request.sha256) != len(chosen):
-            raise FetchError("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), request.repo, len(chosen)))
+            raise Refusal("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), request.repo, len(chosen)))
         for entry, wanted in zip(chosen, request.sha256):
             if entry.sha256 not in (None, wanted):
-                raise FetchError("%s: the hub says sha256 %s, %s needed: check revision and sha256" % (entry.path, entry.sha256, wanted))
+                raise Refusal("%s: the hub says sha256 %s, %s needed: check revision and sha256" % (entry.path, entry.sha256, wanted))
         digests = request.sha256
     return [hub.source(commit, entry) for entry in chosen], digests, [entry.path for entry in chosen], commit
 
@@ -67,10 +66,10 @@ def _resolve_urls(request, client):
             source.token = request.token
     names = [source.name for source in sources]
     if all(shard_name(name) or piece_name(name) for name in names) and order_files(names) != names:
-        raise FetchError("urls: %s are not in order: give them by number" % ", ".join(names))
+        raise Refusal("urls: %s are not in order: give them by number" % ", ".join(names))
     digests = request.sha256 if len(request.sha256) == len(sources) else [None] * len(sources)
     if request.sha256 and len(request.sha256) not in (1, len(sources)):
-        raise FetchError("sha256: %d digests given for %d urls: give one per URL, or one of the joined file" % (len(request.sha256), len(sources)))
+        raise Refusal("sha256: %d digests given for %d urls: give one per URL, or one of the joined file" % (len(request.sha256), len(sources)))
     return sources, digests, names, None
 
 
@@ -80,11 +79,11 @@ def _resolve_copy(request, check):
     names = [os.path.basename(entry["path"]) for entry in files]
     known = [piece["sha256"] for entry in files for piece in entry["pieces"]]
     if not check and None in known:
-        raise FetchError("copy_of: %s has no sha256 on the node that has it, one is needed: fetch it there with reverify: full" % names[known.index(None)])
+        raise Refusal("copy_of: %s has no sha256 on the node that has it, one is needed: fetch it there with reverify: full" % names[known.index(None)])
     if len(known) == len(request.sha256):
         for name, digest, wanted in zip(names * len(known), known, request.sha256):
             if digest not in (None, wanted):
-                raise FetchError("copy_of: %s has sha256 %s, %s needed: another model is there" % (name, digest, wanted))
+                raise Refusal("copy_of: %s has sha256 %s, %s needed: another model is there" % (name, digest, wanted))
     sources = [make_source(request.copy_of["url"].rstrip("/") + "/" + quote(name)) for name in names]
     for source, entry in zip(sources, files):
         source.size = entry["size"]
@@ -97,7 +96,7 @@ def _targets(request, sources, digests, names, known):
     base = model_name(names)
     if shard_name(base):
         if known or len(digests) > 1 and len(request.sha256) == 1:
-            raise FetchError("%s: shards stay separate files: give one sha256 per shard" % base)
+            raise Refusal("%s: shards stay separate files: give one sha256 per shard" % base)
         folder = request.folder()
         groups = [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
     else:
@@ -105,10 +104,10 @@ def _targets(request, sources, digests, names, known):
         groups = [(path, sources, digests)]
     for path, _sources, _digests in groups:
         if not path.endswith(".gguf"):
-            raise FetchError("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path)
+            raise Refusal("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path)
         # Hubs, URLs and other nodes have a say in it.
         if not is_model_name(os.path.basename(path)):
-            raise FetchError("dest: %r is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest" % path)
+            raise Refusal("dest: %r is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest" % path)
     return [_target(request, known, *group) for group in groups]
 
 
@@ -124,7 +123,7 @@ def _target(request, known, path, sources, digests):
             spans.append(Span(start, start + piece["size"], piece["sha256"] and piece["sha256"].lower(), "%s, piece %d" % (os.path.basename(path), number + 1)))
             start += piece["size"]
         if start != offset:
-            raise FetchError("pieces: they have %s, %s has %s: another file is there" % (exact(start), os.path.basename(path), exact(offset)))
+            raise Refusal("pieces: they have %s, %s has %s: another file is there" % (exact(start), os.path.basename(path), exact(offset)))
     elif len(request.sha256) == 1 and len(sources) > 1:
         spans = [Span(0, offset, request.sha256[0], os.path.basename(path))]
     # With a digest the content is certain wherever it comes from; without one only the same URL with the same validator may go on.
@@ -144,5 +143,5 @@ def _source_header(target, client):
         problem = "%s: %d pieces have %s together, %s needed by its header: a piece is missing or belongs to another model" % (
             os.path.basename(target.path), len(target.pieces), exact(target.size), exact(header.expected_size))  # fmt: skip
     if problem:
-        raise FetchError(problem)
+        raise Refusal(problem)
     return header

@@ -25,6 +25,7 @@ import time
 from urllib.parse import unquote
 
 from .._files import open_ours
+from .._text import Refusal
 
 IDLE = 600.0  # seconds; a node that hashes what it has does not ask for so long
 _STALLED = 60.0  # seconds after which a connection that does not move is closed
@@ -34,29 +35,25 @@ _TICK = 0.5  # seconds between looks at the clock
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)\Z")
 
 
-class ShareError(Exception):
-    """One sentence: the entry, the value seen, the value needed."""
-
-
 def base_url(address, port):
     """Where a server's files are; their names follow."""
     return "http://%s:%d/" % (address, port)
 
 
 def names(files):
-    """{name: path} of the paths ``files``; raises ShareError for one that cannot be served."""
+    """{name: path} of the paths ``files``; raises Refusal for one that cannot be served."""
     found = {}
     for path in files:
         name = os.path.basename(path)
         if found.setdefault(name, path) != path:
-            raise ShareError("files: %s and %s have one name, names of their own are needed" % (found[name], path))
+            raise Refusal("files: %s and %s have one name, names of their own are needed" % (found[name], path))
         if not os.path.isfile(path):
-            raise ShareError("files: %s is no file of this node, one that is there is needed" % path)
+            raise Refusal("files: %s is no file of this node, one that is there is needed" % path)
         try:
             os.close(open_ours(path))
         except OSError as error:
             text = "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run gguf_fetch for it"
-            raise ShareError(text % (path, error.strerror)) from None
+            raise Refusal(text % (path, error.strerror)) from None
     return found
 
 
@@ -142,7 +139,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Bound and listening. files: {name: path}; peers: addresses that may ask; idle: seconds. Raises ShareError."""
+    """Bound and listening. files: {name: path}; peers: addresses that may ask; idle: seconds. Raises Refusal."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -159,15 +156,15 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             super(Server, self).__init__((address, port), _Handler)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise ShareError("port: %d of %s is in use, a free port is needed" % (port, address)) from None
-            raise ShareError("address: %s port %d: %s, an address of this node is needed" % (address, port, error.strerror)) from None
+                raise Refusal("port: %d of %s is in use, a free port is needed" % (port, address)) from None
+            raise Refusal("address: %s port %d: %s, an address of this node is needed" % (address, port, error.strerror)) from None
         self.port = self.server_address[1]
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._control.bind(_control_name(self.port))
         except OSError:
             self.server_close()
-            raise ShareError("port: %d is shared by another server on this node, a free port is needed" % self.port) from None
+            raise Refusal("port: %d is shared by another server on this node, a free port is needed" % self.port) from None
         self._control.listen(1)
 
     def verify_request(self, request, client_address):
@@ -257,7 +254,7 @@ def is_running(port):
 
 
 def stop(port):
-    """End the server of ``port``. -> whether there was one; raises ShareError when it goes on."""
+    """End the server of ``port``. -> whether there was one; raises Refusal when it goes on."""
     connection = _find(port)
     if connection is None:
         return False
@@ -265,7 +262,7 @@ def stop(port):
     if user not in (0, os.geteuid()):
         connection.close()
         text = "port: the name of %d is held by a process of user id %d, one of the same user is needed: end it (ss -xlp names it) or set another port"
-        raise ShareError(text % (port, user))
+        raise Refusal(text % (port, user))
     try:
         connection.recv(1)
     except OSError:
@@ -273,14 +270,14 @@ def stop(port):
     finally:
         connection.close()
     if is_running(port):
-        raise ShareError("port: the server of %d does not end, one of the same user is needed: end it with its own user" % port)
+        raise Refusal("port: the server of %d does not end, one of the same user is needed: end it with its own user" % port)
     return True
 
 
 def start(address, port, files, peers, idle=IDLE):
     """Share ``files`` (paths) from a process of its own; one that still runs at this port is ended first.
 
-    -> the process id. When this returns, the server listens. Raises ShareError.
+    -> the process id. When this returns, the server listens. Raises Refusal.
     """
     stop(port)
     server = Server(address, port, names(files), peers, idle)

@@ -11,8 +11,8 @@ import threading
 import time
 from urllib.parse import unquote, urlsplit
 
-from .._text import exact, printable
-from .errors import FetchError, Transient
+from .._text import Refusal, exact, printable
+from .errors import Transient
 from .http import FIRST_WAIT, REDIRECTS, attempts, discard, get_following, hint, network_failure, status_failure, worthwhile
 from .urls import authorization, clean_url, content_url, public_url, url_name
 
@@ -81,40 +81,38 @@ class HttpSource(object):
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if not match:
                 discard(client, final, response)
-                raise FetchError(
-                    "%s: answers ranges with Content-Range %s: use another source" % (self.public, printable(response.headers.get("Content-Range")))
-                )
+                raise Refusal("%s: answers ranges with Content-Range %s: use another source" % (self.public, printable(response.headers.get("Content-Range"))))
             size, ranges = int(match.group(3)), True
         elif response.status == 200:
             length = response.headers.get("Content-Length")
             size, ranges = (int(length) if length and _LENGTH.match(length) else self.size), False
         elif response.status == 416:
             discard(client, final, response)
-            raise FetchError("%s: empty, a GGUF file is needed: check the address" % self.public)
+            raise Refusal("%s: empty, a GGUF file is needed: check the address" % self.public)
         else:
             discard(client, final, response)
             raise status_failure(self.url, response, hint(response))
         discard(client, final, response, 1)
         if size is None:
-            raise FetchError("%s: says neither how long it is nor answers ranges: use another source" % self.public)
+            raise Refusal("%s: says neither how long it is nor answers ranges: use another source" % self.public)
         validator = _validator(response.headers)
         if "html" in response.headers.get("Content-Type", ""):
-            raise FetchError("%s: a web page with status %d, not a model: check the address, or log in with a token" % (self.public, response.status))
+            raise Refusal("%s: a web page with status %d, not a model: check the address, or log in with a token" % (self.public, response.status))
         if self._final is None:
             if self.size not in (None, size):
-                raise FetchError("%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size)))
+                raise Refusal("%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size)))
         elif size != self.size or not self.pinned and validator != self.validator:
             raise self._changed(validator)
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
     def _changed(self, validator):
         seen = "%s, was %s" % (validator, self.validator)
-        return FetchError("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
+        return Refusal("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
 
     def open(self, client, offset, length):
         """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
 
-        Without ranges only offset 0 is possible. Raises Transient, FetchError.
+        Without ranges only offset 0 is possible. Raises Transient, Refusal.
         """
         renewals = 0
         while True:
@@ -133,7 +131,7 @@ class HttpSource(object):
             if response.status in (412, 416):
                 raise self._changed("status %d" % response.status)
             failure = status_failure(self.url, response)
-            moved = response.status in REDIRECTS or (final != self.url and isinstance(failure, FetchError))
+            moved = response.status in REDIRECTS or (final != self.url and isinstance(failure, Refusal))
             if not moved:
                 raise failure
             if renewals == _MAX_RENEWALS:
@@ -150,7 +148,7 @@ class HttpSource(object):
         problem = None
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            problem = FetchError("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
+            problem = Refusal("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
         elif self.validator and validator and validator != self.validator and not self.pinned:
             problem = self._changed(validator)
         elif response.status == 200:
@@ -183,12 +181,12 @@ class _FileBody(object):
             count = self.stream.readinto(view[: self.length])
         except OSError as error:
             self.close()
-            raise FetchError("%s: cannot be read: %s" % (self.source.public, error.strerror)) from None
+            raise Refusal("%s: cannot be read: %s" % (self.source.public, error.strerror)) from None
         self.length -= count
         if not count or not self.length:
             self.close()
         if not count:
-            raise FetchError("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
+            raise Refusal("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
         return count
 
     def close(self):
@@ -209,11 +207,11 @@ class FileSource(object):
         try:
             status = os.stat(self.path)
         except OSError as error:
-            raise FetchError("%s: %s: check the path on this node" % (self.path, error.strerror)) from None
+            raise Refusal("%s: %s: check the path on this node" % (self.path, error.strerror)) from None
         if not os.path.isfile(self.path):
-            raise FetchError("%s: not a regular file: check the path on this node" % self.path)
+            raise Refusal("%s: not a regular file: check the path on this node" % self.path)
         if self.size is not None and status.st_size != self.size:
-            raise FetchError("%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size)))
+            raise Refusal("%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size)))
         self.size, self.validator = status.st_size, self._validator(status)
 
     @staticmethod
@@ -224,10 +222,10 @@ class FileSource(object):
         try:
             stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - the body closes it
         except OSError as error:
-            raise FetchError("%s: %s" % (self.path, error.strerror)) from None
+            raise Refusal("%s: %s" % (self.path, error.strerror)) from None
         if self._validator(os.fstat(stream.fileno())) != self.validator:
             stream.close()
-            raise FetchError("%s: changed while it was fetched: run again to fetch the new file" % self.path)
+            raise Refusal("%s: changed while it was fetched: run again to fetch the new file" % self.path)
         return stream
 
     def open(self, client, offset, length):
@@ -235,7 +233,7 @@ class FileSource(object):
 
 
 def make_source(url, token=None):
-    """HttpSource or FileSource for a URL; an absolute path is a file too. Raises FetchError for anything else."""
+    """HttpSource or FileSource for a URL; an absolute path is a file too. Raises Refusal for anything else."""
     if url.startswith("/"):
         return FileSource(url)
     with contextlib.suppress(ValueError):  # HttpSource says what cannot be read
@@ -243,14 +241,14 @@ def make_source(url, token=None):
         if parts.scheme == "file" and parts.netloc in ("", "localhost"):
             return FileSource(unquote(parts.path))
         if parts.scheme not in ("http", "https"):
-            raise FetchError("%s: an http, https or file URL is needed" % printable(public_url(url)))
+            raise Refusal("%s: an http, https or file URL is needed" % printable(public_url(url)))
     return HttpSource(url, token)
 
 
 def read_range(source, client, offset, length):
     """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small.
 
-    A connection that breaks is continued; FetchError after several attempts in a row that gained next to nothing.
+    A connection that breaks is continued; Refusal after several attempts in a row that gained next to nothing.
     """
     begin = offset if source.ranges else 0
     end = min(offset + length, source.size)

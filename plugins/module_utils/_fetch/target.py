@@ -11,8 +11,8 @@ import threading
 from collections import namedtuple
 
 from .._files import is_ours, open_regular
-from .._text import human
-from .errors import DiskTooSmall, FetchError
+from .._text import Refusal, human
+from .errors import DiskTooSmall
 from .journal import Journal, Ranges
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
@@ -56,14 +56,14 @@ class Target(object):
         fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
         self.fd = open_regular(self.partial, os.O_RDWR | fresh, 0o600)
         if not fresh and not is_ours(os.fstat(self.fd)):
-            raise FetchError("%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run again" % self.partial)
+            raise Refusal("%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run again" % self.partial)
         # Until it is proved nobody else reads it: what is copied into it may turn out to be another file.
         os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
     def flush(self, lock=None):
-        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises FetchError.
+        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises Refusal.
 
         The kernel reports a loss once, a second call would say that all is well: after a failure what came since the last flush is forgotten.
         """
@@ -98,7 +98,7 @@ class Target(object):
             _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
 
     def publish(self):
-        """Have the partial file under the target's name, readable as a new file is. Raises FetchError where another file is under one of these names."""
+        """Have the partial file under the target's name, readable as a new file is. Raises Refusal where another file is under one of these names."""
         umask = os.umask(0o077)
         os.umask(umask)
         os.fchmod(self.fd, 0o644 & ~umask)
@@ -108,7 +108,7 @@ class Target(object):
 
     def _require_name(self, path):
         if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
-            raise FetchError("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+            raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
 
     def close(self):
         self.journal.close()
@@ -173,5 +173,5 @@ def disk_failure(path, error):
     """An OSError from writing to ``path`` as the sentence for the operator."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = human(free_disk(os.path.dirname(path)))
-        return FetchError("%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free))
-    return FetchError("%s: cannot be written: %s" % (path, error.strerror))
+        return Refusal("%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free))
+    return Refusal("%s: cannot be written: %s" % (path, error.strerror))

@@ -16,7 +16,8 @@ import os
 import threading
 import time
 
-from .errors import FetchError, Stopped, Transient
+from .._text import Refusal
+from .errors import Stopped, Transient
 from .http import Client, worthwhile
 from .lanes import Chunk, Lane, fill, held_up
 from .target import BLOCK, disk_failure
@@ -63,7 +64,7 @@ class Transfer(object):
         self._samples = []
 
     def run(self):
-        """Raises FetchError (the first failure of any thread) or Stopped; the partial files keep what came."""
+        """Raises Refusal (the first failure of any thread) or Stopped; the partial files keep what came."""
         workers = [threading.Thread(target=self._guard, args=(self._work,)) for _number in range(self.connections)]
         hashers = [threading.Thread(target=self._guard, args=(self._hash,)) for _number in range(self.abreast)]
         flusher = threading.Thread(target=self._guard, args=(self._flush,))
@@ -105,7 +106,7 @@ class Transfer(object):
                 target.discard()
                 continue
             # On a full disk the journal written so far stays as it is.
-            with contextlib.suppress(OSError, FetchError):
+            with contextlib.suppress(OSError, Refusal):
                 target.flush()
                 target.journal.start(target.identity, target.ranges)
 
@@ -234,7 +235,7 @@ class Transfer(object):
                 gained = not whole and worthwhile(chunk.position - before, time.monotonic() - begun + _FIRST_BACKOFF)
                 failures = 1 if gained else failures + 1
                 if failures >= _MAX_FAILURES:
-                    raise FetchError("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures))
+                    raise Refusal("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures))
                 if whole:
                     self._forget(chunk.position - chunk.start)
                     chunk.position = chunk.start
@@ -318,14 +319,14 @@ class Transfer(object):
                 # By the descriptor: the name may lead elsewhere by now.
                 data = os.pread(target.fd, min(BLOCK, frontier - position), position)
                 if not data:
-                    raise FetchError("%s: became shorter while it was written: run again" % target.partial)
+                    raise Refusal("%s: became shorter while it was written: run again" % target.partial)
                 digest.update(data)
                 position += len(data)
         found = digest.hexdigest()
         if span.sha256 and found != span.sha256:
             with self._state:
                 target.ranges.remove(span.start, span.end)  # nobody knows which bytes are wrong
-            raise FetchError("%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (span.name, found, span.sha256))
+            raise Refusal("%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (span.name, found, span.sha256))
         target.digests[lane.number] = found
 
     def _flush(self):

@@ -7,8 +7,7 @@ import hashlib
 import re
 from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunsplit
 
-from .._text import printable
-from .errors import FetchError
+from .._text import Refusal, printable
 
 _LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
 _HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
@@ -45,7 +44,7 @@ def content_url(url):
 
 
 def clean_url(url):
-    """The URL as it goes over the wire: ASCII, the rest quoted. Raises FetchError for one that no server can be asked for."""
+    """The URL as it goes over the wire: ASCII, the rest quoted. Raises Refusal for one that no server can be asked for."""
     try:
         parts = urlsplit(url.strip())
         host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
@@ -53,28 +52,28 @@ def clean_url(url):
         if not _HOST.match(host):
             raise ValueError(host)
     except ValueError:
-        raise FetchError("%s: its host or port cannot be read: correct the address" % printable(public_url(url))) from None
+        raise Refusal("%s: its host or port cannot be read: correct the address" % printable(public_url(url))) from None
     if parts.scheme not in ("http", "https") or not host:
-        raise FetchError("%s: an http or https URL is needed" % printable(public_url(url)))
+        raise Refusal("%s: an http or https URL is needed" % printable(public_url(url)))
     if "@" in parts.netloc:
-        raise FetchError("%s: has a user or password in it, which are never sent: leave them out, a token belongs into model_token_file" % public_url(url))
+        raise Refusal("%s: has a user or password in it, which are never sent: leave them out, a token belongs into model_token_file" % public_url(url))
     netloc = "[%s]" % host if ":" in host else host
     return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
 
 
 def following_url(current, location):
-    """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises FetchError."""
+    """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises Refusal."""
     try:
         # http.client takes header fields for Latin-1; what servers send is UTF-8.
         url = urljoin(current, location.encode("latin-1").decode("utf-8", "surrogateescape"))
         scheme = urlsplit(url).scheme
     except ValueError:
-        raise FetchError("%s: redirects to an address that cannot be read: use another source" % public_url(current)) from None
+        raise Refusal("%s: redirects to an address that cannot be read: use another source" % public_url(current)) from None
     shown = printable(public_url(url))
     if scheme not in ("http", "https"):
-        raise FetchError("%s: redirects to %s, http or https is needed" % (public_url(current), shown))
+        raise Refusal("%s: redirects to %s, http or https is needed" % (public_url(current), shown))
     if urlsplit(current).scheme == "https" and scheme == "http":
-        raise FetchError("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown))
+        raise Refusal("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown))
     return clean_url(url)
 
 
@@ -103,5 +102,5 @@ def authorization(url, token, home):
         return {}
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname):
-        raise FetchError("%s: a token is not sent over http, https is needed: correct the address or leave the token out" % public_url(url))
+        raise Refusal("%s: a token is not sent over http, https is needed: correct the address or leave the token out" % public_url(url))
     return {"Authorization": "Bearer " + token}

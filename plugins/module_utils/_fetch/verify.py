@@ -6,8 +6,8 @@
 import os
 
 from .._model.describe import check_shards, describe, shard_names, size_problem
-from .._model.gguf import MAX_REMOTE_HEADER, GGUFError, read_header, read_path
-from .errors import FetchError
+from .._model.gguf import MAX_REMOTE_HEADER, read_header, read_path
+from .._text import Refusal
 from .http import Client, attempts
 from .manifest import hash_pieces
 from .sources import make_source, read_range
@@ -37,18 +37,18 @@ def verify_path(path, sha256=None, checksum=False):
             sizes.append(os.path.getsize(name))
             problem = size_problem(headers[-1], sizes[-1], name)
             if problem:
-                raise GGUFError(problem)
+                raise Refusal(problem)
         check_shards(headers, paths)
         if len(paths) > 1 and (sha256 or checksum):
-            raise GGUFError("%s: a model of %d shards has no single sha256: verify it without" % (paths[0], len(paths)))
+            raise Refusal("%s: a model of %d shards has no single sha256: verify it without" % (paths[0], len(paths)))
         if sha256 or checksum:
             digest = hash_pieces(path, sizes)[0]
         if sha256 and digest != sha256.lower():
-            raise GGUFError("%s: sha256 is %s, %s needed: fetch it again" % (path, digest, sha256.lower()))
+            raise Refusal("%s: sha256 is %s, %s needed: fetch it again" % (path, digest, sha256.lower()))
     except OSError as error:
         problem = "%s: %s: fetch it, or correct the path" % (error.filename or path, error.strerror)
         return _answer(paths[0], [], [], None, problem)
-    except GGUFError as error:
+    except Refusal as error:
         whole = len(headers) == len(sizes) == len(paths)
         return _answer(paths[0], headers if whole else [], sizes if whole else [], digest, str(error))
     return _answer(paths[0], headers, sizes, digest, None)
@@ -64,7 +64,7 @@ def verify_url(url, token=None):
         sizes = [source.size]
         headers = [read_header(lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER)]
         problem = size_problem(headers[0], source.size, source.public)
-    except (FetchError, GGUFError) as error:
+    except Refusal as error:
         problem = str(error)
     finally:
         client.close()

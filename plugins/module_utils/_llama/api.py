@@ -12,6 +12,8 @@ import socket
 import time
 from urllib.parse import quote, urlsplit
 
+from .._text import Refusal
+
 # Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
 SILENCE = 3600
 # Bytes of an answer, or of one piece of a stream: many times what a server of many slots says. JSON of that size becomes 50 MiB at worst.
@@ -19,11 +21,7 @@ LARGEST = 2 << 20
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
 
-class ApiError(Exception):
-    """One sentence: what the API refused or what cannot be asked, and the next step."""
-
-
-class NoAnswer(ApiError):
+class NoAnswer(Refusal):
     """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off)."""
 
     def __init__(self, kind, message):
@@ -37,7 +35,7 @@ def read_api_key(path):
         with open(path, encoding="utf-8") as stream:
             return first_key(stream.read(), path)
     except OSError as error:
-        raise ApiError("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
+        raise Refusal("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
 
 
 def first_key(text, path):
@@ -45,7 +43,7 @@ def first_key(text, path):
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise ApiError("api_key_file %s holds no key: one line with the key is needed" % path)
+        raise Refusal("api_key_file %s holds no key: one line with the key is needed" % path)
     return keys[0]
 
 
@@ -116,7 +114,7 @@ class LlamaApi:
         except ValueError:
             valid = False
         if not valid:
-            raise ApiError("url %r is not an address: http://HOST:PORT is needed" % url)
+            raise Refusal("url %r is not an address: http://HOST:PORT is needed" % url)
         self.url = url.rstrip("/")
         self.model = model
         self._parts = parts
@@ -155,9 +153,9 @@ class LlamaApi:
             connection.close()
         if len(data) > LARGEST:
             words = "%s%s: an answer of more than %d MiB seen, at most %d are allowed: see which program listens there"
-            raise ApiError(words % (self.url, path, LARGEST >> 20, LARGEST >> 20))
+            raise Refusal(words % (self.url, path, LARGEST >> 20, LARGEST >> 20))
         if response.status == 401:
-            raise ApiError("%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url)
+            raise Refusal("%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url)
         text = data.decode("utf-8", "replace")
         try:
             return response.status, json.loads(text)
@@ -167,7 +165,7 @@ class LlamaApi:
     def get(self, path, timeout, of_model=False):
         """GET -> (status, JSON or text). of_model: in a router, ask for self.model without loading it.
 
-        Errors: NoAnswer, ApiError when the key is refused.
+        Errors: NoAnswer, Refusal when the key is refused.
         """
         if of_model and self.model:
             path += "?model=%s&autoload=false" % quote(self.model, safe="")

@@ -10,7 +10,8 @@ import os
 import re
 import subprocess
 
-from .._node.units import UnitError, parse_show, systemctl_show
+from .._node.units import parse_show, systemctl_show
+from .._text import Refusal
 
 BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
 DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
@@ -157,12 +158,12 @@ def _cache_layers(layout):
 def load_info(unit):
     """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are missing.
 
-    Errors: UnitError when systemd knows no run of the unit, or the journal cannot be read.
+    Errors: Refusal when systemd knows no run of the unit, or the journal cannot be read.
     """
     shown = parse_show(systemctl_show([unit], ("Id", "LoadState", "InvocationID")))
     invocation = shown[0].get("InvocationID") if shown else None
     if not invocation:
-        raise UnitError("unit %s does not run on this node: name the head's unit and start it" % unit)
+        raise Refusal("unit %s does not run on this node: name the head's unit and start it" % unit)
     info = parse(read_journal(invocation))
     info["unit"] = shown[0]["Id"]
     info["reason"] = None
@@ -185,12 +186,12 @@ def until_loaded(stream):
 
 
 def read_journal(invocation):
-    """Lines of the load of one run of a unit. Errors: UnitError."""
+    """Lines of the load of one run of a unit. Errors: Refusal."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise UnitError("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno)) from None
     lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
     if loaded:
         process.kill()
@@ -198,5 +199,5 @@ def read_journal(invocation):
     errors = process.stderr.read().decode("utf-8", "replace").strip().split("\n")[0]
     process.stderr.close()
     if process.wait() and not loaded:
-        raise UnitError("journalctl answered %r: is the journal of this node readable?" % errors)
+        raise Refusal("journalctl answered %r: is the journal of this node readable?" % errors)
     return lines

@@ -5,8 +5,7 @@
 
 import re
 
-from .._text import exact
-from .gguf import GGUFError
+from .._text import Refusal, exact
 
 # general.file_type, the llama_ftype enumeration of llama.h.
 FILE_TYPES = {
@@ -80,7 +79,7 @@ def shard_names(name):
 
 
 def check_shards(headers, names):
-    """Whether the headers, in file order, make one model; raises GGUFError naming the shard that does not fit.
+    """Whether the headers, in file order, make one model; raises Refusal naming the shard that does not fit.
 
     A lone header that announces no split passes.
     """
@@ -89,13 +88,13 @@ def check_shards(headers, names):
         count, place, tensors = (header.metadata.get("split." + key) for key in ("count", "no", "tensors.count"))
         count = count or 1
         if count != len(headers):
-            raise GGUFError("%s: its header names %s shards, %d given: give all shards of one model" % (name, ascii(count)[:40], len(headers)))
+            raise Refusal("%s: its header names %s shards, %d given: give all shards of one model" % (name, ascii(count)[:40], len(headers)))
         if count == 1:
             continue
         if place != number:
-            raise GGUFError("%s: its header says shard %s, place %d needs shard %d" % (name, ascii(place)[:40], number + 1, number))
+            raise Refusal("%s: its header says shard %s, place %d needs shard %d" % (name, ascii(place)[:40], number + 1, number))
         if tensors != total:
-            raise GGUFError(
+            raise Refusal(
                 "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them" % (name, ascii(tensors)[:40], total)
             )
 

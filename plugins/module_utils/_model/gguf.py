@@ -7,7 +7,7 @@ Everything here is a pure function over ``read(offset, length) -> bytes`` (short
 local file, an HTTP range reader and a byte string are read alike. The format is that of ggml's gguf.cpp: little endian,
 magic ``GGUF``, u32 version (2 or 3), u64 tensors, u64 keys, the key/value pairs, then name, dimensions, type and offset of
 every tensor, padding to ``general.alignment`` (32 when absent), data. A header is untrusted input: every count is checked
-against what may still follow before anything is allocated, so any input ends in a Header or a GGUFError within a second
+against what may still follow before anything is allocated, so any input ends in a Header or a Refusal within a second
 and within 64 MiB.
 """
 
@@ -15,7 +15,7 @@ import os
 import struct
 from collections import namedtuple
 
-from .._text import exact
+from .._text import Refusal, exact
 
 MAX_HEADER = 64 << 20
 """The largest header that is read. The largest known one has 15.8 MB (a vocabulary of 515,000 merges)."""
@@ -96,10 +96,6 @@ _KEY_BYTES_MIN = 8 + 1 + 4 + 1
 _TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 4 + 8
 
 
-class GGUFError(Exception):
-    """One sentence: the file, the value seen, the value needed, the next step."""
-
-
 Tensor = namedtuple("Tensor", "name dims type offset nbytes")
 """dims: tuple of int, fastest first; type: name of TENSOR_TYPES; offset: bytes from Header.data_offset; nbytes: unpadded."""
 
@@ -120,7 +116,7 @@ class _Cursor(object):
         self.window = _FIRST_WINDOW
 
     def error(self, text):
-        return GGUFError("%s: %s" % (self.name, text))
+        return Refusal("%s: %s" % (self.name, text))
 
     def tell(self):
         return self.base + self.at
@@ -272,7 +268,7 @@ def _read_tensors(cursor, count, alignment):
 def read_header(read, name, limit=MAX_HEADER):
     """Parse the header that ``read(offset, length)`` gives.
 
-    name: what errors call the file; limit: the most bytes to read. Returns Header; raises GGUFError.
+    name: what errors call the file; limit: the most bytes to read. Returns Header; raises Refusal.
     """
     cursor = _Cursor(read, name, limit)
     cursor.buffer = read(0, min(_FIRST_WINDOW, limit))
@@ -305,6 +301,6 @@ def read_header(read, name, limit=MAX_HEADER):
 
 
 def read_path(path):
-    """Header of a local file; OSError when it cannot be opened, GGUFError when it is not GGUF."""
+    """Header of a local file; OSError when it cannot be opened, Refusal when it is not GGUF."""
     with open(path, "rb", buffering=0) as stream:
         return read_header(lambda offset, length: os.pread(stream.fileno(), length, offset), path)

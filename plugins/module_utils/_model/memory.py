@@ -12,9 +12,9 @@ from collections import namedtuple
 from .._settings import OWN
 from .compute_buffer import compute_bytes
 from .kv_cache import kv_bytes
-from .shape import Shape, ShapeError, read_shape
+from .shape import Shape, read_shape
 
-__all__ = ["Settings", "Shape", "ShapeError", "kv_bytes", "place", "read_shape", "settings_of"]
+__all__ = ["Settings", "Shape", "kv_bytes", "place", "read_shape", "settings_of"]
 
 Settings = namedtuple("Settings", "build ctx_size parallel batch_size ubatch_size cache_type_k cache_type_v flash_attn kv_unified")
 """build: number of the llama.cpp build, None when unknown (the larger of what known builds need); ctx_size: tokens as given to -c, 0 for the

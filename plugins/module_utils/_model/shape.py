@@ -10,6 +10,8 @@ b7772 and b11434.
 import re
 from collections import namedtuple
 
+from .._text import Refusal
+
 Shape = namedtuple(
     "Shape",
     "architecture name block_count context_length rope_scaling block_bytes input_bytes output_bytes tied n_embd n_vocab n_head n_head_kv head_k head_v"
@@ -75,10 +77,6 @@ _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 
-class ShapeError(Exception):
-    """One sentence: the architecture, what its memory needs to be told, the next step."""
-
-
 def _name(value):
     """A model's name that is safe to print, None for any other."""
     return value if isinstance(value, str) and len(value) <= 200 and value.isprintable() else None
@@ -98,12 +96,12 @@ class _Keys(object):
         return self.metadata.get("%s.%s" % (self.architecture, key), default)
 
     def number(self, key, default=None):
-        """A count that every block shares; ShapeError when there is none and no default."""
+        """A count that every block shares; Refusal when there is none and no default."""
         value = self.get(key, default)
         if isinstance(value, list):
             value = max(value) if value else default
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_COUNT:
-            raise ShapeError(
+            raise Refusal(
                 "architecture %s: %s.%s is %s, a count is needed: use a file that a current llama.cpp converted"
                 % (self.architecture, self.architecture, key, "missing" if value is None else ascii(value)[:40])
             )
@@ -126,7 +124,7 @@ def _swa_layers(keys, count):
         return 0, [False] * count
     if isinstance(pattern, list):
         if len(pattern) < count:
-            raise ShapeError(
+            raise Refusal(
                 "architecture %s: its sliding window pattern names %d layers, %d are needed: use a file that a current llama.cpp converted"
                 % (keys.architecture, len(pattern), count)
             )
@@ -172,7 +170,7 @@ def _recurrent(keys, count, n_embd, n_head_kv):
 
 
 def _unknown(keys, key):
-    return ShapeError(
+    return Refusal(
         "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give tensor_split by node, and try it"
         % (keys.architecture, keys.architecture, key)
     )
@@ -211,18 +209,18 @@ def _feed_forward(named, count):
 def read_shape(header):
     """-> Shape of a model.
 
-    header: Header of gguf, or the list of its shards' headers in order. Raises ShapeError for an architecture whose memory cannot be told.
+    header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory cannot be told.
     """
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
         seen = "missing" if architecture is None else ascii(architecture)[:40]
-        raise ShapeError("header: general.architecture is %s, its name is needed: give the first shard of the model" % seen)
+        raise Refusal("header: general.architecture is %s, its name is needed: give the first shard of the model" % seen)
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
     if not 1 <= count <= MAX_BLOCKS:
-        raise ShapeError(
+        raise Refusal(
             "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again" % (architecture, architecture, count, MAX_BLOCKS)
         )
     for key in _UNKNOWN_CACHES:
@@ -231,12 +229,12 @@ def read_shape(header):
     blocks, entry, output, named = _tensors(headers, count)
     skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
     if skipped >= count:
-        raise ShapeError(
+        raise Refusal(
             "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it again"
             % (architecture, architecture, skipped, count)
         )
     if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
-        raise ShapeError(
+        raise Refusal(
             "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of the model in order" % architecture
         )
     blocks[count - skipped :] = [0] * skipped

@@ -8,14 +8,14 @@ import os
 import stat
 
 from .._files import sha256_file
-from .units import UnitError
+from .._text import Refusal
 
 
 def build_info(prefix, release=None):
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
-    (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: UnitError.
+    (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: Refusal.
     """
     current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
     info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
@@ -35,9 +35,9 @@ def build_info(prefix, release=None):
         broken = [name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])]
         info["build_broken"] = sorted(broken + [name for name in found if name not in files])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnitError("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
+        raise Refusal("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
     except PermissionError as error:
-        raise UnitError("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None
+        raise Refusal("%s is not readable for user id %d: run with become" % (error.filename, os.geteuid())) from None
     info["build_intact"] = not info["build_broken"]
     return info
 

@@ -11,6 +11,8 @@ import os
 import re
 import subprocess
 
+from .._text import Refusal
+
 # ARPHRD_* of the kernel's if_arp.h.
 LINK_LAYERS = {1: "Ethernet", 32: "InfiniBand", 772: "loopback"}
 INTERFACE_ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
@@ -28,15 +30,11 @@ PORT_ERRORS = (
 )
 
 
-class FabricError(Exception):
-    """One sentence: what could not be asked, and what is needed."""
-
-
 def collect(address, peers=(), interface=None, sysfs="/sys"):
     """Facts of the fabric as this node sees it, see llama_fabric_facts.
 
     address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is expected on.
-    Errors: FabricError.
+    Errors: Refusal.
     """
     addresses = parse_addresses(_ip("addr", "show")[1])
     facts = {"address": address, "interface": addresses.get(address)}
@@ -54,7 +52,7 @@ def _ip(*arguments):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=environment)
     except OSError as error:
-        raise FabricError("ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux" % os.strerror(error.errno)) from None
+        raise Refusal("ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux" % os.strerror(error.errno)) from None
     output = process.communicate()[0]
     return process.returncode, output
 

@@ -12,6 +12,7 @@ import subprocess
 import time
 from xml.etree import ElementTree
 
+from .._text import Refusal
 from .xid import read_xids
 
 DEADLINE = 10.0
@@ -24,10 +25,6 @@ REMEDIES = (
 )
 
 
-class NotAvailable(Exception):
-    """Why nvidia-smi describes no GPU, in one sentence."""
-
-
 def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices", kernel_log="/dev/kmsg"):
     """Facts of the node: {available, reason, warning, driver, cuda, gpus, xids, xids_reason}, see nvidia_smi_facts.
 
@@ -36,15 +33,15 @@ def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices
     end = time.monotonic() + deadline
     try:
         facts = parse(_run([tool, "-q", "-x"], deadline))
-    except NotAvailable as error:
+    except Refusal as error:
         facts = {"available": False, "reason": str(error), "warning": None, "driver": None, "cuda": None, "gpus": []}
     gpus = facts["gpus"]
     capabilities, instances = {}, {}
     # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
-    with contextlib.suppress(NotAvailable):
+    with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
             capabilities = parse_capabilities(_run([tool, "--query-gpu=uuid,compute_cap", "--format=csv,noheader"], _left(end)))
-    with contextlib.suppress(NotAvailable):
+    with contextlib.suppress(Refusal):
         if any(gpu["mig_devices"] for gpu in gpus):
             instances = parse_instances(_run([tool, "-L"], _left(end)))
     for gpu in gpus:
@@ -64,13 +61,13 @@ def _left(end):
 
 
 def _run(command, deadline):
-    """Output of nvidia-smi. Errors: NotAvailable."""
+    """Output of nvidia-smi. Errors: Refusal."""
     try:
         # A session of its own: what it starts can be killed with it.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         remedy = ": no NVIDIA driver is installed" if error.errno == errno.ENOENT else ""
-        raise NotAvailable("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno), remedy)) from None
+        raise Refusal("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno), remedy)) from None
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
@@ -78,24 +75,24 @@ def _run(command, deadline):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
-        raise NotAvailable("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
+        raise Refusal("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
     # A card with a corrupt infoROM makes a status of a complete answer.
     if process.returncode and XML_END not in output:
         said = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
         remedy = next((": " + remedy for words, remedy in REMEDIES if words in said), "")
-        raise NotAvailable("%s failed with status %d: %s%s" % (command[0], process.returncode, said[:300], remedy))
+        raise Refusal("%s failed with status %d: %s%s" % (command[0], process.returncode, said[:300], remedy))
     return output
 
 
 def parse(text):
-    """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors: NotAvailable."""
+    """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors: Refusal."""
     # Messages about single cards stand before or after the XML.
     start = max(0, text.find("<?xml"))
     end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
     try:
         root = ElementTree.fromstring(text[start:end])
     except ElementTree.ParseError as error:
-        raise NotAvailable("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
+        raise Refusal("nvidia-smi printed no XML (%s): %r" % (error, " ".join(text.split())[:80])) from None
     gpus = [_gpu(index, element) for index, element in enumerate(root.findall("gpu"))]
     return {
         "available": bool(gpus),

@@ -15,6 +15,7 @@ import os
 import stat
 
 from .. import _files
+from .._text import Refusal
 from .ours import is_our_alias, is_our_file, is_our_unit
 from .units import UNIT_NAME
 
@@ -27,10 +28,6 @@ HELD = CONFIGURATION + "/held.json"
 KEYS = CONFIGURATION + "/keys"
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
-
-
-class SnapshotError(Exception):
-    """One sentence: what is missing or not to be trusted, and the next step."""
 
 
 class Snapshots:
@@ -62,11 +59,11 @@ class Snapshots:
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
         Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have put there since.
-        -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: SnapshotError.
+        -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: Refusal.
         """
         found = [(key, one) for key, one in (("open", self._load("open")), ("last", self._load("last"))) if one and one["id"] == name]
         if not found:
-            raise SnapshotError("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
+            raise Refusal("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
         key, snapshot = found[0]
         changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])]
         if not check:
@@ -113,7 +110,7 @@ class Snapshots:
         except FileNotFoundError:
             return None
         except (ValueError, RecursionError) as error:
-            raise SnapshotError("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
+            raise Refusal("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
         return snapshot
 
     def _store(self, key, snapshot):

@@ -10,15 +10,13 @@ import socket
 import struct
 import subprocess
 
+from .._text import Refusal
+
 ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
 ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})\Z")
 COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
-
-
-class SocketError(Exception):
-    """One sentence: what could not be read or resolved, and what to do."""
 
 
 def parse_proc_net_tcp(text):
@@ -91,7 +89,7 @@ def process_tree(pid, proc="/proc"):
 
 
 def socket_inodes(pids, proc="/proc"):
-    """Inodes of the sockets that these processes hold open. Errors: SocketError when they may not be looked at."""
+    """Inodes of the sockets that these processes hold open. Errors: Refusal when they may not be looked at."""
     inodes = set()
     for pid in pids:
         folder = os.path.join(proc, str(pid), "fd")
@@ -103,21 +101,21 @@ def socket_inodes(pids, proc="/proc"):
                     if match:
                         inodes.add(int(match.group(1)))
         except PermissionError:
-            raise SocketError("%s is not readable for user id %d: run with become" % (folder, os.geteuid())) from None
+            raise Refusal("%s is not readable for user id %d: run with become" % (folder, os.geteuid())) from None
         except OSError:
             continue  # the process has gone meanwhile
     return inodes
 
 
 def resolve(endpoint):
-    """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: SocketError."""
+    """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: Refusal."""
     match = ENDPOINT.match(endpoint)
     if not match:
-        raise SocketError("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed" % endpoint)
+        raise Refusal("rpc_endpoints: %r is not an endpoint: HOST:PORT is needed" % endpoint)
     try:
         return {(address, int(match.group(2))) for address in socket.gethostbyname_ex(match.group(1))[2]}
     except OSError as error:
-        raise SocketError("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows" % (endpoint, error.strerror)) from None
+        raise Refusal("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows" % (endpoint, error.strerror)) from None
 
 
 def read_counters():
@@ -134,7 +132,7 @@ def connections(endpoints, pid=None, proc="/proc"):
 
     endpoints: list of 'host:port'. pid: count only connections of this process and its descendants.
     Returns a list in the order of endpoints: {endpoint, connected, counters: {(local, remote): counters} or None}.
-    Errors: SocketError.
+    Errors: Refusal.
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
     # A process in a network namespace of its own sees its connections under its own /proc/PID/net.

@@ -14,12 +14,9 @@ import subprocess
 
 from .. import _files
 from .._files import text_of
+from .._text import Refusal
 
 RECORD = ".llama-cluster.json"
-
-
-class CacheError(Exception):
-    """One sentence: the path, what was seen, what is needed, and the next step."""
 
 
 class Caches(object):
@@ -43,12 +40,12 @@ class Caches(object):
             pass
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
         if made is None and names:
-            raise CacheError(
+            raise Refusal(
                 "%s: %s in it and not from here, an empty directory or none is needed: choose another rpc_worker_cache_dir" % (self.directory, sorted(names)[0])
             )
         for name in sorted(set(wanted) - set(made or [])):
             if name in names:
-                raise CacheError("%s: there already and not from here, a free name is needed: move it away" % self._path(name))
+                raise Refusal("%s: there already and not from here, a free name is needed: move it away" % self._path(name))
         for name in sorted(set(made or []) - set(wanted)):
             self._remove(name)
         if made is None or set(made) != set(wanted):
@@ -70,7 +67,7 @@ class Caches(object):
             if not all(os.path.basename(name) == name and name not in ("", ".", "..") for name in names):
                 raise ValueError("a name with a slash")
         except (ValueError, KeyError, TypeError) as problem:
-            raise CacheError("%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)) from None
+            raise Refusal("%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)) from None
         return names
 
     def _remove(self, name):
@@ -81,7 +78,7 @@ class Caches(object):
             if not self.check:
                 done = subprocess.run(["rm", "-rf", "--one-file-system", "--", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
                 if done.returncode:
-                    raise CacheError("%s: not removed (%s): remove it by hand" % (path, done.stdout.decode(errors="replace").strip()[-200:]))
+                    raise Refusal("%s: not removed (%s): remove it by hand" % (path, done.stdout.decode(errors="replace").strip()[-200:]))
 
     def _record(self, names):
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""
@@ -99,7 +96,7 @@ class Caches(object):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
-            raise CacheError("%s: no directory seen, one is needed: remove what is there" % path) from None
+            raise Refusal("%s: no directory seen, one is needed: remove what is there" % path) from None
         try:
             seen = os.fstat(descriptor)
             if (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == tuple(owner) + (0o700,):

@@ -9,7 +9,8 @@ import re
 import subprocess
 import time
 
-from .units import UnitError, parse_show, systemctl_show
+from .._text import Refusal
+from .units import parse_show, systemctl_show
 
 # Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
 WATCHDOG = "llama-watchdog.service"
@@ -69,17 +70,17 @@ def _event(entry, message, units):
 
 
 def read_journal(units, since):
-    """Text of the journal since a time, as far as it can hold events of units. Errors: UnitError."""
+    """Text of the journal since a time, as far as it can hold events of units. Errors: Refusal."""
     matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+"]
     matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
     command = ["journalctl", "--quiet", "--no-pager", "--output=json", "--since=@%d" % since] + matches
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise UnitError("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno)) from None
     output, errors = process.communicate()
     if process.returncode:
-        raise UnitError("journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode))
+        raise Refusal("journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode))
     return output
 
 
@@ -103,7 +104,7 @@ def parse_units(text, now, monotonic):
 
 
 def timeline(units, since):
-    """Events of units since a time, and how the units are now -> {now, events, units}. Errors: UnitError."""
+    """Events of units since a time, and how the units are now -> {now, events, units}. Errors: Refusal."""
     events = parse_journal(read_journal(units, since), units, since)
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     return {"now": now, "events": events, "units": parse_units(systemctl_show(units, PROPERTIES), now, monotonic)}

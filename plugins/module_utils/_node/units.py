@@ -10,6 +10,7 @@ import re
 import subprocess
 
 from .. import _files
+from .._text import Refusal
 
 UNIT_DIR = "/etc/systemd/system"
 # playbooks/maintenance.yml writes it.
@@ -40,23 +41,19 @@ PROPERTIES = (
 )
 
 
-class UnitError(Exception):
-    """One sentence: what could not be read, why, and what to do."""
-
-
 def systemctl_show(names, properties=PROPERTIES):
-    """Text of `systemctl show` for names and globs; UnitError when systemd does not answer."""
+    """Text of `systemctl show` for names and globs; Refusal when systemd does not answer."""
     command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(properties), "--"] + list(names)
     # systemd 239 prints times in the local zone only: ask for UTC by the environment.
     environment = dict(os.environ, TZ="UTC", LC_ALL="C")
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
     except OSError as error:
-        raise UnitError("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno)) from None
     output, errors = process.communicate()
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
-        raise UnitError("systemctl show answered %r: is systemd running on this node?" % reason)
+        raise Refusal("systemctl show answered %r: is systemd running on this node?" % reason)
     return output
 
 
@@ -83,13 +80,13 @@ def file_digest(text):
 
 
 def running_digest(name, folder=DIGESTS):
-    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: UnitError."""
+    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: Refusal."""
     try:
         return _files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
     except FileNotFoundError:
         return None
-    except (OSError, _files.UnsafeFile) as error:
-        raise UnitError("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
+    except (OSError, Refusal) as error:
+        raise Refusal("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
 
 
 def unit_kind(name):
@@ -149,7 +146,7 @@ def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, di
     """Units that match patterns (names or globs), installed or only loaded, sorted by name.
 
     A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
-    Nothing matching is an empty list. Errors: UnitError.
+    Nothing matching is an empty list. Errors: Refusal.
     """
     files = os.listdir(unit_dir) if os.path.isdir(unit_dir) else []
     # An alias is a link: systemd resolves it to the unit it stands for.
@@ -161,11 +158,11 @@ def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, di
 
 
 def held_since(path=HELD):
-    """Since when the node is held for maintenance, None when it is not. Errors: UnitError."""
+    """Since when the node is held for maintenance, None when it is not. Errors: Refusal."""
     try:
         with open(path, encoding="utf-8") as stream:
             return json.load(stream)["since"]
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise UnitError("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None
+        raise Refusal("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None

@@ -14,7 +14,7 @@ from .._model.memory import read_shape
 
 
 def local_shape(path):
-    """Shape of the model on this machine that ``path`` (any shard) belongs to. Raises OSError, GGUFError, ShapeError."""
+    """Shape of the model on this machine that ``path`` (any shard) belongs to. Raises OSError, Refusal."""
     folder, base = os.path.split(path)
     paths = [os.path.join(folder, name) for name in shard_names(base)]
     headers = [read_path(name) for name in paths]
@@ -25,7 +25,7 @@ def local_shape(path):
 def remote_shape(**asked):
     """Shape of a model on servers or in a hub's repository; asked: as for _fetch/request.Request, without dest. Only headers are read.
 
-    Raises FetchError, GGUFError, ShapeError.
+    Raises Refusal.
     """
     client = Client()
     try:

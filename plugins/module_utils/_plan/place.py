@@ -8,8 +8,9 @@ Sizes in a plan are MiB, rounded up; a device is one of _plan_devices, with `cla
 
 from .._llama.args import build_number
 from .._model.memory import Shape, place, settings_of
-from .._model.shape import Mla, ShapeError
+from .._model.shape import Mla
 from .._settings import memory_settings
+from .._text import Refusal
 from .split import needed, split, with_output
 
 MIB = 1 << 20
@@ -38,11 +39,11 @@ def context(shape, settings):
 
 
 def slot_context(shape, settings):
-    """Tokens of context that one request may use; ShapeError where a slot would have none."""
+    """Tokens of context that one request may use; Refusal where a slot would have none."""
     slots = settings.parallel or 1
     tokens = context(shape, settings) // slots
     if not tokens:
-        raise ShapeError("%d tokens of context seen for %d slots, 1 a slot is needed: set slot_ctx_size" % (context(shape, settings), slots))
+        raise Refusal("%d tokens of context seen for %d slots, 1 a slot is needed: set slot_ctx_size" % (context(shape, settings), slots))
     return tokens
 
 

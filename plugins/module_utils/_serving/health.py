@@ -12,9 +12,10 @@ import os
 import time
 
 from .. import _files
-from .._llama.api import ApiError, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
+from .._llama.api import NoAnswer, count, error_text, first_key, parse_metrics, rows, table
 from .._node.sockets import awaited, connections, traffic
-from .._node.units import KEYS, UnitError, failed_in_a_row, parse_show, systemctl_show, unit_kind
+from .._node.units import KEYS, failed_in_a_row, parse_show, systemctl_show, unit_kind
+from .._text import Refusal
 
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
@@ -47,7 +48,7 @@ class Head:
         """State of the head -> result of llama_health, see there.
 
         wait: seconds to look again every half second until it serves. deep: None, or {prompt, max_tokens, timeout}.
-        Errors: ApiError, SocketError, UnitError when the question itself is wrong or not permitted.
+        Errors: Refusal when the question itself is wrong or not permitted.
         """
         start = time.monotonic()
         waited_for = []
@@ -100,7 +101,7 @@ class Head:
             return None
         shown = parse_show(systemctl_show([self.unit]))
         if not shown or (shown[0].get("LoadState") == "not-found" and not int(shown[0].get("MainPID") or 0)):
-            raise UnitError("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
+            raise Refusal("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
         return shown[0]
 
     def _judge(self, result, shown):
@@ -259,8 +260,8 @@ def _key_of(unit, folder=KEYS):
         return first_key(_files.read(path).decode("utf-8", "replace"), path)
     except FileNotFoundError:
         return None
-    except (OSError, _files.UnsafeFile) as error:
-        raise ApiError("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
+    except (OSError, Refusal) as error:
+        raise Refusal("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
 
 
 def _moved(first, now):

@@ -7,7 +7,8 @@ import os
 import threading
 import time
 
-from .._llama.api import ApiError, NoAnswer, count, table
+from .._llama.api import NoAnswer, count, table
+from .._text import Refusal
 
 # Seconds between two looks, and for an endpoint that answers from memory.
 POLL = 0.2
@@ -55,7 +56,7 @@ class Client(threading.Thread):
                         self.generating.set()
                     if self._stopped:
                         return
-        except ApiError as error:
+        except Refusal as error:
             self.cut_at = time.time()
             self.failure = str(error)
         finally:
@@ -89,7 +90,7 @@ def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identit
         client.generating.wait(TOKEN)
         if client.tokens < 2:
             client.stop()
-            raise ApiError("the head gave %d tokens in %d s (%s), a generating one is needed" % (client.tokens, TOKEN, client.failure or "no error"))
+            raise Refusal("the head gave %d tokens in %d s (%s), a generating one is needed" % (client.tokens, TOKEN, client.failure or "no error"))
     armed()
     deadline = time.time() + timeout
     answered_at = asked_at = None

@@ -9,9 +9,10 @@ import subprocess
 import threading
 import time
 
-from .._llama.api import ApiError, LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
+from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._node import sock_diag, sockets
-from .._node.units import UnitError, parse_show, systemctl_show
+from .._node.units import parse_show, systemctl_show
+from .._text import Refusal
 
 TCP = "/proc/net/tcp"
 # TCP states as sock_diag has them.
@@ -68,7 +69,7 @@ class Unit(object):
         """Of a unit that is active and has no job; 0 otherwise."""
         try:
             shown = parse_show(systemctl_show([self.name], ("Id", "ActiveState", "MainPID", "Job")))
-        except UnitError:
+        except Refusal:
             return 0
         quiet = shown and shown[0].get("ActiveState") == "active" and (shown[0].get("Job") or "0") == "0"
         return int(shown[0].get("MainPID") or 0) if quiet else 0
@@ -189,7 +190,7 @@ class HeadApi(object):
                     result["sleeping"] = status == 200 and bool(table(props).get("is_sleeping"))
         except NoAnswer:
             result["silent"] = True
-        except ApiError as error:
+        except Refusal as error:
             self.complain(error)
         return result
 
@@ -199,7 +200,7 @@ class HeadApi(object):
             status, body = self._api().token(seed, TOKEN)
         except NoAnswer as error:
             return (None if error.kind == "timeout" else 0), 0
-        except ApiError as error:
+        except Refusal as error:
             self.complain(error)
             return 0, 0
         timings = table(table(body).get("timings"))

@@ -15,8 +15,8 @@ import time
 
 from .._files import write_atomically
 from .._node.notify import notify, say
-from .._node.units import UnitError, parse_show, systemctl_show
-from .._text import duration
+from .._node.units import parse_show, systemctl_show
+from .._text import Refusal, duration
 
 # Of the runs that failed in a row, one file for each unit; gone with the next boot.
 STATE = "/run/llama-cluster/backoff"
@@ -71,7 +71,7 @@ def restarts_of(unit):
     """systemd's count; 0 where it cannot be had: better too early than never."""
     try:
         shown = parse_show(systemctl_show([unit], ("Id", "NRestarts")))
-    except UnitError:
+    except Refusal:
         return 0
     return int(shown[0].get("NRestarts") or 0) if shown else 0
 

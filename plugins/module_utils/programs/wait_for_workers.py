@@ -20,6 +20,7 @@ import sys
 import time
 
 from .._node.notify import notify, say
+from .._text import Refusal
 
 HELLO = 0x0E
 # Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport capabilities.
@@ -31,11 +32,7 @@ RULES = ("nft", "list", "table", "inet", "llama_cluster")
 CONNECT, QUIET, PATIENCE, PAUSE = 5, 2, 60, 0.2
 
 
-class NotReady(Exception):
-    """Why a worker does not answer, as the end of 'waits for RPC worker X: ...'."""
-
-
-class OtherBuild(NotReady):
+class OtherBuild(Refusal):
     """It answers, in another protocol."""
 
 
@@ -50,7 +47,7 @@ def receive(stream, count):
 
 
 def handshake(endpoint, sizes, say, quiet=QUIET, patience=PATIENCE):
-    """The protocol version 'A.B.C' of the worker at 'host:port'; say(reason) is called when it lets the question wait. NotReady otherwise."""
+    """The protocol version 'A.B.C' of the worker at 'host:port'; say(reason) is called when it lets the question wait. Refusal otherwise."""
     question, answer = sizes
     host, _colon, port = endpoint.rpartition(":")
     late = "it lets the handshake wait: it serves another head or a dead connection, or it hangs"
@@ -66,13 +63,13 @@ def handshake(endpoint, sizes, say, quiet=QUIET, patience=PATIENCE):
                     raise OtherBuild("it is another llama.cpp build: its handshake has %d bytes, %d are needed" % (size, answer))
                 return "%d.%d.%d" % struct.unpack("BBB", receive(stream, answer)[:3])
             except socket.timeout:
-                raise NotReady(late) from None
+                raise Refusal(late) from None
     except ConnectionResetError:
         raise OtherBuild("it is another llama.cpp build, or has just ended: it reset the connection at the handshake") from None
     except ConnectionRefusedError:
-        raise NotReady("nobody listens there, see systemctl status 'llama-rpc-*' on its node") from None
+        raise Refusal("nobody listens there, see systemctl status 'llama-rpc-*' on its node") from None
     except OSError as error:
-        raise NotReady("no connection (%s), see whether its node is up" % (error.strerror or error)) from None
+        raise Refusal("no connection (%s), see whether its node is up" % (error.strerror or error)) from None
 
 
 def dialects(build):
@@ -83,7 +80,7 @@ def dialects(build):
 
 
 def ask(endpoint, build, say):
-    """The worker's protocol version. NotReady with the reason of the last dialect tried."""
+    """The worker's protocol version. Refusal with the reason of the last dialect tried."""
     for sizes in dialects(build):
         try:
             return handshake(endpoint, sizes, say)
@@ -105,7 +102,7 @@ def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
         while endpoint not in versions:
             try:
                 versions[endpoint] = asking(endpoint, build, say)
-            except NotReady as error:
+            except Refusal as error:
                 say(str(error))
                 sleep(PAUSE)
         if endpoint in said:

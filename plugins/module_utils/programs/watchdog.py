@@ -17,9 +17,8 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from .._llama.api import ApiError
 from .._node.notify import notify, say
-from .._node.sockets import SocketError
+from .._text import Refusal
 from .._watchdog import samples
 from .._watchdog.actions import Limit, Probe, Serves
 from .._watchdog.firewall import Firewall
@@ -60,7 +59,7 @@ class Watch(threading.Thread):
             try:
                 self.round(time.monotonic())
                 complaint = None
-            except (OSError, SocketError, ValueError) as error:
+            except (OSError, Refusal, ValueError) as error:
                 # A name that does not resolve, for one. Said once, tried again.
                 if str(error) != complaint:
                     complaint = str(error)
@@ -223,7 +222,7 @@ class Watchdog(object):
         try:
             config = json.loads(text)
             watch = KINDS[config["kind"]](service, config)
-        except (ValueError, KeyError, TypeError, ApiError) as error:
+        except (ValueError, KeyError, TypeError, Refusal) as error:
             say("%s: cannot be used (%s: %s): run site.yml with --tags rpc,head again" % (path, type(error).__name__, error))
             return None
         watch.start()

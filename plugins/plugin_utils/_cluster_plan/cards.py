@@ -5,21 +5,22 @@
 
 import re
 
+from ...module_utils._text import Refusal
 from .._intent.check_nodes import node_errors
-from .._intent.hosts import IntentError, expand
+from .._intent.hosts import expand
 
 # A card's memory as makers print it on the box: their GB is 1024 MiB.
 SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
 
 
 def cards(text):
-    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]; ValueError in one sentence."""
+    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]. Errors: Refusal."""
     found, nodes = [], 0
     for part in re.split(r"[\s,]+", str(text).strip()):
         count, main, own = re.match(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part).groups()
         sizes = [SIZE.match(size) for size in own.split("+")]
         if not all(sizes) or (main and len(sizes) > 1):
-            raise ValueError(
+            raise Refusal(
                 "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, "
                 "as in 2x24GB+24GB,48GB for two nodes of two cards and one node of one" % (part or "nothing")
             )
@@ -49,7 +50,7 @@ def _usual_nodes(hostvars, groups):
     primary = [service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service]
     try:
         heads = expand(primary[0]["head"], groups) if primary else []
-    except IntentError:
+    except Refusal:
         heads = []  # the inventory's own plan says so
     return sorted(nodes, key=lambda node: node in heads)
 
@@ -67,8 +68,8 @@ def card_errors(devices, nodes, groups, hostvars, each=False):
     try:
         hosts = expand(nodes, groups) if each or not devices else []
         given = sorted({card["node"] for card in cards(devices)}) if devices else []
-    except (IntentError, ValueError) as problem:
-        return ["nodes: %s" % problem if isinstance(problem, IntentError) else str(problem)]
+    except (Refusal, ValueError) as problem:
+        return ["nodes: %s" % problem if isinstance(problem, Refusal) else str(problem)]
     if given:
         return (
             ["devices: %d nodes seen, %d are needed, one for each of %s: give such as %dx24GB" % (len(given), len(hosts), ", ".join(hosts), len(hosts))]

@@ -11,7 +11,7 @@ from .._intent.check_models import HEADER_KEYS
 def estimate(facts, size):
     """Shape of a dense model of ``size`` bytes, all of its weights taken as of the mean width.
 
-    facts: a model's `header` in llama_models. Raises ShapeError where that is not enough.
+    facts: a model's `header` in llama_models. Raises Refusal where that is not enough.
     """
     architecture = facts["architecture"]
     metadata = {"%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]}

@@ -6,12 +6,12 @@
 import base64
 import json
 
-from ...module_utils._model.memory import ShapeError
 from ...module_utils._plan import table
 from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.place import plan, settings_for, shape_of, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._settings import kind_of, value
+from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from . import refusals
@@ -116,7 +116,7 @@ class _Inventory(object):
         self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
     def _shape(self, model, quant):
-        """-> (Shape, header or catalog); raises ShapeError."""
+        """-> (Shape, header or catalog); raises Refusal."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
             return shape_of(known["shape"]), "header"
@@ -124,7 +124,7 @@ class _Inventory(object):
         facts = self.models[model].get("header")
         if size and facts:
             return estimate(facts, size), "catalog"
-        raise ShapeError(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
+        raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def _devices(self, nodes):
         return [
@@ -167,7 +167,7 @@ class _Inventory(object):
                 try:
                     shape, source = self._shape(model, quant)
                     slot_context(shape, settings)
-                except ShapeError as problem:
+                except Refusal as problem:
                     self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
                     self.refused.extend([refusals.not_planned(name, self.unplanned[name], ())] if self.complete else [])
                     continue
@@ -192,7 +192,7 @@ class _Inventory(object):
             shape, source = self._shape(model, quant)
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
-        except ShapeError as problem:
+        except Refusal as problem:
             self._without(name, str(problem))
             return
         own = self._devices([head])

@@ -7,7 +7,8 @@ import re
 
 from ...module_utils._llama.args import OLDEST, build_number, load_modes
 from ...module_utils._settings import BY_KIND, KINDS, LARGEST, OWN, SLURM_KEYS, WORKER_KEYS, context, effective, kind_of, value
-from .hosts import IntentError, build_of, expand, rpc_address
+from ...module_utils._text import Refusal
+from .hosts import build_of, expand, rpc_address
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
@@ -102,7 +103,7 @@ def _hosts(entry, key, pattern, groups):
     """-> (hosts of a pattern, [sentences])"""
     try:
         hosts = expand(pattern, groups)
-    except IntentError as problem:
+    except Refusal as problem:
         return [], ["%s.%s: %s" % (entry, key, problem)]
     found = [
         "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml" % (entry, key, host)

@@ -6,11 +6,8 @@
 import re
 
 from ...module_utils._llama.args import PIN
+from ...module_utils._text import Refusal
 from .values import near
-
-
-class IntentError(Exception):
-    """A service that cannot be resolved; the message is one sentence."""
 
 
 def expand(pattern, groups):
@@ -26,7 +23,7 @@ def expand(pattern, groups):
         elif name in known:
             hosts = [name]
         else:
-            raise IntentError(
+            raise Refusal(
                 "%s is neither a host nor a group of this inventory%s"
                 % (name, near(name, known + sorted(groups), ": correct the name, or add it to hosts.yml"))
             )

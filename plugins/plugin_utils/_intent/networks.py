@@ -6,6 +6,7 @@
 import ipaddress
 import re
 
+from ...module_utils._text import Refusal
 from .values import shown
 
 
@@ -31,5 +32,5 @@ def _network(text, strict=True):
 def networks_of(clients):
     wrong = mistake(clients)
     if wrong:
-        raise ValueError("llama_clients: %s seen, %s needed: %s" % wrong)
+        raise Refusal("llama_clients: %s seen, %s needed: %s" % wrong)
     return [_network(text) for text in clients]

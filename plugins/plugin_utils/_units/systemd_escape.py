@@ -9,6 +9,8 @@ systemd splits a line at white space, takes quotes and backslashes away, replace
 
 import re
 
+from ...module_utils._text import Refusal
+
 # What systemd leaves alone, quoted or not.
 PLAIN = re.compile(r"^[A-Za-z0-9_@+=:,./-]+\Z")
 ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t"}
@@ -20,6 +22,6 @@ def systemd_escape(value, command=False):
     if PLAIN.match(text):
         return text
     if "\0" in text:
-        raise ValueError("systemd_escape: %r has a NUL character, no argument and no variable can hold one: remove it" % text)
+        raise Refusal("systemd_escape: %r has a NUL character, no argument and no variable can hold one: remove it" % text)
     escapes = dict(ESCAPES, **({"$": "$$"} if command else {}))
     return '"%s"' % "".join(escapes.get(one, one if one >= " " and one != "\x7f" else "\\x%02x" % ord(one)) for one in text)

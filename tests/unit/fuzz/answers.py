@@ -6,11 +6,11 @@
 import io
 import json
 
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import errors
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.api import ApiError, LlamaApi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.api import LlamaApi
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog.samples import HeadApi
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 
@@ -130,7 +130,7 @@ def hub(data):
         client = fetch_hub.Hub(HubClient(data, turns), "some/m-GGUF", HUB, "secret" if turns == [0] else None)
         try:
             fetch_hub.select(client.files(client.commit("main")), "some/m-GGUF", quant="Q8_0")
-        except errors.FetchError as error:
+        except Refusal as error:
             told.append(str(error))
             one_line(told[-1])
     return told[0] if len(told) == 3 else None
@@ -189,7 +189,7 @@ def served(path):
             json.dumps(result)
             told.append(result["reason"])
             assert result["state"] in health.STATES, result
-        except ApiError as error:
+        except Refusal as error:
             told.append(str(error))
             result = {"state": "refused"}
         watched = Watched(answers)

@@ -8,9 +8,10 @@ import os
 import struct
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import ShapeError, read_shape
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import shape_facts, shape_of
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.what_if import what_if
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
@@ -80,7 +81,7 @@ def header(data):
         describe.check_shards([found], ["m.gguf"])
         if found.metadata.get("split.count"):
             describe.check_shards([found, found], ["m.gguf", "n.gguf"])
-    except gguf.GGUFError as error:
+    except Refusal as error:
         return str(error)
     return None
 
@@ -88,7 +89,7 @@ def header(data):
 def shape(data):
     try:
         read_shape(parsed(data))
-    except (gguf.GGUFError, ShapeError) as error:
+    except Refusal as error:
         return str(error)
     return None
 
@@ -97,7 +98,7 @@ def plan(data):
     """The shape as it travels from a node to the controller, and a plan with advice for two cards."""
     try:
         planned(shape_of(json.loads(json.dumps(shape_facts(read_shape(parsed(data)))))), len(data))
-    except (gguf.GGUFError, ShapeError) as error:
+    except Refusal as error:
         return str(error)
     return None
 
@@ -147,6 +148,6 @@ def largest(path):
         found = gguf.read_path(path)
         describe.describe([found])
         planned(read_shape(found), 18)
-    except (gguf.GGUFError, ShapeError) as error:
+    except Refusal as error:
         return str(error)
     return None

@@ -11,11 +11,10 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest as fetch_manifest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import present
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import request as fetch_request
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build as node_build
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import snapshot as node_snapshot
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removal_removal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import FOLDER
 
@@ -55,7 +54,7 @@ def bundle(data):
         for line in fetch_bundle.lines(folder, record):
             assert line.isprintable(), line
         assert [one["name"] for one in found["files"]][0] == "m.gguf"
-    except fetch_bundle.BundleError as error:
+    except Refusal as error:
         return str(error)
     return None
 
@@ -75,7 +74,7 @@ def manifest(data):
         if fetch_manifest.read_manifest(record) is None:
             return "no record"
         done = present.unchanged(fetch_request.Request(path, urls=["file://" + path]), fetch_request.Watch(), True)
-    except FetchError as error:
+    except Refusal as error:
         return str(error)
     return None if done else "no record of this"
 
@@ -95,7 +94,7 @@ def snapshot(data):
         for _path, now, then in snapshots.restore("b1-b2", True):
             node_snapshot.text_of(now)
             node_snapshot.text_of(then)
-    except node_snapshot.SnapshotError as error:
+    except Refusal as error:
         return str(error)
     return None
 
@@ -109,7 +108,7 @@ def build(data):
     FOLDER.write(data, "prefix", "current", "build.json")
     try:
         node_build.build_info(FOLDER.path("prefix"))
-    except units.UnitError as error:
+    except Refusal as error:
         return str(error)
     return None
 

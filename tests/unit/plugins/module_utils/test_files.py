@@ -8,7 +8,7 @@ import stat
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _files
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 
@@ -47,15 +47,15 @@ def test_missing_directories_are_made_on_request(folder):
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_directory_that_others_may_write_is_refused(folder, mode):
     folder.chmod(mode)
-    with pytest.raises(UnsafeFile, match=r"inner: its mode 0?1?77[70] lets others than its owner write it, root uses it: look at who changed it"):
+    with pytest.raises(Refusal, match=r"inner: its mode 0?1?77[70] lets others than its owner write it, root uses it: look at who changed it"):
         _files.read(str(folder / "record"))
-    with pytest.raises(UnsafeFile):
+    with pytest.raises(Refusal):
         _files.write(str(folder / "new"), b"")
 
 
 def test_a_directory_above_that_others_may_write_is_refused(folder):
     folder.parent.chmod(0o777)
-    with pytest.raises(UnsafeFile, match="state: its mode 0777"):
+    with pytest.raises(Refusal, match="state: its mode 0777"):
         _files.read(str(folder / "record"))
     # As in /tmp: nobody else can rename what is ours there.
     folder.parent.chmod(0o1777)
@@ -65,7 +65,7 @@ def test_a_directory_above_that_others_may_write_is_refused(folder):
 @pytest.mark.parametrize("name", ["state", "state/inner", "state/inner/record"])
 def test_what_belongs_to_somebody_else_is_refused(folder, tmp_path, name):
     give_away(tmp_path / name)
-    with pytest.raises(UnsafeFile, match=r"%s: it belongs to user id 4711, 0 is needed because root uses it" % name):
+    with pytest.raises(Refusal, match=r"%s: it belongs to user id 4711, 0 is needed because root uses it" % name):
         _files.read(str(folder / "record"))
 
 
@@ -73,10 +73,10 @@ def test_a_link_or_a_fifo_at_the_end_is_refused_at_once(folder):
     (folder / "link").symlink_to(folder / "record")
     os.mkfifo(str(folder / "fifo"))
     for name in ("link", "fifo", "."):
-        with pytest.raises((UnsafeFile, IsADirectoryError)):
+        with pytest.raises((Refusal, IsADirectoryError)):
             _files.read(str(folder / name))
     for name in ("link", "fifo"):
-        with pytest.raises(UnsafeFile, match="%s: no regular file, one is needed" % name):
+        with pytest.raises(Refusal, match="%s: no regular file, one is needed" % name):
             os.close(_files.open_file(str(folder / name), os.O_WRONLY | os.O_APPEND | os.O_CREAT))
 
 
@@ -85,16 +85,16 @@ def test_a_link_on_the_way_counts_only_where_nobody_else_could_make_it(folder, t
     (tmp_path / "absolute").symlink_to(folder)
     assert _files.read(str(tmp_path / "short/record")) == b"ours" == _files.read(str(tmp_path / "absolute/record"))
     (tmp_path / "round").symlink_to("round")
-    with pytest.raises(UnsafeFile, match="round: no directory"):
+    with pytest.raises(Refusal, match="round: no directory"):
         _files.read(str(tmp_path / "round/record"))
     (tmp_path / "sticky").mkdir()
     (tmp_path / "sticky").chmod(0o1777)
     (tmp_path / "sticky/inner").symlink_to(folder)
-    with pytest.raises(UnsafeFile, match="sticky/inner: no directory, one is needed"):
+    with pytest.raises(Refusal, match="sticky/inner: no directory, one is needed"):
         _files.read(str(tmp_path / "sticky/inner/record"))
     # Where a link leads is looked at like everything else.
     folder.chmod(0o777)
-    with pytest.raises(UnsafeFile, match="mode 0777"):
+    with pytest.raises(Refusal, match="mode 0777"):
         _files.read(str(tmp_path / "short/record"))
 
 

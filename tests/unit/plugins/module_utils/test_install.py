@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _install
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
@@ -75,7 +75,7 @@ def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
     give_away(venv / whose)
     assert _install.choose_python(candidates) == str(system)
     system.chmod(0o666)
-    with pytest.raises(_install.ProgramError, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
+    with pytest.raises(_install.Refusal, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
         _install.choose_python(candidates)
 
 
@@ -86,14 +86,14 @@ def test_a_link_to_a_python_is_followed_where_root_made_all_of_it(venv, tmp_path
     (tmp_path / "usr/python3").symlink_to("../alternative")
     assert _install.choose_python([str(tmp_path / "usr/python3")]) == str(tmp_path / "usr/python3")
     give_away(tmp_path / "real")
-    with pytest.raises(_install.ProgramError, match="real: it belongs to user id 4711"):
+    with pytest.raises(_install.Refusal, match="real: it belongs to user id 4711"):
         _install.choose_python([str(tmp_path / "usr/python3")])
 
 
 def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
     (tmp_path / "lib").mkdir()
     give_away(tmp_path / "lib")
-    with pytest.raises(UnsafeFile, match="lib: it belongs to user id 4711"):
+    with pytest.raises(Refusal, match="lib: it belongs to user id 4711"):
         install(tmp_path, SOURCES)
     assert os.listdir(str(tmp_path / "lib")) == []
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import load_log
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_load_info
 
 
@@ -27,7 +27,7 @@ def test_the_load_is_returned(capsys, monkeypatch):
 
 def test_an_error_names_the_module(capsys, monkeypatch):
     def load_info(unit):
-        raise units.UnitError("unit %s does not run on this node: start it" % unit)
+        raise Refusal("unit %s does not run on this node: start it" % unit)
 
     monkeypatch.setattr(llama_load_info, "load_info", load_info)
     code, result = run(capsys)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_timeline
 
 
@@ -24,7 +24,7 @@ def test_what_happened_is_returned(capsys, monkeypatch):
 
 def test_an_error_names_the_module(capsys, monkeypatch):
     def timeline(_units_asked, _since):
-        raise node_units.UnitError("journalctl cannot be run (it is not there)")
+        raise Refusal("journalctl cannot be run (it is not there)")
 
     monkeypatch.setattr(llama_timeline, "timeline", timeline)
     assert run(capsys)[1]["msg"] == "llama_timeline: journalctl cannot be run (it is not there)"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_unit_info
 
 
@@ -27,7 +27,7 @@ def test_defaults_ask_for_all_our_units_and_change_nothing(capsys, monkeypatch, 
 
 def test_an_error_is_one_sentence_that_names_the_module(capsys, monkeypatch, tmp_path):
     def unit_info(patterns):
-        raise units.UnitError("systemctl show answered 'no': is systemd running on this node?")
+        raise Refusal("systemctl show answered 'no': is systemd running on this node?")
 
     monkeypatch.setattr(llama_unit_info, "unit_info", unit_info)
     code, result = run(capsys, prefix=str(tmp_path))

@@ -8,9 +8,8 @@ import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import handmade, look, processes, steps
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.handmade import HandmadeError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
@@ -144,7 +143,7 @@ def test_nothing_of_others_gives_way(node, tmp_path):
     node.adoption().save()
     node.adoption().put_aside()
     (tmp_path / "build").symlink_to("by-hand-2")
-    with pytest.raises(HandmadeError, match="has its place"):
+    with pytest.raises(Refusal, match="has its place"):
         node.adoption().put_back()
     assert os.readlink(str(tmp_path / "build")) == "by-hand-2"
     (tmp_path / "adopted/notes.txt").write_text("theirs")
@@ -177,14 +176,14 @@ def test_a_unit_that_differs_from_the_saved_one_is_refused(node):
     handmade_units(node)
     node.adoption().save()
     write(node.units / "llama-rpc.service", RPC_UNIT.replace("50052", "50053"))
-    with pytest.raises(HandmadeError, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that adoption first"):
+    with pytest.raises(Refusal, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that adoption first"):
         node.adoption().save()
 
 
 def test_a_unit_that_came_after_the_look_is_refused(node):
     node.adoption().save()
     handmade_units(node)
-    with pytest.raises(HandmadeError, match=r"llama-rpc.service.*: it came after everything had been looked at and saved: run again"):
+    with pytest.raises(Refusal, match=r"llama-rpc.service.*: it came after everything had been looked at and saved: run again"):
         node.adoption().stop("worker")
     assert node.called == []
 
@@ -192,7 +191,7 @@ def test_a_unit_that_came_after_the_look_is_refused(node):
 def test_no_room_for_the_directory(node, tmp_path):
     (tmp_path / "build").mkdir()
     (tmp_path / "build.by-hand").mkdir()
-    with pytest.raises(HandmadeError, match=r"build.by-hand: there already, a free name for .*build is needed"):
+    with pytest.raises(Refusal, match=r"build.by-hand: there already, a free name for .*build is needed"):
         node.adoption().save()
 
 
@@ -201,7 +200,7 @@ def test_a_record_that_others_may_write_is_not_trusted(node, tmp_path):
     node.adoption().save()
     (tmp_path / "adopted").chmod(0o777)
     for step in ("save", "put_aside", "put_back", "finish", "forget"):
-        with pytest.raises(UnsafeFile, match="adopted: its mode 0777 lets others than its owner write it"):
+        with pytest.raises(Refusal, match="adopted: its mode 0777 lets others than its owner write it"):
             getattr(node.adoption(), step)()
     assert (tmp_path / "adopted/record.json").exists() and (node.units / "llama-rpc.service").exists()
 
@@ -232,7 +231,7 @@ def test_a_record_that_somebody_else_put_there_is_not_read(node, tmp_path, how):
     handmade_units(node)
     node.adoption().save()
     plant_record(tmp_path, how)
-    with pytest.raises(UnsafeFile, match=r"(belongs to user id 4711|no regular file)"):
+    with pytest.raises(Refusal, match=r"(belongs to user id 4711|no regular file)"):
         node.adoption().read()
 
 
@@ -240,7 +239,7 @@ def test_a_damaged_record_names_where_the_copies_are(node, tmp_path):
     handmade_units(node)
     node.adoption().save()
     (tmp_path / "adopted/record.json").write_text("{")
-    with pytest.raises(HandmadeError, match=r"not a record of an adoption .*: put the files in .*adopted back by hand"):
+    with pytest.raises(Refusal, match=r"not a record of an adoption .*: put the files in .*adopted back by hand"):
         node.adoption().read()
 
 
@@ -303,7 +302,7 @@ def test_a_leftover_is_ended_and_started_again_as_it_was(leftover, tmp_path):
 
 def test_a_program_that_is_gone_is_one_sentence(leftover, tmp_path):
     record = {"executable": str(tmp_path / "gone"), "argv": ["gone"], "cwd": "/", "environment": {}, "outputs": {}}
-    with pytest.raises(HandmadeError, match=r"gone: it cannot be started again in / \(.*No such file.*\): start it by hand"):
+    with pytest.raises(Refusal, match=r"gone: it cannot be started again in / \(.*No such file.*\): start it by hand"):
         processes.start_detached(record)
 
 
@@ -362,7 +361,7 @@ def test_a_server_that_is_started_again_stops_the_adoption_with_the_name_of_what
         # Whatever else runs on this machine is not looked at, and above all not ended.
         monkeypatch.setattr(steps, "find", lambda _units: {"units": [], "processes": of(tmp_path), "foreign": []})
         node.adoption().save()
-        with pytest.raises(HandmadeError, match=r"rpc-server: process \d+ started after its like was ended, by process %d \(sh\): end what" % looper.pid):
+        with pytest.raises(Refusal, match=r"rpc-server: process \d+ started after its like was ended, by process %d \(sh\): end what" % looper.pid):
             node.adoption().stop("worker")
     finally:
         os.killpg(looper.pid, signal.SIGKILL)
@@ -580,7 +579,7 @@ def test_a_log_that_others_exchanged_is_not_opened_as_root(leftover, tmp_path, h
 def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
     record = {"executable": str(tmp_path / "rpc-server"), "argv": ["rpc-server", "300"], "cwd": "/", "environment": {}, "outputs": {}}
     tmp_path.chmod(0o777)
-    with pytest.raises(HandmadeError, match=r"rpc-server: it cannot be started again in / \(.*its mode 0777.*\): start it by hand"):
+    with pytest.raises(Refusal, match=r"rpc-server: it cannot be started again in / \(.*its mode 0777.*\): start it by hand"):
         processes.start_detached(record)
     tmp_path.chmod(0o700)
     assert of(tmp_path) == []

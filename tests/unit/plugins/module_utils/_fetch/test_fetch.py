@@ -20,11 +20,11 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal, lanes, lock, pieces, present, resolve, sources, transfer
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError, Stopped
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Stopped
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request, Watch
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.gguf import GGUFError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, Handler
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
@@ -79,7 +79,7 @@ def whole(path, data=MODEL):
 
 
 def refused(dest, fake=None, **options):
-    with pytest.raises((FetchError, GGUFError)) as caught:
+    with pytest.raises(Refusal) as caught:
         fetch(dest, fake, **options)
     assert "\n" not in str(caught.value)
     assert not dest.exists()
@@ -559,7 +559,7 @@ def test_without_ranges_a_piece_that_is_whole_is_not_fetched_again(fake, tmp_pat
             fake.cuts.append(2 << 20)
 
     fake.on_bytes = stop_in_second
-    with pytest.raises(FetchError, match="10 times in a row"):
+    with pytest.raises(Refusal, match="10 times in a row"):
         fetch(tmp_path / "m.gguf", fake, repo="owner/plain", quant="Q8_0", connections=2)
     fake.on_bytes = None
     fake.cuts.clear()
@@ -742,7 +742,7 @@ def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
 
 @pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
 def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, name):
-    with pytest.raises(FetchError, match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest"):
+    with pytest.raises(Refusal, match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest"):
         fetch(str(tmp_path) + "/", urls=[fake.add_plain(name, MODEL)])
     assert left(tmp_path) == []
 
@@ -754,7 +754,7 @@ def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
     assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith("untouched since it was published")
     assert fake.log == []
     fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
-    with pytest.raises(FetchError, match="is there, but its header is not that of m.gguf"):
+    with pytest.raises(Refusal, match="is there, but its header is not that of m.gguf"):
         fetch(tmp_path / "m.gguf", urls=[url + "?version=2"])
     assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
 
@@ -805,6 +805,7 @@ sys.path.insert(0, %r)
 from module_utils._fetch import target, transfer
 from module_utils._fetch.fetch import acquire
 from module_utils._fetch.request import Request, Watch
+from module_utils._text import Refusal
 transfer._FLUSH_EVERY = 0.05
 %s
 print(json.dumps(acquire(Request(**json.loads(sys.argv[1])))))
@@ -846,7 +847,6 @@ def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
     # As on a file system that cannot reserve blocks, another writer takes the space; afterwards it goes away again.
     setup = """
 import os
-from module_utils._fetch.errors import FetchError
 target._allocate = lambda fd, size: os.ftruncate(fd, size)
 target._MARGIN = 0
 options = json.loads(sys.argv[1])
@@ -857,7 +857,7 @@ def fill(state):
             stream.write(bytes(20 << 20))
 try:
     acquire(Request(**options), watch=Watch(fill))
-except FetchError as error:
+except Refusal as error:
     print(error, os.listdir(os.path.dirname(options["dest"])))
 os.unlink(other)
 """
@@ -911,7 +911,7 @@ def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
 def test_a_file_of_another_user_that_is_another_model_stays_his(fake, tmp_path):
     (tmp_path / "m.gguf").write_bytes(OTHER)
     give_away(tmp_path / "m.gguf")
-    with pytest.raises(FetchError, match="its sha256 is not that of"):
+    with pytest.raises(Refusal, match="its sha256 is not that of"):
         fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)])
     assert os.stat(tmp_path / "m.gguf").st_uid != 0
 
@@ -926,7 +926,7 @@ def test_a_file_that_is_written_while_it_is_hashed_is_refused(fake, tmp_path, mo
         return digests
 
     monkeypatch.setattr(present, "hash_pieces", write)
-    with pytest.raises(FetchError, match="was changed while it was read"):
+    with pytest.raises(Refusal, match="was changed while it was read"):
         fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     assert left(tmp_path) == ["m.gguf"]
 
@@ -965,7 +965,7 @@ def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
     url = fake.add_plain("m.gguf", MODEL)
     for data, words in ((MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)), (OTHER, "its sha256 is not that of m.gguf")):
         (tmp_path / "m.gguf").write_bytes(data)
-        with pytest.raises(FetchError, match=words):
+        with pytest.raises(Refusal, match=words):
             fetch(tmp_path / "m.gguf", check=check, urls=[url], sha256=[sha(MODEL)])
         assert (tmp_path / "m.gguf").read_bytes() == data
         assert left(tmp_path) == ["m.gguf"]
@@ -974,7 +974,7 @@ def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
 def test_without_a_digest_a_model_of_the_same_size_is_told_apart_by_its_header(fake, tmp_path):
     url = fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
     (tmp_path / "m.gguf").write_bytes(MODEL)
-    with pytest.raises(FetchError, match="its header is not that of m.gguf"):
+    with pytest.raises(Refusal, match="its header is not that of m.gguf"):
         fetch(tmp_path / "m.gguf", urls=[url])
     assert fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)])["verified"] == "size and header"
 
@@ -996,18 +996,18 @@ def test_damage_under_an_unchanged_size_is_found(fake, tmp_path):
     with open(dest, "r+b") as stream:
         stream.seek(-5, os.SEEK_END)
         stream.write(b"X")
-    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+    with pytest.raises(Refusal, match="damaged or replaced, remove it and run again"):
         fetch(dest, fake, repo=REPO, quant="Q8_0")
     os.utime(dest, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
-    with pytest.raises(FetchError, match="damaged or replaced, remove it and run again"):
+    with pytest.raises(Refusal, match="damaged or replaced, remove it and run again"):
         fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)
 
 
 def test_a_published_file_that_became_shorter_is_named(fake, tmp_path):
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     os.truncate(tmp_path / "m.gguf", 1000)
-    with pytest.raises(FetchError, match="has 1,000 bytes, .* were published: remove it and run again"):
+    with pytest.raises(Refusal, match="has 1,000 bytes, .* were published: remove it and run again"):
         fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
 
 

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 A, B = b"first half, ", b"second half"
 WANTED = {"model": "m", "quant": "Q8_0", "urls": [], "repo": "some/m-GGUF", "revision": "main", "files": ["a", "b"], "sha256": []}
@@ -110,7 +111,7 @@ def test_a_url_is_compared_without_its_secrets(folder):
 )
 def test_what_is_not_in_it_is_one_sentence(folder, wanted, sentence):
     seal(folder, model(folder, *JOINED))
-    with pytest.raises(bundle.BundleError) as caught:
+    with pytest.raises(Refusal) as caught:
         bundle.find(bundle.read(str(folder)), dict(WANTED, **dict({"name": "m.gguf"}, **wanted)), "FOLDER")
     assert str(caught.value).startswith(sentence)
 
@@ -126,7 +127,7 @@ def test_what_is_not_in_it_is_one_sentence(folder, wanted, sentence):
 def test_no_bundle_is_one_sentence(tmp_path, content, sentence):
     if content is not None:
         (tmp_path / "bundle.json").write_text(content)
-    with pytest.raises(bundle.BundleError) as caught:
+    with pytest.raises(Refusal) as caught:
         bundle.read(str(tmp_path))
     assert str(caught.value).startswith("bundle: %s/bundle.json " % tmp_path) and sentence in str(caught.value)
 
@@ -162,7 +163,7 @@ def test_a_record_that_no_bundle_has_is_refused(folder, path, values):
     record, _changed = seal(folder, model(folder, *JOINED))
     assert bundle.read(str(folder)) == record
     (folder / "bundle.json").write_text(json.dumps(changed(record, *path, **values)))
-    with pytest.raises(bundle.BundleError) as caught:
+    with pytest.raises(Refusal) as caught:
         bundle.read(str(folder))
     text = str(caught.value)
     assert text.startswith("bundle: %s/bundle.json: " % folder)
@@ -172,7 +173,7 @@ def test_a_record_that_no_bundle_has_is_refused(folder, path, values):
 
 def test_a_deep_record_is_damaged(folder):
     (folder / "bundle.json").write_text("[" * 100000)
-    with pytest.raises(bundle.BundleError, match="is damaged: copy the bundle again"):
+    with pytest.raises(Refusal, match="is damaged: copy the bundle again"):
         bundle.read(str(folder))
 
 
@@ -181,5 +182,5 @@ def test_urls_that_differ_in_their_query_are_two_sources(folder):
     assert "secret" not in (folder / "bundle.json").read_text()
     record = bundle.read(str(folder))
     bundle.find(record, {"name": "m.gguf", "urls": ["https://mirror.example/m.gguf?version=1&token=other"]}, "x")
-    with pytest.raises(bundle.BundleError, match="the inventory wants https://mirror.example/m.gguf.sha256="):
+    with pytest.raises(Refusal, match="the inventory wants https://mirror.example/m.gguf.sha256="):
         bundle.find(record, {"name": "m.gguf", "urls": ["https://mirror.example/m.gguf?version=2"]}, "x")

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources, urls
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError, Transient
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client, attempts
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.sources import make_source, read_range
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import public_url
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import FakeHub
 
 DATA = bytes(range(256)) * 40
@@ -81,33 +82,33 @@ def test_a_connection_the_server_closed_meanwhile_is_opened_again(fake, client):
 
 def test_a_file_without_a_name_or_length_is_refused(fake, client):
     fake.ranges, fake.length = False, False
-    with pytest.raises(FetchError, match="says neither how long it is nor answers ranges"):
+    with pytest.raises(Refusal, match="says neither how long it is nor answers ranges"):
         resolved(fake.add_plain("a", DATA), client)
 
 
 def test_an_empty_file_is_refused(fake, client):
-    with pytest.raises(FetchError, match="empty, a GGUF file is needed"):
+    with pytest.raises(Refusal, match="empty, a GGUF file is needed"):
         resolved(fake.add_plain("a", b""), client)
 
 
 def test_compressed_answers_are_refused(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     fake.answers = [(206, {"Content-Encoding": "gzip", "Content-Range": "bytes 0-9/%d" % len(DATA)}, b"0123456789")]
-    with pytest.raises(FetchError, match="sends Content-Encoding gzip"):
+    with pytest.raises(Refusal, match="sends Content-Encoding gzip"):
         source.open(client, 0, 10)
 
 
 def test_redirects_end(fake, client):
     fake.add_repo("o/r", {"a": DATA})
     fake.redirect_to = fake.url + "/o/r/resolve/main/a"
-    with pytest.raises(FetchError, match="more than 8 redirects"):
+    with pytest.raises(Refusal, match="more than 8 redirects"):
         resolved(fake.url + "/o/r/resolve/main/a", client)
 
 
 def test_a_redirect_to_another_scheme_is_refused(fake, client):
     fake.add_repo("o/r", {"a": DATA})
     fake.redirect_to = "file:///etc/passwd"
-    with pytest.raises(FetchError, match="redirects to file:///etc/passwd, http or https is needed"):
+    with pytest.raises(Refusal, match="redirects to file:///etc/passwd, http or https is needed"):
         resolved(fake.url + "/o/r/resolve/main/a", client)
 
 
@@ -132,7 +133,7 @@ def test_a_body_that_breaks_off_at_once_every_time_is_given_up(fake, client, mon
     monkeypatch.setattr(sources, "FIRST_WAIT", 0)
     source = resolved(fake.add_plain("a", DATA), client)
     fake.cuts = [0] * 4
-    with pytest.raises(FetchError, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"):
+    with pytest.raises(Refusal, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"):
         read_range(source, client, 0, 5000)
 
 
@@ -148,7 +149,7 @@ def test_attempts_give_up_with_the_last_reason(monkeypatch):
     def fail():
         raise Transient("http://h/m: down", 7 if len(waits) == 1 else None)
 
-    with pytest.raises(FetchError, match="http://h/m: down, 4 times: check the network and run again"):
+    with pytest.raises(Refusal, match="http://h/m: down, 4 times: check the network and run again"):
         attempts(fail)
     assert waits == [0.5, 7, 2.0]
 
@@ -212,11 +213,11 @@ def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(certificate / "cert.pem"), str(certificate / "key.pem"))
     with serving(OverTls, context) as port:
-        with pytest.raises(FetchError, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"):
+        with pytest.raises(Refusal, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"):
             resolved("https://localhost:%d/m.gguf" % port, client)
         monkeypatch.setattr(Client, "_tls", ssl.create_default_context(cafile=str(certificate / "cert.pem")))
         assert resolved("https://localhost:%d/m.gguf" % port, client).size == 1
-        with pytest.raises(FetchError, match="redirects from https to http://127.0.0.1:9/m.gguf, which is not encrypted"):
+        with pytest.raises(Refusal, match="redirects from https to http://127.0.0.1:9/m.gguf, which is not encrypted"):
             resolved("https://localhost:%d/away" % port, client)
 
 
@@ -226,7 +227,7 @@ def test_a_local_file_that_changes_is_noticed(tmp_path, client):
     source = resolved(path.as_uri(), client)
     assert read_range(source, client, 10, 5) == DATA[10:15]
     path.write_bytes(DATA + b"x")
-    with pytest.raises(FetchError, match="changed while it was fetched: run again"):
+    with pytest.raises(Refusal, match="changed while it was fetched: run again"):
         read_range(source, client, 10, 5)
 
 
@@ -281,7 +282,7 @@ def test_a_header_that_drips_is_given_up(client, impatient):
 
 
 def test_header_fields_without_an_end_are_given_up(client):
-    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises((Transient, FetchError)):
+    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises((Transient, Refusal)):
         resolved(url, client)
     with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"):
         resolved(url, client)
@@ -293,7 +294,7 @@ HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nCo
 def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
     with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
         source = resolved(url, client)
-        with pytest.raises(FetchError, match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again"):
+        with pytest.raises(Refusal, match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again"):
             read_range(source, client, 0, 1000)
 
 
@@ -311,7 +312,7 @@ def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
 
     with serving(OneByte) as port:
         source = resolved("http://127.0.0.1:%d/m.gguf" % port, client)
-        with pytest.raises(FetchError, match="ended 99[0-9] bytes early, 4 times"):
+        with pytest.raises(Refusal, match="ended 99[0-9] bytes early, 4 times"):
             read_range(source, client, 0, 1000)
     assert OneByte.asked == 5
 
@@ -332,7 +333,7 @@ def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
     ],
 )
 def test_a_url_that_cannot_be_asked_is_one_sentence_without_secrets(url, words):
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(Refusal) as caught:
         make_source(url)
     assert words in str(caught.value)
     assert "hunter2" not in str(caught.value) and "\n" not in str(caught.value)
@@ -348,7 +349,7 @@ def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
             if end is location:
                 assert resolved(other, client).size == len(DATA)
             else:
-                with pytest.raises(FetchError, match="answered 404"):
+                with pytest.raises(Refusal, match="answered 404"):
                     resolved(other, client)
 
 
@@ -363,7 +364,7 @@ def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
     ],
 )
 def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
-    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(FetchError) as caught:
+    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(Refusal) as caught:
         resolved(url, client)
     assert words in str(caught.value)
     assert str(caught.value).isprintable()
@@ -381,7 +382,7 @@ def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, wo
     ],
 )
 def test_a_server_that_talks_nonsense_is_one_short_sentence(client, answer):
-    with speaking(answer) as url, pytest.raises((FetchError, Transient)) as caught:
+    with speaking(answer) as url, pytest.raises((Refusal, Transient)) as caught:
         resolved(url, client)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 400
     assert getattr(caught.value, "wait", None) in (None, 0)
@@ -394,14 +395,14 @@ def test_retry_after_that_is_no_number_is_passed_over(value):
 
 def test_the_token_is_never_sent_over_plain_http():
     home = "http://mirror.example/m.gguf"
-    with pytest.raises(FetchError, match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or leave"):
+    with pytest.raises(Refusal, match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or leave"):
         urls.authorization(home, "hf_secret", home)
     sent = {"Authorization": "Bearer hf_secret"}
     for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
         assert urls.authorization(url, "hf_secret", url) == sent
         assert urls.authorization(url, None, url) == {}
     for near in ("http://127.0.0.1.example/a", "http://localhost.example/a", "http://128.0.0.1/a", "http://[::ffff:10.0.0.1]/a"):
-        with pytest.raises(FetchError, match="a token is not sent over http"):
+        with pytest.raises(Refusal, match="a token is not sent over http"):
             urls.authorization(near, "hf_secret", near)
     for other in ("http://mirror.example/a", "https://mirror.example:8443/a", "https://mirror.example.org/a", "https://sub.mirror.example/a"):
         assert urls.authorization(other, "hf_secret", "https://mirror.example/b") == {}
@@ -425,15 +426,15 @@ def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
     with serving(Proxy) as port:
         for scheme in ("http", "https"):
             monkeypatch.setenv(scheme + "_proxy", "http://us%%40er:pass@127.0.0.1:%d" % port)
-            with pytest.raises((FetchError, Transient), match="404"):
+            with pytest.raises((Refusal, Transient), match="404"):
                 resolved(scheme + "://models.invalid/m.gguf", client)
             assert seen.pop() == "Basic dXNAZXI6cGFzcw=="
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % port)
-        with pytest.raises(FetchError, match="407 .*: the proxy needs user and password"):
+        with pytest.raises(Refusal, match="407 .*: the proxy needs user and password"):
             resolved("http://other.invalid/m.gguf", client)
     for wrong in ("socks5://user:hunter2@127.0.0.1:1", "http://user:hunter2@127.0.0.1:port", "http://"):
         monkeypatch.setenv("http_proxy", wrong)
-        with pytest.raises(FetchError, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$") as caught:
+        with pytest.raises(Refusal, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$") as caught:
             resolved("http://third.invalid/m.gguf", client)
         assert "hunter2" not in str(caught.value)
 

@@ -11,10 +11,10 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import Hub, HubFile, model_name, order_files, piece_name, read_token, select
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import following_url
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, HubHandler
 
 FILES = {"README.md": b"text", "m.Q4_K_M.gguf": b"four", "m.Q8_0.gguf.part1of2": b"eight", "m.Q8_0.gguf.part2of2": b"more"}
@@ -61,37 +61,37 @@ def test_files_outside_large_file_storage_have_a_size_and_no_sha256(fake):
 
 def test_an_unknown_repo_names_its_neighbours(fake):
     fake.add_repo("owner/other", {})
-    with pytest.raises(FetchError, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"):
+    with pytest.raises(Refusal, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"):
         hub(fake, "owner/m-GUF").commit("main")
 
 
 def test_an_unknown_owner_is_said_to_have_nothing(fake):
-    with pytest.raises(FetchError, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"):
+    with pytest.raises(Refusal, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"):
         hub(fake, "nobody/m").commit("main")
 
 
 def test_an_unknown_revision_names_the_known_ones(fake):
-    with pytest.raises(FetchError, match="has no revision v2, it has main, v1"):
+    with pytest.raises(Refusal, match="has no revision v2, it has main, v1"):
         hub(fake).commit("v2")
 
 
 def test_a_gated_repo_asks_for_a_token_or_for_access(fake):
     fake.token = "hf_secret"
     fake.add_repo("owner/gated", FILES, gated=True)
-    with pytest.raises(FetchError, match="gated, no token was given: accept its terms there and set model_token_file"):
+    with pytest.raises(Refusal, match="gated, no token was given: accept its terms there and set model_token_file"):
         hub(fake, "owner/gated").commit("main")
     assert hub(fake, "owner/gated", "hf_secret").commit("main") == COMMIT
     fake.add_repo("owner/gated", FILES, gated="no access")
-    with pytest.raises(FetchError, match="the token has no access: ask for access"):
+    with pytest.raises(Refusal, match="the token has no access: ask for access"):
         hub(fake, "owner/gated", "hf_secret").commit("main")
-    with pytest.raises(FetchError, match="the token was refused") as caught:
+    with pytest.raises(Refusal, match="the token was refused") as caught:
         hub(fake, "owner/gated", "hf_wrong").commit("main")
     assert "hf_wrong" not in str(caught.value)
 
 
 def test_something_that_is_no_hub_is_said_to_be_none(fake):
     url = fake.add_plain("page", b"<html>")
-    with pytest.raises(FetchError, match="check repo and endpoint|does not answer as a model hub does|unknown or private"):
+    with pytest.raises(Refusal, match="check repo and endpoint|does not answer as a model hub does|unknown or private"):
         Hub(Client(5), "owner/m", url).commit("main")
 
 
@@ -132,14 +132,14 @@ def test_pieces_are_ordered_by_number_and_named_without_suffix():
     ],
 )
 def test_incomplete_sets_are_refused(names, words):
-    with pytest.raises(FetchError, match=words):
+    with pytest.raises(Refusal, match=words):
         order_files(names)
 
 
 def test_the_first_shard_stands_for_all():
     files = listed("q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf")
     assert [entry.path for entry in select(files, "r", ["q/m-00001-of-00002.gguf"])] == ["q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf"]
-    with pytest.raises(FetchError, match="q/m-00002-of-00002.gguf: missing in the repository"):
+    with pytest.raises(Refusal, match="q/m-00002-of-00002.gguf: missing in the repository"):
         select(files[:1], "r", ["q/m-00001-of-00002.gguf"])
 
 
@@ -161,21 +161,21 @@ def test_a_quant_is_found_by_name_or_folder(quant, found):
 
 def test_a_missing_quant_names_the_ones_there():
     files = listed(*FILES, "m.i1-IQ2_XXS.gguf", "m-UD-Q4_K_XL.gguf", "m-BF16.gguf")
-    with pytest.raises(FetchError, match="r: has no quant Q5_K_S, it has BF16, IQ2_XXS, Q4_K_M, Q8_0, UD-Q4_K_XL"):
+    with pytest.raises(Refusal, match="r: has no quant Q5_K_S, it has BF16, IQ2_XXS, Q4_K_M, Q8_0, UD-Q4_K_XL"):
         select(files, "r", quant="Q5_K_S")
-    with pytest.raises(FetchError, match="r: has no quant Q4_K, it has"):
+    with pytest.raises(Refusal, match="r: has no quant Q4_K, it has"):
         select(files, "r", quant="Q4_K")
-    with pytest.raises(FetchError, match="it has no GGUF file at all"):
+    with pytest.raises(Refusal, match="it has no GGUF file at all"):
         select(listed("README.md"), "r", quant="Q8_0")
 
 
 def test_an_ambiguous_quant_lists_the_candidates():
-    with pytest.raises(FetchError, match="Q8_0 fits a.Q8_0.gguf, b.Q8_0.gguf: name the one wanted with files"):
+    with pytest.raises(Refusal, match="Q8_0 fits a.Q8_0.gguf, b.Q8_0.gguf: name the one wanted with files"):
         select(listed("a.Q8_0.gguf", "b.Q8_0.gguf"), "r", quant="Q8_0")
 
 
 def test_a_missing_file_names_the_closest():
-    with pytest.raises(FetchError, match="r: has no file m.Q4_KM.gguf, it has m.Q4_K_M.gguf"):
+    with pytest.raises(Refusal, match="r: has no file m.Q4_KM.gguf, it has m.Q4_K_M.gguf"):
         select(listed(*FILES), "r", ["m.Q4_KM.gguf"])
 
 
@@ -190,9 +190,9 @@ def test_token_file(tmp_path):
     path.chmod(0o600)
     for content in ("", "two tokens\n", "two\nlines\n", "h\u00fc\n", "\x1b[2J"):
         path.write_text(content)
-        with pytest.raises(FetchError, match="one token on one line"):
+        with pytest.raises(Refusal, match="one token on one line"):
             read_token(str(path))
-    with pytest.raises(FetchError, match=r"model_token_file: .*none on \S+ cannot be read"):
+    with pytest.raises(Refusal, match=r"model_token_file: .*none on \S+ cannot be read"):
         read_token(str(tmp_path / "none"))
 
 
@@ -201,7 +201,7 @@ def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
     path = tmp_path / "token"
     path.write_text("hf_secret\n")
     path.chmod(mode)
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(Refusal) as caught:
         read_token(str(path))
     text = "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
     assert str(caught.value) == text % (path, mode, os.geteuid())
@@ -213,13 +213,13 @@ def test_a_token_of_another_user_is_refused(tmp_path):
     path.write_text("hf_secret\n")
     path.chmod(0o600)
     os.chown(str(path), 1234, 1234)
-    with pytest.raises(FetchError, match="has mode 0600 and user id 1234, mode 0600 and root's or your own are needed"):
+    with pytest.raises(Refusal, match="has mode 0600 and user id 1234, mode 0600 and root's or your own are needed"):
         read_token(str(path))
 
 
 def test_a_fifo_in_place_of_the_token_is_not_waited_for(tmp_path):
     os.mkfifo(str(tmp_path / "token"), 0o600)
-    with pytest.raises(FetchError, match="cannot be read .not a regular file.: put the token there"):
+    with pytest.raises(Refusal, match="cannot be read .not a regular file.: put the token there"):
         read_token(str(tmp_path / "token"))
 
 
@@ -236,7 +236,7 @@ def test_the_token_does_not_follow_the_next_page_to_another_origin(fake, monkeyp
 
 
 def test_the_next_page_does_not_leave_https():
-    with pytest.raises(FetchError, match="redirects from https to http://hub.example/p, which is not encrypted"):
+    with pytest.raises(Refusal, match="redirects from https to http://hub.example/p, which is not encrypted"):
         following_url("https://hub.example/api", "http://hub.example/p?cursor=secret")
 
 
@@ -270,16 +270,16 @@ LISTED = {"type": "file", "path": "m.Q8_0.gguf", "size": 5, "oid": "0" * 40}
 def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
     text = answer if isinstance(answer, str) and answer.startswith("[") else json.dumps(answer)
     monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(200, {}, text.encode()))
-    with pytest.raises(FetchError, match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub does: check"):
+    with pytest.raises(Refusal, match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub does: check"):
         hub(fake).files(COMMIT)
 
 
 @pytest.mark.parametrize("answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []])
 def test_odd_revisions_and_neighbours_are_passed_over(fake, monkeypatch, answer):
     monkeypatch.setattr(HubHandler, "json", lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()))
-    with pytest.raises(FetchError, match="has no revision v9, it has none that it lists"):
+    with pytest.raises(Refusal, match="has no revision v9, it has none that it lists"):
         raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9")
-    with pytest.raises(FetchError, match="the hub lists no models of owner: check the name"):
+    with pytest.raises(Refusal, match="the hub lists no models of owner: check the name"):
         raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {}), "main")
 
 

@@ -9,10 +9,10 @@ import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import FetchError
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.receive import awaited, receive
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
@@ -59,7 +59,7 @@ def test_a_flipped_byte_is_refused_and_leaves_nothing(tmp_path):
     damaged[1500] ^= 1
     (tmp_path / "m.gguf.sent").write_bytes(damaged)
     entry = bundled(m=MODEL)
-    with pytest.raises(FetchError) as caught:
+    with pytest.raises(Refusal) as caught:
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), entry)
     needed = entry["files"][0]["pieces"][1]["sha256"]
     assert str(caught.value).startswith("bundle: m.gguf arrived with sha256 ")
@@ -69,7 +69,7 @@ def test_a_flipped_byte_is_refused_and_leaves_nothing(tmp_path):
 
 def test_half_a_file_is_kept_for_the_next_run(tmp_path):
     (tmp_path / "m.gguf.sent").write_bytes(MODEL[:1234])
-    with pytest.raises(FetchError, match="1,234 bytes.* are to be sent: run again"):
+    with pytest.raises(Refusal, match="1,234 bytes.* are to be sent: run again"):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     assert left(tmp_path) == ["m.gguf.sent"]
 
@@ -83,10 +83,10 @@ def test_a_file_that_is_there_is_proved_and_nothing_is_awaited(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "m.gguf").write_bytes(bytes(len(MODEL)))
-    with pytest.raises(FetchError, match="its sha256 is not that of the bundle's"):
+    with pytest.raises(Refusal, match="its sha256 is not that of the bundle's"):
         receive(Request(str(other / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     (other / "m.gguf").write_bytes(b"short")
-    with pytest.raises(FetchError, match="is there with 5 bytes"):
+    with pytest.raises(Refusal, match="is there with 5 bytes"):
         receive(Request(str(other / "m.gguf"), **NOWHERE), bundled(m=MODEL))
 
 
@@ -108,7 +108,7 @@ def test_check_mode_changes_nothing_and_sees_the_disk(tmp_path, monkeypatch):
     assert (done["changed"], done["transferred"], left(tmp_path)) == (True, 0, [])
     assert "would be sent from the bundle" in done["msg"]
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: len(MODEL))
-    with pytest.raises(FetchError, match="m.gguf needs"):
+    with pytest.raises(Refusal, match="m.gguf needs"):
         receive(request, bundled(m=MODEL), check=True)
 
 
@@ -117,7 +117,7 @@ def test_a_record_that_leaves_the_directory_is_refused(tmp_path, name):
     entry = bundled(m=MODEL)
     entry["files"].append(dict(entry["files"][0], name=name))
     for ask in (awaited, receive):
-        with pytest.raises(FetchError, match="its record has files that are not NAME.gguf with size and sha256: make the bundle again"):
+        with pytest.raises(Refusal, match="its record has files that are not NAME.gguf with size and sha256: make the bundle again"):
             ask(Request(str(tmp_path / "m.gguf"), **NOWHERE), entry)
     assert left(tmp_path) == []
 
@@ -132,7 +132,7 @@ def test_a_file_whose_flush_failed_is_sent_again(tmp_path, monkeypatch):
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(FetchError, match="Input/output error"):
+    with pytest.raises(Refusal, match="Input/output error"):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     assert left(tmp_path) == []
 
@@ -152,7 +152,7 @@ def test_what_others_have_put_in_place_of_the_sent_file_is_not_published(tmp_pat
     victim = tmp_path / "victim"
     victim.write_bytes(MODEL)
     link(str(victim), str(tmp_path / "m.gguf.sent"))
-    with pytest.raises(FetchError, match="m.gguf.sent: is a link or has a second name, "):
+    with pytest.raises(Refusal, match="m.gguf.sent: is a link or has a second name, "):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
     assert not (tmp_path / "m.gguf").exists()
 
@@ -180,5 +180,5 @@ def test_a_sent_file_that_is_exchanged_is_noticed(tmp_path, monkeypatch):
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", exchanged)
-    with pytest.raises(FetchError, match="m.gguf: was exchanged, the file that was proved is needed: "):
+    with pytest.raises(Refusal, match="m.gguf: was exchanged, the file that was proved is needed: "):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))

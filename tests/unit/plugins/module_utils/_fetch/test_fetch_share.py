@@ -15,7 +15,8 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import share
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.share import Server, ShareError, byte_range, is_running, names, start, stop
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.share import Server, byte_range, is_running, names, start, stop
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
@@ -232,20 +233,20 @@ def test_a_port_in_use_and_an_address_that_is_elsewhere_are_refused(model):
         other.bind(("127.0.0.1", 0))
         other.listen(1)
         port = other.getsockname()[1]
-        with pytest.raises(ShareError, match=r"^port: %d of 127\.0\.0\.1 is in use, a free port is needed$" % port):
+        with pytest.raises(Refusal, match=r"^port: %d of 127\.0\.0\.1 is in use, a free port is needed$" % port):
             start("127.0.0.1", port, [str(model)], ["127.0.0.1"])
-    with pytest.raises(ShareError, match=r"^address: 192\.0\.2\.1 port \d+: .*, an address of this node is needed$"):
+    with pytest.raises(Refusal, match=r"^address: 192\.0\.2\.1 port \d+: .*, an address of this node is needed$"):
         start("192.0.2.1", free_port(), [str(model)], ["127.0.0.1"])
 
 
 def test_a_port_that_another_address_shares_is_refused(server, model):
-    with pytest.raises(ShareError, match=r"^port: %d is shared by another server on this node, a free port is needed$" % server.port):
+    with pytest.raises(Refusal, match=r"^port: %d is shared by another server on this node, a free port is needed$" % server.port):
         Server("127.0.0.2", server.port, names([str(model)]), ["127.0.0.1"])
 
 
 def test_another_user_cannot_end_it(server, monkeypatch):
     monkeypatch.setattr(share, "_user", lambda connection: os.geteuid() + 1)
-    with pytest.raises(ShareError, match="^port: the name of %d is held by a process of user id %d, one of the same" % (server.port, os.geteuid() + 1)):
+    with pytest.raises(Refusal, match="^port: the name of %d is held by a process of user id %d, one of the same" % (server.port, os.geteuid() + 1)):
         stop(server.port)
     assert is_running(server.port)
     monkeypatch.undo()
@@ -254,9 +255,9 @@ def test_another_user_cannot_end_it(server, monkeypatch):
 def test_files_that_cannot_be_served_are_refused(model, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other/m.gguf").write_bytes(MODEL)
-    with pytest.raises(ShareError, match="have one name, names of their own are needed"):
+    with pytest.raises(Refusal, match="have one name, names of their own are needed"):
         names([str(model), str(tmp_path / "other/m.gguf")])
-    with pytest.raises(ShareError, match="is no file of this node"):
+    with pytest.raises(Refusal, match="is no file of this node"):
         names([str(tmp_path / "absent.gguf")])
     assert names([str(model), str(model)]) == {"m.gguf": str(model)}
 
@@ -265,5 +266,5 @@ def test_files_that_cannot_be_served_are_refused(model, tmp_path):
 def test_what_others_have_put_in_place_of_a_model_is_not_lent(model, server, ask, plant):
     plant(model)
     assert ask()[0] == 404
-    with pytest.raises(ShareError, match="a regular file of root's with one name is needed"):
+    with pytest.raises(Refusal, match="a regular file of root's with one name is needed"):
         names([str(model)])

@@ -62,7 +62,7 @@ def test_a_completion_is_computed_in_full_and_at_temperature_0(server):
 
 def test_a_refused_key_names_the_option(server):
     server.responses["/props"] = fake.NO_KEY
-    with pytest.raises(llama_api.ApiError, match=r"refused the API key \(401\): set api_key_file"):
+    with pytest.raises(llama_api.Refusal, match=r"refused the API key \(401\): set api_key_file"):
         llama_api.LlamaApi(server.url).get("/props", 5)
 
 
@@ -121,7 +121,7 @@ def test_an_answer_without_end_is_refused_early(told):
 
         thread = threading.Thread(target=pour)
         thread.start()
-        with pytest.raises(llama_api.ApiError, match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program"):
+        with pytest.raises(llama_api.Refusal, match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program"):
             llama_api.LlamaApi("http://127.0.0.1:%d" % listener.getsockname()[1]).get("/slots", 10)
         thread.join(10)
     assert sum(sent) < 20e6
@@ -152,7 +152,7 @@ def test_a_cut_connection(server):
 
 @pytest.mark.parametrize("url", ["10.0.0.31:8000", "ftp://10.0.0.31", "http://", "http://node:port", "http://node:0"])
 def test_what_is_no_url_is_refused(url):
-    with pytest.raises(llama_api.ApiError, match="is not an address: http://HOST:PORT is needed"):
+    with pytest.raises(llama_api.Refusal, match="is not an address: http://HOST:PORT is needed"):
         llama_api.LlamaApi(url)
 
 
@@ -165,7 +165,7 @@ def test_the_first_key_of_a_file(tmp_path):
 def test_a_file_without_key(tmp_path, content, text):
     if content is not None:
         (tmp_path / "keys").write_text(content)
-    with pytest.raises(llama_api.ApiError) as problem:
+    with pytest.raises(llama_api.Refusal) as problem:
         llama_api.read_api_key(str(tmp_path / "keys"))
     assert text in str(problem.value)
 

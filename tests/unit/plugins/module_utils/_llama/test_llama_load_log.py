@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import load_log
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # load_b11434.log: captured from b11434 at -lv 4, a 30-layer model over two workers, load lines only.
 # load_b7772.log: written by hand in the format strings of b7772's source, with a fit pass before the load.
@@ -178,5 +178,5 @@ def test_missing_lines_have_a_reason(monkeypatch):
 
 @pytest.mark.parametrize("shown", ["", "Id=llama-head.service\nLoadState=not-found\nInvocationID=\n"])
 def test_a_unit_that_does_not_run_is_refused(monkeypatch, shown):
-    with pytest.raises(units.UnitError, match="^unit llama-head does not run on this node: "):
+    with pytest.raises(Refusal, match="^unit llama-head does not run on this node: "):
         load_info(monkeypatch, shown, [])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.gguf import GGUFError
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import models as fuzz_models
 from hypothesis import given, settings
@@ -30,7 +30,7 @@ def one_key():
 
 
 def refused(data):
-    with pytest.raises(GGUFError) as caught:
+    with pytest.raises(Refusal) as caught:
         parse(data)
     assert str(caught.value).startswith("m.gguf: ")
     assert "\n" not in str(caught.value)
@@ -190,7 +190,7 @@ def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
     def read(offset, length):
         return (start[offset:] + bytes(length))[:length]
 
-    with pytest.raises(GGUFError, match="7,340,032 strings"):
+    with pytest.raises(Refusal, match="7,340,032 strings"):
         gguf.read_header(read, "m.gguf")
 
 
@@ -202,7 +202,7 @@ def test_no_more_than_the_limit_is_read():
         asked.append(offset + length)
         return data[offset : offset + length]
 
-    with pytest.raises(GGUFError, match="larger than 2,000,000 bytes"):
+    with pytest.raises(Refusal, match="larger than 2,000,000 bytes"):
         gguf.read_header(read, "m.gguf", 2000000)
     assert max(asked) <= 2000000
 
@@ -220,12 +220,12 @@ def test_shards_are_one_model():
 def test_wrong_shards_are_named():
     headers = [parse(part) for part in make.shards(3)]
     names = describe.shard_names("m-00001-of-00003.gguf")
-    with pytest.raises(GGUFError, match="00002-of-00003.gguf: its header says shard 2, place 2 needs shard 1"):
+    with pytest.raises(Refusal, match="00002-of-00003.gguf: its header says shard 2, place 2 needs shard 1"):
         describe.check_shards([headers[0], headers[2], headers[1]], names)
-    with pytest.raises(GGUFError, match="names 3 shards, 1 given"):
+    with pytest.raises(Refusal, match="names 3 shards, 1 given"):
         describe.check_shards(headers[:1], names[:1])
     other = parse(make.file_bytes([("split.no", make.U16, 1), ("split.count", make.U16, 3), ("split.tensors.count", make.I32, 9)], [("a", (32,), 0)]))
-    with pytest.raises(GGUFError, match="a shard of another model"):
+    with pytest.raises(Refusal, match="a shard of another model"):
         describe.check_shards([headers[0], other, headers[2]], names)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import build_ranges, gguf, kv_cache, memory
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 
@@ -335,7 +336,7 @@ def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
     tensors = [("token_embd.weight", (32, 32), 1), ("blk.0.weight", (32, 32), 1)]
     header = parse([("general.architecture", make.STRING, "llama"), ("llama.block_count", make.U64, count)], tensors)
     tracemalloc.start()
-    with pytest.raises(memory.ShapeError, match="block_count is %d" % count):
+    with pytest.raises(memory.Refusal, match="block_count is %d" % count):
         memory.read_shape(header)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -346,7 +347,7 @@ def test_arrays_of_a_header_are_held_to_a_total():
     metadata = [("n%d" % number, make.ARRAY, (make.I8, [1] * 4096)) for number in range(2000)]
     data = make.header_bytes(metadata, [])
     tracemalloc.start()
-    with pytest.raises(gguf.GGUFError, match="numbers in short arrays"):
+    with pytest.raises(Refusal, match="numbers in short arrays"):
         gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -354,5 +355,5 @@ def test_arrays_of_a_header_are_held_to_a_total():
 
 
 def test_a_rank_that_is_no_number_is_refused():
-    with pytest.raises(memory.ShapeError, match="attention.kv_lora_rank is 'x', a count is needed"):
+    with pytest.raises(memory.Refusal, match="attention.kv_lora_rank is 'x', a count is needed"):
         shape_of(**{"attention.kv_lora_rank": "x", "attention.key_length_mla": 64})

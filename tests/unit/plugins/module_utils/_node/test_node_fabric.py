@@ -157,7 +157,7 @@ def test_without_ip_the_package_is_named(monkeypatch, tmp_path):
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(fabric.subprocess, "Popen", missing)
-    with pytest.raises(fabric.FabricError, match=r"ip cannot be run \(No such file or directory\): install the package iproute2"):
+    with pytest.raises(fabric.Refusal, match=r"ip cannot be run \(No such file or directory\): install the package iproute2"):
         fabric.collect("10.100.0.31", sysfs=str(tmp_path))
 
 

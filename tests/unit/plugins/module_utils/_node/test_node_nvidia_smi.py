@@ -253,7 +253,7 @@ def test_what_stands_for_nothing_is_null(text):
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "<nvidia_smi_log><gpu>", "\x00<a/>"])
 def test_what_is_no_xml_is_not_available(text):
-    with pytest.raises(nvidia_smi.NotAvailable, match="printed no XML"):
+    with pytest.raises(nvidia_smi.Refusal, match="printed no XML"):
         nvidia_smi.parse(text)
 
 

@@ -6,8 +6,8 @@ import os
 import stat
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.snapshot import SnapshotError, Snapshots, text_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.snapshot import Snapshots, text_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 HEAD = "etc/systemd/system/llama-head-chat.service"
@@ -145,7 +145,7 @@ def test_nobody_but_root_reads_it_and_a_diff_shows_no_secret(snapshots, node, tm
 
 
 def test_a_name_that_is_not_there(snapshots):
-    with pytest.raises(SnapshotError, match="holds no snapshot one: run site.yml"):
+    with pytest.raises(Refusal, match="holds no snapshot one: run site.yml"):
         snapshots.restore("one")
 
 
@@ -171,7 +171,7 @@ def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path
         else:
             path.symlink_to(tmp_path / "theirs")
     for act in (snapshots.look, snapshots.close, snapshots.drop, lambda: snapshots.open("two"), lambda: snapshots.restore("one")):
-        with pytest.raises(UnsafeFile, match=r"(belongs to user id 4711|mode 0777|no regular file)"):
+        with pytest.raises(Refusal, match=r"(belongs to user id 4711|mode 0777|no regular file)"):
             act()
     tmp_path.chmod(0o700)
 
@@ -187,14 +187,14 @@ def test_a_fifo_beside_the_configuration_is_left_alone(snapshots, node):
 def test_another_json_file_is_no_snapshot(snapshots, tmp_path, text):
     snapshots.open("one")
     (tmp_path / "rollback/open.json").write_text(text)
-    with pytest.raises(SnapshotError, match=r"open.json is no snapshot \(id, build and files are needed\): remove it"):
+    with pytest.raises(Refusal, match=r"open.json is no snapshot \(id, build and files are needed\): remove it"):
         snapshots.look()
 
 
 def test_a_broken_file_is_named(snapshots, tmp_path):
     snapshots.open("one")
     (tmp_path / "rollback/open.json").write_text("{")
-    with pytest.raises(SnapshotError, match="is no snapshot"):
+    with pytest.raises(Refusal, match="is no snapshot"):
         snapshots.look()
 
 

@@ -130,7 +130,7 @@ def test_sockets_of_others_need_root(monkeypatch):
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(sockets.os, "listdir", refuse)
-    with pytest.raises(sockets.SocketError, match=r"^/proc/7/fd is not readable for user id \d+: run with become$"):
+    with pytest.raises(sockets.Refusal, match=r"^/proc/7/fd is not readable for user id \d+: run with become$"):
         sockets.socket_inodes([7])
 
 
@@ -140,12 +140,12 @@ def test_a_name_is_resolved():
 
 @pytest.mark.parametrize("endpoint", ["node2", "node2:", ":50052", "node2:port", "node 2:50052", "[::1]:50052"])
 def test_what_is_no_endpoint_is_refused(endpoint):
-    with pytest.raises(sockets.SocketError, match="is not an endpoint: HOST:PORT is needed"):
+    with pytest.raises(sockets.Refusal, match="is not an endpoint: HOST:PORT is needed"):
         sockets.resolve(endpoint)
 
 
 def test_a_name_nobody_knows_is_refused():
-    with pytest.raises(sockets.SocketError, match="rpc_endpoints: nobody.invalid:50052 cannot be resolved"):
+    with pytest.raises(sockets.Refusal, match="rpc_endpoints: nobody.invalid:50052 cannot be resolved"):
         sockets.resolve("nobody.invalid:50052")
 
 

@@ -8,8 +8,8 @@ import os
 import stat
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._files import UnsafeFile
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.tensor_caches import RECORD, CacheError, Caches
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.tensor_caches import RECORD, Caches
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.module_utils._removal.test_removal import inventory, plant
 
 NOBODY = (65534, 65534)
@@ -56,7 +56,7 @@ def test_directories_of_others_are_never_touched(tmp_path):
 def test_a_directory_that_is_in_use_is_refused(tmp_path):
     plant(tmp_path / "scratch")
     before = inventory(tmp_path)
-    with pytest.raises(CacheError, match=r"link in it and not from here, an empty directory or none is needed"):
+    with pytest.raises(Refusal, match=r"link in it and not from here, an empty directory or none is needed"):
         have(tmp_path / "scratch", "chat")
     # Nothing is asked for: it is none of our business.
     assert have(tmp_path / "scratch") == []
@@ -66,7 +66,7 @@ def test_a_directory_that_is_in_use_is_refused(tmp_path):
 def test_a_name_that_is_taken_is_refused(tmp_path):
     have(tmp_path / "rpc-cache", "chat")
     (tmp_path / "rpc-cache/alice").mkdir()
-    with pytest.raises(CacheError, match=r"rpc-cache/alice: there already and not from here, a free name is needed"):
+    with pytest.raises(Refusal, match=r"rpc-cache/alice: there already and not from here, a free name is needed"):
         have(tmp_path / "rpc-cache", "chat", "alice")
     assert have(tmp_path / "rpc-cache", "chat") == []
 
@@ -80,7 +80,7 @@ def test_no_link_is_followed_to_what_is_not_the_workers(tmp_path, target):
     (tmp_path / "precious").mkdir() if target == "directory" else (tmp_path / "precious").write_text("root's")
     (folder / "chat").rmdir()
     (folder / "chat").symlink_to(tmp_path / "precious")
-    with pytest.raises(CacheError, match=r"chat: no directory seen, one is needed"):
+    with pytest.raises(Refusal, match=r"chat: no directory seen, one is needed"):
         have(folder, "chat", owner=NOBODY)
     have(folder)
     assert (tmp_path / "precious").stat().st_uid == 0
@@ -119,7 +119,7 @@ def test_only_a_directory_that_is_roots_alone_will_do(tmp_path):
     for path, mode, uid in ((tmp_path / "scratch", 0o1777, 0), (tmp_path / "scratch", 0o755, NOBODY[0]), (tmp_path, 0o777, 0)):
         os.chmod(str(path), mode)
         os.chown(str(path), uid, -1)
-        with pytest.raises(UnsafeFile, match="because root uses it|root uses it: look at"):
+        with pytest.raises(Refusal, match="because root uses it|root uses it: look at"):
             have(tmp_path / "scratch", "chat", owner=NOBODY)
         os.chown(str(path), 0, -1)
         os.chmod(str(path), 0o755)
@@ -141,5 +141,5 @@ def test_nobody_but_root_makes_a_record(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", '{"caches": [".."]}', '{"caches": ["a/b"]}', '{"caches": [7]}', '{"caches": 7}', '{"caches": [""]}'])
 def test_a_record_that_names_something_else_is_refused(tmp_path, text):
     (tmp_path / RECORD).write_text(text)
-    with pytest.raises(CacheError, match=r"no record of caches"):
+    with pytest.raises(Refusal, match=r"no record of caches"):
         have(tmp_path)

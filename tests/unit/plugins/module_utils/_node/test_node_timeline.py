@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import timeline
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # Captured in the lab: kill -9 of a worker that was generating, at BROKEN, as the journals of both nodes have it.
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -116,9 +116,9 @@ def test_a_process_started_to_the_microsecond():
 
 def test_no_journal_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(node_units.UnitError, match="journalctl cannot be run"):
+    with pytest.raises(Refusal, match="journalctl cannot be run"):
         timeline.timeline([WORKER], 0)
     (tmp_path / "journalctl").write_text("#!/bin/sh\necho 'No journal files were found.' >&2\nexit 1\n")
     (tmp_path / "journalctl").chmod(0o755)
-    with pytest.raises(node_units.UnitError, match="No journal files were found"):
+    with pytest.raises(Refusal, match="No journal files were found"):
         timeline.timeline([WORKER], 0)

@@ -11,6 +11,7 @@ import sys
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 # Captured from systemd 252 with the module's own command, process ids and unit names aside.
 SHOWN = """\
@@ -220,16 +221,14 @@ def test_a_process_that_has_gone_is_not_stale(tmp_path, process):
 def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process):
     (tmp_path / "digests").mkdir()
     (tmp_path / "digests").chmod(0o777)
-    with pytest.raises(
-        node_units.UnitError, match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart the unit"
-    ):
+    with pytest.raises(Refusal, match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart the unit"):
         unit_info(tmp_path, process.pid)
     (tmp_path / "digests").chmod(0o700)
 
 
 def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(node_units.UnitError, match=r"^systemctl cannot be run \(.*\): .*$"):
+    with pytest.raises(Refusal, match=r"^systemctl cannot be run \(.*\): .*$"):
         node_units.systemctl_show(["llama-rpc-*.service"])
 
 
@@ -302,7 +301,7 @@ def test_a_build_without_manifest_has_a_name_only(tmp_path):
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}'])
 def test_a_manifest_that_is_none_is_refused(tmp_path, text):
     (make_build(tmp_path, {}) / "build.json").write_text(text)
-    with pytest.raises(node_units.UnitError, match="build.json is not a build manifest .*: install the build again"):
+    with pytest.raises(Refusal, match="build.json is not a build manifest .*: install the build again"):
         build.build_info(str(tmp_path))
 
 
@@ -313,5 +312,5 @@ def test_since_when_a_node_is_held(tmp_path):
     assert node_units.held_since(str(path)) == "2026-10-01T08:00:00Z"
     for damaged in ("", "{}", "[]"):
         path.write_text(damaged)
-        with pytest.raises(node_units.UnitError, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"):
+        with pytest.raises(Refusal, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"):
             node_units.held_since(str(path))

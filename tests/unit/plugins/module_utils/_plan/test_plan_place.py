@@ -275,6 +275,6 @@ def test_an_estimate_has_the_catalogs_size():
 def test_a_slot_without_context_is_a_sentence():
     assert plan_place.slot_context(BIG, SHORT._replace(ctx_size=3, parallel=2)) == 1
     for settings, length in ((SHORT._replace(ctx_size=0), 0), (SHORT._replace(ctx_size=0, parallel=2), 1), (SHORT._replace(ctx_size=1, parallel=2), 9)):
-        with pytest.raises(plan_place.ShapeError) as refusal:
+        with pytest.raises(plan_place.Refusal) as refusal:
             plan_place.slot_context(BIG._replace(context_length=length), settings)
         assert str(refusal.value).endswith("for %d slots, 1 a slot is needed: set slot_ctx_size" % settings.parallel)

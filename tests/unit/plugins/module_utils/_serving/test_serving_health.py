@@ -13,8 +13,8 @@ import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health as serving_health
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 CHAT = "/v1/chat/completions"
@@ -211,12 +211,12 @@ def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monke
 def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
     (keys / "chat").symlink_to(tmp_path / "shadow")
-    with pytest.raises(llama_api.ApiError, match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become"):
+    with pytest.raises(llama_api.Refusal, match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become"):
         authorizations(server, monkeypatch, os.getpid())
     (keys / "chat").unlink()
     (keys / "chat").write_text("s3cret\n")
     keys.chmod(0o777)
-    with pytest.raises(llama_api.ApiError, match="mode 0777"):
+    with pytest.raises(llama_api.Refusal, match="mode 0777"):
         authorizations(server, monkeypatch, os.getpid())
     assert server.headers == []
 
@@ -285,7 +285,7 @@ def test_an_answer_from_another_process_degrades(monkeypatch, server, workers):
 
 def test_a_unit_nobody_knows_is_refused(monkeypatch, server):
     show(monkeypatch, active="inactive/dead", load="not-found")
-    with pytest.raises(units.UnitError, match="^unit llama-head-chat does not exist on this node: "):
+    with pytest.raises(Refusal, match="^unit llama-head-chat does not exist on this node: "):
         check(server, unit="llama-head-chat")
 
 

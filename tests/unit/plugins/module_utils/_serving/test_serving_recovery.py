@@ -7,6 +7,7 @@ import os
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import recovery
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 PIECE = 'data: {"content":"a","stop":false}\n\n'
@@ -89,5 +90,5 @@ def test_an_answer_that_ends_is_followed_by_the_next(server):
 
 def test_a_head_that_does_not_generate_is_an_error(server):
     server.responses["/completion"] = (503, {"error": {"message": "Loading model", "code": 503}})
-    with pytest.raises(api.ApiError, match=r"gave 0 tokens .*answered 503 \(.*Loading model"):
+    with pytest.raises(Refusal, match=r"gave 0 tokens .*answered 503 \(.*Loading model"):
         watch(server, generate="Once")

@@ -65,7 +65,7 @@ def never(reason):
 
 
 def reason(endpoint, build, **options):
-    with pytest.raises(wait_for_workers.NotReady) as caught:
+    with pytest.raises(wait_for_workers.Refusal) as caught:
         if options:
             wait_for_workers.handshake(endpoint, wait_for_workers.dialects(build)[0], lambda text: None, **options)
         else:
@@ -96,7 +96,7 @@ def test_nobody_listens(worker):
 
 def test_a_handshake_that_waits_is_told_early_and_not_repeated(worker):
     busy, said = worker(None), []
-    with pytest.raises(wait_for_workers.NotReady):
+    with pytest.raises(wait_for_workers.Refusal):
         wait_for_workers.handshake(busy.endpoint, wait_for_workers.NEW, said.append, quiet=0.1, patience=0.3)
     assert said == ["it lets the handshake wait: it serves another head or a dead connection, or it hangs"]
     assert busy.asked == 1
@@ -109,7 +109,7 @@ def test_the_wait_names_each_reason_once_and_ends(capsys):
         text = next(answers[endpoint])
         assert build == 11434
         if text:
-            raise wait_for_workers.NotReady(text)
+            raise wait_for_workers.Refusal(text)
         return "7.0.0"
 
     told, slept = [], []

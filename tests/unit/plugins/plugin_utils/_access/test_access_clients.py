@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.clients import access, refusals
 
 HEAD = {"service": "chat", "port": 8000, "address": "10.0.0.31"}
@@ -90,7 +91,7 @@ def test_nobody_is_let_in_to_the_loopback_or_to_an_address_that_is_nowhere():
     ],
 )
 def test_networks_that_are_none_are_refused(clients, seen):
-    with pytest.raises(ValueError, match="llama_clients: " + seen):
+    with pytest.raises(Refusal, match="llama_clients: " + seen):
         heads(clients)
 
 

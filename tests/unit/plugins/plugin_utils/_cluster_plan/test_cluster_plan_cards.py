@@ -4,6 +4,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_cards
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import card_errors, cards, inventory_cards
 
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
@@ -39,7 +40,7 @@ def test_a_node_without_a_card():
 
 @pytest.mark.parametrize("text", ["main:", "main:256GB+24GB", "24GB+main:256GB", "", "3x", "3x0", "32TB", "0x32510", "3*32510", "24GB+", "2x2x24GB", "24.5GB"])
 def test_what_is_no_card(text):
-    with pytest.raises(ValueError, match="COUNTxSIZE such as 3x24GB is needed"):
+    with pytest.raises(Refusal, match="COUNTxSIZE such as 3x24GB is needed"):
         cards(text)
     assert errors(text or "x")[0].startswith("devices: ")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.systemd_escape import systemd_escape
 
@@ -65,7 +66,7 @@ def test_a_plain_value_stays_readable():
 
 
 def test_nul_is_refused():
-    with pytest.raises(ValueError, match="NUL"):
+    with pytest.raises(Refusal, match="NUL"):
         systemd_escape("a\0b")
 
 
