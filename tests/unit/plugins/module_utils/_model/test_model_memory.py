@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import json
+import re
 import tracemalloc
 from pathlib import Path
 
@@ -17,6 +18,20 @@ MIB = 1 << 20
 # What llama-fit-params of b7772 and b11434 said of the header-only models, with three RPC servers: per device weights and KV cache in whole MiB, compute in
 # hundredths. Written by tests/benchmarks/memory/run.py --record.
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "fixtures/fit_params.json").read_text())
+
+
+def documented():
+    """{(build, model): the largest error of a total in percent}, as docs/memory.md has it."""
+    page = (Path(__file__).resolve().parents[5] / "docs/memory.md").read_text()
+    found = {}
+    for build, table in re.findall(r"^\*\*b(\d+)\*\*\n\n(.*?)\n\n", page, re.DOTALL | re.MULTILINE):
+        for row in table.splitlines()[2:]:
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            found[(int(build), cells[0])] = abs(float(cells[5]))
+    return found
+
+
+DOCUMENTED = documented()
 
 
 def parse(metadata, tensors):
@@ -67,13 +82,18 @@ def test_as_llama_fit_params_says(case, shapes):
     given = settings(build=case["build"], ctx_size=case["ctx_size"], cache_type_k=case["cache_type"], cache_type_v=case["cache_type"])
     placed = memory.place(shapes[case["model"]], given, case["counts"], fit_params=True)["devices"]
     assert [(one["weights"] // MIB, one["kv"] // MIB) for one in placed] == [(seen, cache) for seen, cache, _compute in case["needs"]]
+    worst = DOCUMENTED[(case["build"], case["model"])] + 0.0005
     for one, (seen, cache, compute) in zip(placed, case["needs"]):
         total = seen + cache + compute
-        assert (one["weights"] + one["kv"] + one["compute"]) / MIB == pytest.approx(total, rel=0.01)
+        assert abs((one["weights"] + one["kv"] + one["compute"]) / MIB / total - 1) * 100 <= worst, "percent, by docs/memory.md"
 
 
 def test_every_model_is_recorded_for_both_builds():
-    assert {(case["build"], case["model"]) for case in RECORDED} == {(build, model) for build in (7772, 11434) for model in model_files.MODELS}
+    models = {(build, model) for build in (7772, 11434) for model in model_files.MODELS}
+    assert {(case["build"], case["model"]) for case in RECORDED} == models
+    assert set(DOCUMENTED) == models | {(7772, "all"), (11434, "all")}
+    for build in (7772, 11434):
+        assert DOCUMENTED[(build, "all")] == max(worst for (of_build, model), worst in DOCUMENTED.items() if (of_build, model != "all") == (build, True))
 
 
 def test_blocks_go_where_the_counts_say():
@@ -294,10 +314,15 @@ def test_real_load(shapes):
         block_count=6, block_bytes=[1] * 6, n_embd=4096, n_head=[32] * 6, n_head_kv=[8] * 6, head_k=[128] * 6, head_v=[128] * 6, n_ff=14336, n_vocab=32000
     )
     shape = shape._replace(swa_layers=[False] * 6, recurrent=[0] * 6)
-    for build, ctx_size, seen in ((11434, 4096, [228.05, 156.04, 148.04]), (11434, 16384, [276.05, 204.04, 196.04]), (7772, 16384, [140.01, 124.01, 124.01])):
+    # Of b11434 a plan counts one hidden state more than its last worker has: 8 MiB here.
+    loads = (
+        (11434, 4096, [228.05, 156.04, 148.04], 8.0),
+        (11434, 16384, [276.05, 204.04, 196.04], 8.0),
+        (7772, 16384, [140.01, 124.01, 124.01], 0.0),
+    )
+    for build, ctx_size, seen, more in loads:
         told = [size / MIB for size in compute(shape, [2, 2, 2], ctx_size=ctx_size, build=build)]
-        assert told == pytest.approx(seen, abs=8.1)
-        assert told[:2] == pytest.approx(seen[:2], abs=0.1)
+        assert told == pytest.approx([*seen[:2], seen[2] + more], abs=0.06)
 
 
 def test_masks_count_where_their_layers_are(shapes):
@@ -336,7 +361,7 @@ def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
     tensors = [("token_embd.weight", (32, 32), 1), ("blk.0.weight", (32, 32), 1)]
     header = parse([("general.architecture", make.STRING, "llama"), ("llama.block_count", make.U64, count)], tensors)
     tracemalloc.start()
-    with pytest.raises(memory.Refusal, match="block_count is %d" % count):
+    with pytest.raises(Refusal, match="block_count is %d" % count):
         memory.read_shape(header)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -355,5 +380,5 @@ def test_arrays_of_a_header_are_held_to_a_total():
 
 
 def test_a_rank_that_is_no_number_is_refused():
-    with pytest.raises(memory.Refusal, match="attention.kv_lora_rank is 'x', a count is needed"):
+    with pytest.raises(Refusal, match="attention.kv_lora_rank is 'x', a count is needed"):
         shape_of(**{"attention.kv_lora_rank": "x", "attention.key_length_mla": 64})
