@@ -89,13 +89,16 @@ def _look(name, here, full, make):
 
 
 @contextlib.contextmanager
-def directory(path, make=None):
-    """open_directory() for a with statement."""
-    descriptor = open_directory(path, make)
+def _closing(descriptor):
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def directory(path, make=None):
+    """open_directory() for a with statement."""
+    return _closing(open_directory(path, make))
 
 
 def open_file(path, flags=os.O_RDONLY, mode=0o600):
@@ -135,23 +138,30 @@ def read(path):
         return stream.read()
 
 
-def write(path, data, mode=0o600, owner=None):
-    """Has these bytes in a file, on disk, or what was there before. owner: (user id, group id). Errors: Refusal, OSError."""
-    name = os.path.basename(path)
+def write_atomically(path, data, mode=0o600, owner=None, anywhere=False, durable=True):
+    """Has these bytes in a file, on disk, or what was there before: they are complete under another name before they get this one. Errors: Refusal, OSError.
+
+    mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may write too, such as one of models:
+    what they put under the other name is removed and never written through, and who reads the file looks at its owner (read_ours). durable: False for
+    a file that nobody needs after a crash.
+    """
+    above, name = os.path.split(path)
     partial = ".%s.partial" % name
-    with directory(os.path.dirname(path)) as folder:
+    with _closing(os.open(above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if anywhere else open_directory(above)) as folder:
         with contextlib.suppress(FileNotFoundError):
-            # Left by a run that died: nobody else can write here.
+            # Left by a run that died, or planted.
             os.unlink(partial, dir_fd=folder)
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE, 0o600, dir_fd=folder)
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE, 0o644 if mode is None else 0o600, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
-                if owner:
-                    os.fchown(stream.fileno(), *owner)
-                os.fchmod(stream.fileno(), mode)
                 stream.flush()
-                os.fsync(stream.fileno())
+                if owner:
+                    os.fchown(descriptor, *owner)
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
+                if durable:
+                    os.fsync(descriptor)
             os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException as error:
             with contextlib.suppress(FileNotFoundError):
@@ -202,23 +212,6 @@ def read_ours(path, most):
         return stream.read(most)
 
 
-def write_atomically(path, text):
-    """Have ``text`` in the file ``path``, on disk, or what was there before."""
-    temporary = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
 # A record or a configuration is smaller.
 MOST_TEXT = 16 << 20
 
@@ -236,10 +229,22 @@ def text_of(path):
         return stream.read(MOST_TEXT).decode("utf-8", "replace")
 
 
+def sha256_stream(stream, size=None, advance=None):
+    """Hex sha256 of a stream's next ``size`` bytes, None for all that follow; of fewer where it ends before. advance(bytes) is called as it goes."""
+    digest = hashlib.sha256()
+    buffer = memoryview(bytearray(1 << 20))
+    while size != 0:
+        count = stream.readinto(buffer[:size])
+        if not count:
+            break
+        digest.update(buffer[:count])
+        size = None if size is None else size - count
+        if advance:
+            advance(count)
+    return digest.hexdigest()
+
+
 def sha256_file(path):
     """Hex sha256 of a file."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for piece in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(piece)
-    return digest.hexdigest()
+    with open(path, "rb", buffering=0) as stream:
+        return sha256_stream(stream)

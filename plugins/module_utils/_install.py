@@ -86,7 +86,7 @@ def install(prefix, sources, python, check=False):
         changes.append(_change(path, before, text))
         if not check:
             with _files.directory(os.path.dirname(path), make=0o755):
-                _files.write(path, text.encode("utf-8"), mode)
+                _files.write_atomically(path, text.encode("utf-8"), mode)
     stale = _stale(folder, wanted)
     for path in stale:
         changes.append(_change(path, _read(path), None))

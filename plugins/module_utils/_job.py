@@ -14,6 +14,8 @@ import json
 import os
 import time
 
+from ._files import write_atomically
+
 LEASE = 60.0  # seconds
 
 
@@ -72,10 +74,8 @@ class Job(object):
 
     def write(self, state):
         """Replace the state; readers see the old one or the new one."""
-        temporary = self.path + ".new"
-        with open(temporary, "w") as stream:
-            json.dump(dict(state, pid=os.getpid()), stream)
-        os.rename(temporary, self.path)
+        # The folder is Ansible's, and a node that crashed has no job to follow.
+        write_atomically(self.path, json.dumps(dict(state, pid=os.getpid())).encode("ascii"), anywhere=True, durable=False)
 
     def finish(self, result):
         """Leave the final answer, the dictionary a module returns."""

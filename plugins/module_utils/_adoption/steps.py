@@ -7,7 +7,6 @@ Everything is in one directory that only root may read: record.json says what th
 large to copy is renamed where it is. Each step looks at what is there, so that a run that died is finished, or undone, by the next one.
 """
 
-import hashlib
 import json
 import os
 import subprocess
@@ -56,7 +55,7 @@ class Adoption:
         return record
 
     def _write(self, record):
-        _files.write(os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8"))
+        _files.write_atomically(os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8"))
 
     def save(self):
         """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was then."""
@@ -96,7 +95,7 @@ class Adoption:
         for path in beside + [path for unit in new_units for path in unit["paths"]]:
             if "sha256" in path:
                 with open(path["path"], "rb") as stream:
-                    _files.write(self._copy_of(path["path"]), stream.read())
+                    _files.write_atomically(self._copy_of(path["path"]), stream.read())
         record["units"] += new_units
         record["processes"] += new_processes
         record["around"] += beside
@@ -209,7 +208,7 @@ class Adoption:
             os.symlink(path["link"], temporary)
             os.rename(temporary, path["path"])
             return
-        _files.write(path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
+        _files.write_atomically(path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
         os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))
 
     def start(self, kind):
@@ -255,8 +254,7 @@ def path_record(path):
     if os.path.islink(path):
         return {"path": path, "link": os.readlink(path)}
     seen = os.stat(path)
-    with open(path, "rb") as stream:
-        digest = hashlib.sha256(stream.read()).hexdigest()
+    digest = _files.sha256_file(path)
     return {"path": path, "sha256": digest, "mode": seen.st_mode & 0o7777, "uid": seen.st_uid, "gid": seen.st_gid, "mtime_ns": seen.st_mtime_ns}
 
 

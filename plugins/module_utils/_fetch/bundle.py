@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 
-from .._files import write_atomically
+from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
 from .manifest import MOST, are_files, is_digest, is_file_name, is_size
 from .urls import content_url
@@ -139,19 +139,19 @@ def seal(folder, models, builds, source, check=False):
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
     changed = False
     for name, content in ((RECORD, text), (SUMS, sums(record, text))):
-        path = os.path.join(folder, name)
-        if _content(path) != content:
+        path, data = os.path.join(folder, name), content.encode("utf-8")
+        if _content(path) != data:
             changed = True
             if not check:
-                write_atomically(path, content)
+                write_atomically(path, data, mode=None, anywhere=True)
     return record, changed
 
 
 def _content(path):
     try:
-        with open(path) as stream:
+        with open(path, "rb") as stream:
             return stream.read()
-    except (OSError, ValueError):
+    except OSError:
         return None
 
 
@@ -180,13 +180,7 @@ def _file(path, check):
 
 
 def _digest(path, check):
-    if check and not os.path.exists(path):
-        return None
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    return None if check and not os.path.exists(path) else sha256_file(path)
 
 
 def contents(record):

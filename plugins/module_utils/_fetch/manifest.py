@@ -10,12 +10,11 @@ before it was asked for.
 """
 
 import glob
-import hashlib
 import json
 import os
 import re
 
-from .._files import is_ours, read_ours, write_atomically
+from .._files import is_ours, read_ours, sha256_stream, write_atomically
 
 VERSION = 1
 SUFFIX = ".manifest.json"
@@ -92,7 +91,8 @@ def find_manifests(folder, request):
 
 def write_manifest(path, manifest):
     """Have ``manifest`` at ``path``, atomically and on disk."""
-    write_atomically(path, json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n")
+    text = json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n"
+    write_atomically(path, text.encode("utf-8"), mode=None, anywhere=True)
 
 
 def file_entry(name, status, pieces):
@@ -112,22 +112,13 @@ def untouched(entry, status):
     return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
 
 
-def hash_pieces(path, sizes, advance=lambda count: None, fd=None):
+def hash_pieces(path, sizes, advance=None, fd=None):
     """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open file that ``path`` named."""
-    digests = []
-    buffer = memoryview(bytearray(1 << 20))
     with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
         stream.seek(0)
-        for size in sizes:
-            digest, left = hashlib.sha256(), size
-            while left:
-                count = stream.readinto(buffer[:left])
-                if not count:
-                    raise OSError(0, "shorter than it was", path)
-                digest.update(buffer[:count])
-                left -= count
-                advance(count)
-            digests.append(digest.hexdigest())
+        digests = [sha256_stream(stream, size, advance) for size in sizes]
+        if stream.tell() < sum(sizes):
+            raise OSError(0, "shorter than it was", path)
     return digests
 
 

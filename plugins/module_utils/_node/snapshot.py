@@ -115,7 +115,7 @@ class Snapshots:
 
     def _store(self, key, snapshot):
         with _files.directory(os.path.dirname(self.folder), make=0o755), _files.directory(self.folder, make=0o700):
-            _files.write(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
+            _files.write_atomically(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
     def _present(self):
         """{path: entry} of the node's configuration as it is, paths relative to the root."""
@@ -170,7 +170,7 @@ class Snapshots:
             os.chown(full, entry["uid"], entry["gid"])
         else:
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            _files.write(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+            _files.write_atomically(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
 
 
 def _is_path(path):

@@ -83,7 +83,7 @@ class Caches(object):
     def _record(self, names):
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""
         if not self.check:
-            _files.write(self._path(RECORD), (json.dumps({"caches": names}) + "\n").encode("ascii"), 0o644)
+            _files.write_atomically(self._path(RECORD), (json.dumps({"caches": names}) + "\n").encode("ascii"), 0o644)
 
     def _make(self, name, owner):
         path = self._path(name)

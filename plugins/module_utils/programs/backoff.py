@@ -44,7 +44,7 @@ def read(unit, folder=STATE):
 
 def write(unit, state, folder=STATE):
     os.makedirs(folder, mode=0o755, exist_ok=True)
-    write_atomically(os.path.join(folder, unit), json.dumps(state) + "\n")
+    write_atomically(os.path.join(folder, unit), (json.dumps(state) + "\n").encode("ascii"))
 
 
 def start(unit, restarts, long=LONG, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What others plant on a path that root uses: links, FIFOs, their own directories, an exchange in between."""
 
+import contextlib
+import hashlib
 import os
 import stat
 
@@ -22,13 +24,94 @@ def fixture_folder(tmp_path):
 
 def test_a_file_is_written_whole_and_read_back(folder):
     path = str(folder / "new")
-    _files.write(path, b"text", 0o640)
+    _files.write_atomically(path, b"text", 0o640)
     assert _files.read(path) == b"text"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
     (folder / ".new.partial").symlink_to(folder / "record")
-    _files.write(path, b"again")
+    _files.write_atomically(path, b"again")
     assert _files.read(path) == b"again" and (folder / "record").read_text() == "ours"
     assert sorted(os.listdir(str(folder))) == ["new", "record"]
+
+
+def test_a_file_has_owner_mode_and_content_on_disk_before_its_name(folder, monkeypatch):
+    calls = []
+
+    def note(name):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda *arguments, **options: (calls.append(name), real(*arguments, **options)))
+
+    for name in ("fchown", "fchmod", "fsync", "rename"):
+        note(name)
+    _files.write_atomically(str(folder / "new"), b"text", 0o640, (os.geteuid(), os.getegid()))
+    assert calls == ["fchown", "fchmod", "fsync", "rename"]
+    del calls[:]
+    _files.write_atomically(str(folder / "new"), b"text", mode=None, anywhere=True, durable=False)
+    assert calls == ["rename"]
+
+
+def test_a_write_that_fails_leaves_what_was_there(folder, monkeypatch):
+    def full(_descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for anywhere in (False, True):
+        with pytest.raises(OSError, match="No space left on device") as caught:
+            _files.write_atomically(str(folder / "record"), b"theirs", anywhere=anywhere)
+        assert caught.value.filename == str(folder / "record")
+    assert os.listdir(str(folder)) == ["record"] and (folder / "record").read_text() == "ours"
+
+
+def test_in_a_directory_of_others_nothing_is_written_through(folder, monkeypatch):
+    folder.chmod(0o777)
+    path, partial = folder / "new", folder / ".new.partial"
+    partial.symlink_to(folder / "record")
+    previous = os.umask(0o027)
+    try:
+        _files.write_atomically(str(path), b"text", mode=None, anywhere=True)
+    finally:
+        os.umask(previous)
+    assert path.read_text() == "text" and stat.S_IMODE(path.stat().st_mode) == 0o640
+    # Planted again in between.
+    real = os.unlink
+
+    def plant(name, **options):
+        with contextlib.suppress(FileNotFoundError):
+            real(name, **options)
+        partial.symlink_to(folder / "record")
+
+    monkeypatch.setattr(os, "unlink", plant)
+    with pytest.raises(FileExistsError):
+        _files.write_atomically(str(path), b"again", anywhere=True)
+    assert path.read_text() == "text" and (folder / "record").read_text() == "ours"
+
+
+def test_a_directory_exchanged_while_a_file_is_written_gets_nothing(folder, tmp_path, monkeypatch):
+    """The file is renamed where it was written, whatever the directory's name leads to by then."""
+    other = tmp_path / "theirs"
+    other.mkdir()
+    real = os.fsync
+
+    def exchange(descriptor):
+        real(descriptor)
+        folder.rename(tmp_path / "state/old")
+        (tmp_path / "state/inner").symlink_to(other)
+
+    monkeypatch.setattr(os, "fsync", exchange)
+    _files.write_atomically(str(folder / "new"), b"text", anywhere=True)
+    assert os.listdir(str(other)) == [] and (tmp_path / "state/old/new").read_text() == "text"
+
+
+def test_a_digest_is_of_the_whole_file_or_of_its_next_bytes(folder):
+    data = os.urandom((1 << 20) + 7)
+    (folder / "record").write_bytes(data)
+    assert _files.sha256_file(str(folder / "record")) == hashlib.sha256(data).hexdigest()
+    seen = []
+    with open(str(folder / "record"), "rb", buffering=0) as stream:
+        parts = [_files.sha256_stream(stream, size, seen.append) for size in (5, 1 << 20, 0)]
+        assert stream.tell() == (1 << 20) + 5 == sum(seen)
+        assert parts == [hashlib.sha256(part).hexdigest() for part in (data[:5], data[5:-2], b"")]
+        # What ends before is told by the place where the stream is.
+        assert _files.sha256_stream(stream, 100) == hashlib.sha256(data[-2:]).hexdigest() and stream.tell() == len(data)
 
 
 def test_a_missing_file_or_directory_is_named_in_full(folder):
@@ -50,7 +133,7 @@ def test_a_directory_that_others_may_write_is_refused(folder, mode):
     with pytest.raises(Refusal, match=r"inner: its mode 0?1?77[70] lets others than its owner write it, root uses it: look at who changed it"):
         _files.read(str(folder / "record"))
     with pytest.raises(Refusal):
-        _files.write(str(folder / "new"), b"")
+        _files.write_atomically(str(folder / "new"), b"")
 
 
 def test_a_directory_above_that_others_may_write_is_refused(folder):

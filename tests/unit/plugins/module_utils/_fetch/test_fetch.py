@@ -695,7 +695,7 @@ def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_secon
     assert whole(tmp_path / "m.gguf")
 
 
-@pytest.mark.parametrize("name", ["m.gguf.partial", "m.gguf.partial.journal.new", "m.gguf.manifest.json.new", "m.gguf.lock"])
+@pytest.mark.parametrize("name", ["m.gguf.partial", ".m.gguf.partial.journal.partial", ".m.gguf.manifest.json.partial", "m.gguf.lock"])
 @pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
 def test_what_others_have_put_under_our_names_is_not_written_through(fake, tmp_path, name, kind):
     folder, victim = tmp_path / "models", tmp_path / "victim"
@@ -869,7 +869,7 @@ os.unlink(other)
     assert "m.gguf.partial: the disk is full (" in first
     assert "free space and run again, what was fetched is kept [" in first
     assert first.count("m.gguf.partial'") == first.count("m.gguf.partial.journal'") == first.count("'other'") == 1
-    assert ".new" not in first
+    assert ".journal.partial" not in first
     done = json.loads(second)
     assert done["resumed"] > 0
     assert done["resumed"] + done["transferred"] == len(MODEL)
@@ -1217,10 +1217,10 @@ def test_a_piece_exchanged_before_it_is_renamed_is_noticed(fake, tmp_path, monke
     (tmp_path / "other").write_bytes(bytes(CUT))
     rename = os.rename
 
-    def exchanged(source, target):
+    def exchanged(source, target, **folders):
         if target.endswith(".partial"):
             rename(str(tmp_path / "other"), source)
-        rename(source, target)
+        rename(source, target, **folders)
 
     monkeypatch.setattr(os, "rename", exchanged)
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)

@@ -174,10 +174,10 @@ def test_a_sent_file_that_is_exchanged_is_noticed(tmp_path, monkeypatch):
     (tmp_path / "other").write_bytes(bytes(len(MODEL)))
     rename = os.rename
 
-    def exchanged(source, target):
+    def exchanged(source, target, **folders):
         if source.endswith(".sent"):
             rename(str(tmp_path / "other"), source)
-        rename(source, target)
+        rename(source, target, **folders)
 
     monkeypatch.setattr(os, "rename", exchanged)
     with pytest.raises(Refusal, match="m.gguf: was exchanged, the file that was proved is needed: "):
