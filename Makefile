@@ -10,6 +10,7 @@ lab:  ## three nodes on this machine that answer a prompt
 lab-down:  ## remove them without a trace
 	@tests/lab/down.sh
 
+# make test SKIPS=accepted: green although this machine lacks something to test with.
 test: gates scenarios  ## everything: gates, among them the unit tests, and scenarios in containers
 	@tests/gates/skipped.sh
 

@@ -4,6 +4,7 @@
 
 Every run takes lab slots of its own (names and subnets), one for each scenario that runs at a time, so two runs on one machine do not meet, and
 removes its containers when it ends, however it ends. A scenario's whole output is kept in the cache's logs; the end of it is shown when it fails.
+Seconds also go to the table of .ci/run, the file that MINUTES names.
 """
 
 import concurrent.futures
@@ -124,13 +125,22 @@ def table(results):
     return failed
 
 
+def note_minutes(parts):
+    """[(name, seconds)] for the table of .ci/run, where it asks for them."""
+    if os.environ.get("MINUTES"):
+        with open(os.environ["MINUTES"], "a") as stream:
+            stream.writelines("%s\t%d\n" % part for part in parts)
+
+
 def main():
+    began = time.monotonic()
     wanted = sys.argv[1:] or [name for name in BUDGETS if name != "build"]
     for name in wanted:
         if name not in BUDGETS:
             sys.exit("scenarios: %s is no scenario, one of %s is needed" % (name, ", ".join(BUDGETS)))
     for script in ("engine.sh", "artifacts.sh", "image.sh"):
         subprocess.check_call([REPOSITORY / "tests/lab" / script])
+    prepared = time.monotonic()
     first, lock = take_slots()
     slots = queue.SimpleQueue()
     for slot in range(first, first + SIDE_BY_SIDE):
@@ -165,8 +175,12 @@ def main():
         stop_running()
         raise
     finally:
+        ended = time.monotonic()
         subprocess.call([REPOSITORY / "tests/lab/down.sh", label])
         lock.close()
+        now = time.monotonic()
+        parts = [("engine, model and image", prepared - began), *((name, seconds) for name, _passed, seconds in results), ("teardown", now - ended)]
+        note_minutes([("scenarios", now - began), *(("  " + name, seconds) for name, seconds in parts)])
     return table(results)
 
 

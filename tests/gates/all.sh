@@ -25,5 +25,6 @@ wait "$second" || failed=1
 echo
 echo "Gates, $SECONDS s in all:"
 cat "$GATES_TABLE"
-./skipped.sh "$GATES_TABLE"
+[ -z "${MINUTES:-}" ] || ./minutes.sh "$GATES_TABLE" "$SECONDS" >>"$MINUTES"
+./skipped.sh "$GATES_TABLE" || failed=1
 exit $failed
