@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The catalogue of role drill, its script and its page name the same things."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -18,6 +19,11 @@ SCRIPT = ROOT / "roles/drill/files/break.sh"
 ELSEWHERE = {"power", "step_clock"}
 
 
+def cases():
+    """What the script is asked for."""
+    return [case for group in re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE) for case in group.split(" | ")]
+
+
 @pytest.mark.parametrize("name", CATALOG)
 def test_a_drill_is_explained_and_can_be_done(name):
     drill = CATALOG[name]
@@ -26,12 +32,26 @@ def test_a_drill_is_explained_and_can_be_done(name):
     assert set(drill.get("needs", [])) <= set(VARS["__drill_needs"])
     if drill["kind"] != "soak":
         assert drill["where"] in ("head", "worker", "workers", "both")
-        cases = re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE)
-        done = {case for group in cases for case in group.split(" | ")}
-        assert drill["action"] in ELSEWHERE or {"break/" + drill["action"], "undo/" + drill["action"]} <= done
+        assert drill["action"] in ELSEWHERE or {"break/" + drill["action"], "undo/" + drill["action"]} <= set(cases())
     # A fault that stays is waited for on one node, and taken away from there on.
     assert drill.get("held") in (None, "head", "worker")
     assert (drill["kind"] in ("start", "away")) == ("held" in drill)
+
+
+def test_every_fault_is_made_and_taken_away():
+    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/drills.md says which are, and that the others are run by hand."""
+    page = " ".join((ROOT / "docs/drills.md").read_text().split())
+    (said,) = re.findall(r"`make test` runs (.*?) as a whole, .*? As a whole the others are run by hand: `make bench-recovery`", page)
+    program = ast.parse((ROOT / "molecule/drill/tests/test_drill.py").read_text())
+    (whole,) = [ast.literal_eval(node.value) for node in program.body if isinstance(node, ast.Assign) and node.targets[0].id == "WHOLE"]
+    assert re.findall("`([a-z_]+)`", said) == whole
+    done = {"%s/%s" % (what, CATALOG[name]["action"]) for name in whole for what in ("break", "undo")}
+    for node in ast.walk(ast.parse((ROOT / "molecule/drill/tests/test_break.py").read_text())):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "script":
+            what, action = (getattr(argument, "value", None) for argument in node.args)
+            # Without a constant it is the parameter of its test.
+            done.update("%s/%s" % (what, one) for one in ([action] if action else ["cut_off", "gone"]))
+    assert done == set(cases())
 
 
 def test_the_script_refuses_what_it_does_not_know():

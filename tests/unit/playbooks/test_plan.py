@@ -115,6 +115,13 @@ def test_a_service_that_is_not_planned_makes_it_red(plan):
     assert sentence in output
 
 
+def test_a_limit_that_leaves_out_this_machine_is_refused(plan, model):
+    """Which plans any model: no plan would look like a success."""
+    status, output = plan("url=file://%s" % model, "devices=24GB", limit="node1")
+    assert status != 0
+    assert "big.gguf was not planned, localhost is not part of this run and is needed for it: run without --limit" in output
+
+
 def test_five_nodes_as_people_own_them(plan):
     status, output = plan(inventory="five_nodes")
     assert status == 0, output
