@@ -67,9 +67,12 @@ def card_errors(devices, nodes, groups, hostvars, each=False):
         ]
     try:
         hosts = expand(nodes, groups) if each or not devices else []
+    except Refusal as problem:
+        return ["nodes: %s" % problem]
+    try:
         given = sorted({card["node"] for card in cards(devices)}) if devices else []
-    except (Refusal, ValueError) as problem:
-        return ["nodes: %s" % problem if isinstance(problem, Refusal) else str(problem)]
+    except Refusal as problem:
+        return [str(problem)]
     if given:
         return (
             ["devices: %d nodes seen, %d are needed, one for each of %s: give such as %dx24GB" % (len(given), len(hosts), ", ".join(hosts), len(hosts))]
