@@ -5,6 +5,8 @@
 
 import copy
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import yaml
@@ -56,3 +58,11 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     assert "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers" in planned["sharing"]
     third["tensor_split"] = "auto"
     assert reference("beefcake2-slurm", **third)["refused"] == []
+
+
+def test_the_tables_of_the_page_are_what_make_plans_prints():
+    printed = subprocess.check_output([sys.executable, str(INVENTORIES.parent / "tests/benchmarks/plan_tables.py")], text=True).splitlines()
+    page = (INVENTORIES.parent / "docs/plan.md").read_text().splitlines()
+    first = page.index(next(line for line in printed if line.startswith("| quant")))
+    tables = [line for line in printed if line.startswith("|")]
+    assert [line for line in page[first:] if line.startswith("|")] == tables and len(tables) == 2 * (2 + 18)
