@@ -11,8 +11,10 @@ followed only on the way, or to a program, and only where nobody else could have
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import stat
+from typing import Any, Callable, ContextManager, Iterator, Optional, Tuple
 
 from ._text import Refusal
 
@@ -22,12 +24,12 @@ FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MOST_LINKS = 40
 
 
-def owners():
+def owners() -> Tuple[int, int]:
     """User ids whose files are believed."""
     return (0, os.geteuid())
 
 
-def _refuse_others(path, seen, sticky=False):
+def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> None:
     """Refusal where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
         raise Refusal("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
@@ -37,7 +39,7 @@ def _refuse_others(path, seen, sticky=False):
         )
 
 
-def open_directory(path, make=None):
+def open_directory(path: str, make: Optional[int] = None) -> int:
     """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
 
     Errors: Refusal, OSError.
@@ -71,7 +73,7 @@ def open_directory(path, make=None):
         raise
 
 
-def _look(name, here, full, make):
+def _look(name: str, here: int, full: str, make: Optional[int]) -> os.stat_result:
     """lstat of a name in a directory, which is made where it is missing."""
     try:
         return os.stat(name, dir_fd=here, follow_symlinks=False)
@@ -89,19 +91,19 @@ def _look(name, here, full, make):
 
 
 @contextlib.contextmanager
-def _closing(descriptor):
+def _closing(descriptor: int) -> Iterator[int]:
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def directory(path, make=None):
+def directory(path: str, make: Optional[int] = None) -> ContextManager[int]:
     """open_directory() for a with statement."""
     return _closing(open_directory(path, make))
 
 
-def open_file(path, flags=os.O_RDONLY, mode=0o600):
+def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """-> descriptor of a regular file that nobody else can exchange or write. Errors: Refusal, OSError."""
     with directory(os.path.dirname(path)) as folder:
         try:
@@ -122,7 +124,7 @@ def open_file(path, flags=os.O_RDONLY, mode=0o600):
     return descriptor
 
 
-def check_program(path):
+def check_program(path: str) -> None:
     """Refusal where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
     for _attempt in range(MOST_LINKS):
         with directory(os.path.dirname(path)) as folder:
@@ -132,27 +134,37 @@ def check_program(path):
     os.close(open_file(path))
 
 
-def read(path):
+def read(path: str) -> bytes:
     """Bytes of a file that nobody else can exchange or write. Errors: Refusal, OSError."""
     with os.fdopen(open_file(path), "rb") as stream:
         return stream.read()
 
 
-def write_atomically(path, data, mode=0o600, owner=None, anywhere=False, durable=True):
-    """Has these bytes in a file, on disk, or what was there before: they are complete under another name before they get this one. Errors: Refusal, OSError.
+def write_atomically(
+    path: str,
+    data: bytes,
+    mode: Optional[int] = 0o600,
+    owner: Optional[Tuple[int, int]] = None,
+    anywhere: bool = False,
+    durable: bool = True,
+) -> None:
+    """Has these bytes in a file, on disk, or what was there before: they are complete under another name first.
 
-    mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may write too, such as one of models:
-    what they put under the other name is removed and never written through, and who reads the file looks at its owner (read_ours). durable: False for
-    a file that nobody needs after a crash.
+    mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may
+    write too, such as one of models: what they put under the other name is removed and never written through, and who
+    reads the file looks at its owner (read_ours). durable: False for a file that nobody needs after a crash.
+    Errors: Refusal, OSError.
     """
     above, name = os.path.split(path)
     partial = ".%s.partial" % name
-    with _closing(os.open(above or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if anywhere else open_directory(above)) as folder:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with _closing(os.open(above or ".", flags) if anywhere else open_directory(above)) as folder:
         with contextlib.suppress(FileNotFoundError):
             # Left by a run that died, or planted.
             os.unlink(partial, dir_fd=folder)
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE, 0o644 if mode is None else 0o600, dir_fd=folder)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | FILE
+            descriptor = os.open(partial, flags, 0o644 if mode is None else 0o600, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as stream:
                 stream.write(data)
                 stream.flush()
@@ -171,7 +183,7 @@ def write_atomically(path, data, mode=0o600, owner=None, anywhere=False, durable
             raise
 
 
-def sync_folder(folder):
+def sync_folder(folder: str) -> None:
     """Have the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -180,7 +192,7 @@ def sync_folder(folder):
         os.close(fd)
 
 
-def open_regular(path, flags, mode=0o644):
+def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
     """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     status = os.fstat(fd)
@@ -190,12 +202,12 @@ def open_regular(path, flags, mode=0o644):
     raise OSError(errno.EINVAL, "not a file of its own, remove it", path)
 
 
-def is_ours(status):
+def is_ours(status: os.stat_result) -> bool:
     """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a models directory may be others'."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
 
 
-def open_ours(path):
+def open_ours(path: str) -> int:
     """A descriptor to read such a file by; another one is an OSError."""
     fd = open_regular(path, os.O_RDONLY)
     if is_ours(os.fstat(fd)):
@@ -204,7 +216,7 @@ def open_ours(path):
     raise OSError(errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path)
 
 
-def read_ours(path, most):
+def read_ours(path: str, most: int) -> bytes:
     """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made it, it does not count."""
     with open(open_ours(path), "rb") as stream:
         if os.fstat(stream.fileno()).st_mode & 0o022:
@@ -216,7 +228,7 @@ def read_ours(path, most):
 MOST_TEXT = 16 << 20
 
 
-def text_of(path):
+def text_of(path: str) -> Optional[str]:
     """The text of a regular file, None where there is anything else: no link is followed, and no FIFO waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -229,8 +241,15 @@ def text_of(path):
         return stream.read(MOST_TEXT).decode("utf-8", "replace")
 
 
-def sha256_stream(stream, size=None, advance=None):
-    """Hex sha256 of a stream's next ``size`` bytes, None for all that follow; of fewer where it ends before. advance(bytes) is called as it goes."""
+def sha256_stream(
+    stream: io.RawIOBase,
+    size: Optional[int] = None,
+    advance: Optional[Callable[[int], Any]] = None,
+) -> str:
+    """Hex sha256 of a stream's next ``size`` bytes, None for all that follow; of fewer where it ends before.
+
+    advance(bytes) is called as it goes.
+    """
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(1 << 20))
     while size != 0:
@@ -244,7 +263,7 @@ def sha256_stream(stream, size=None, advance=None):
     return digest.hexdigest()
 
 
-def sha256_file(path):
+def sha256_file(path: str) -> str:
     """Hex sha256 of a file."""
     with open(path, "rb", buffering=0) as stream:
         return sha256_stream(stream)

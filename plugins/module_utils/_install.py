@@ -12,6 +12,7 @@ import hashlib
 import os
 import stat
 import sys
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import _files
 from ._files import text_of
@@ -33,7 +34,7 @@ cd / && PYTHONPATH=%s exec %s -S -B -m %s.programs."$name" "$@"
 """
 
 
-def loaded_sources(package=None):
+def loaded_sources(package: Optional[str] = None) -> Dict[str, str]:
     """{file name: text} of what is imported of the package, but for this module."""
     prefix = (package or __name__.rpartition(".")[0]) + "."
     sources = {"__init__.py": ""}
@@ -44,13 +45,14 @@ def loaded_sources(package=None):
                 # What a room's __init__ says is for readers, and not every loader has it.
                 sources[path + "/__init__.py"] = ""
                 continue
-            source = module.__loader__.get_source(name)
+            loader: Any = module.__loader__
+            source = loader.get_source(name)
             # The loader of ansible-test gives bytes.
             sources[path + ".py"] = source.decode("utf-8") if isinstance(source, bytes) else source
     return sources
 
 
-def choose_python(candidates):
+def choose_python(candidates: Iterable[str]) -> str:
     """The first Python that only root can exchange: units run the programs as root. Errors: Refusal."""
     seen = []
     for path in candidates:
@@ -68,7 +70,7 @@ def choose_python(candidates):
     )
 
 
-def install(prefix, sources, python, check=False):
+def install(prefix: str, sources: Dict[str, str], python: str, check: bool = False) -> Tuple[List[Dict[str, str]], str]:
     """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
 
     Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a file cannot be written.
@@ -99,26 +101,26 @@ def install(prefix, sources, python, check=False):
     return changes, digest
 
 
-def _stale(folder, wanted):
+def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
     """Modules that we no longer have, of an older layout too; what has no such text is somebody else's."""
     found = [os.path.join(where, name) for where, _folders, names in os.walk(folder) for name in names]
     texts = {path: text_of(path) for path in sorted(found) if path not in wanted}
     return [path for path, text in texts.items() if text is not None and (text.startswith(OURS) or not text and path.endswith("/__init__.py"))]
 
 
-def _read(path):
+def _read(path: str) -> Optional[str]:
     with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
         return stream.read()
     return None
 
 
-def _mode(path):
+def _mode(path: str) -> Optional[int]:
     with contextlib.suppress(OSError):
         return stat.S_IMODE(os.stat(path).st_mode)
     return None
 
 
-def _change(path, before, after):
+def _change(path: str, before: Optional[str], after: Optional[str]) -> Dict[str, str]:
     return {
         "before_header": path if before is not None else path + " (absent)",
         "after_header": path if after is not None else path + " (absent)",

@@ -13,18 +13,19 @@ import fcntl
 import json
 import os
 import time
+from typing import Any, Dict, Optional
 
 from ._files import write_atomically
 
 LEASE = 60.0  # seconds
 
 
-def lease_path(path):
+def lease_path(path: str) -> str:
     """The lease beside a state file."""
     return path + ".lease"
 
 
-def is_live(path):
+def is_live(path: str) -> bool:
     """Whether a job that writes the state file ``path`` is running. The folder is made when it is not there."""
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
     try:
@@ -35,7 +36,7 @@ def is_live(path):
     return False
 
 
-def claim(path):
+def claim(path: str) -> Any:
     """Remove what an ended job has left. -> the result nobody has been told yet, or None.
 
     The name of Ansible's own record of the job, in the same folder, stands in the file PATH.jid.
@@ -51,7 +52,7 @@ def claim(path):
     return result
 
 
-def _lock(path):
+def _lock(path: str) -> int:
     """A descriptor that holds the job's lock; BlockingIOError while another job has it."""
     fd = os.open(lease_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -62,32 +63,31 @@ def _lock(path):
     return fd
 
 
-class Job(object):
+class Job:
     """The writing side; BlockingIOError when another job writes this state file."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self._held = _lock(path)
         self.path = path
-        self._renewed = None  # the lease's time when it was seen to change
+        self._renewed: Optional[int] = None  # the lease's time when it was seen to change
         self._seen = 0.0
         self.write({"phase": "start"})
 
-    def write(self, state):
+    def write(self, state: Dict[str, Any]) -> None:
         """Replace the state; readers see the old one or the new one."""
         # The folder is Ansible's, and a node that crashed has no job to follow.
         write_atomically(self.path, json.dumps(dict(state, pid=os.getpid())).encode("ascii"), anywhere=True, durable=False)
 
-    def finish(self, result):
+    def finish(self, result: Dict[str, Any]) -> None:
         """Leave the final answer, the dictionary a module returns."""
         self.write({"phase": "end", "result": result})
 
-    def abandoned(self):
+    def abandoned(self) -> Optional[str]:
         """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not matter."""
         now = time.monotonic()
-        try:
+        renewed: Optional[int] = None
+        with contextlib.suppress(OSError):
             renewed = os.stat(lease_path(self.path)).st_mtime_ns
-        except OSError:
-            renewed = None
         if renewed != self._renewed or not self._seen:
             self._renewed, self._seen = renewed, now
         if now - self._seen > LEASE:

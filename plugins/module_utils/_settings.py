@@ -4,14 +4,30 @@
 """The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are made. Private to the collection."""
 
 import re
-from collections import namedtuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Pattern, Tuple, Union
 
-Key = namedtuple("Key", "name type text default own required choices bounds form flag memory kinds")
-"""type: of its value, or a tuple of types; float takes whole numbers too. text: one sentence for docs/settings.md; what stands before its colon says what a
-required key needs. default: what holds without the key, None for llama-server's own. own: that one, where something is computed from it. bounds: (lowest,
-highest) of a number, None for the largest of llama-server's. form: (what a text, or each text of a list, has to match, how that is said, next step).
-flag: llama-server's, or ((first build, {value: words}), ...). memory: whether a memory plan depends on it. kinds: the kinds of service that know it."""
-Key.__new__.__defaults__ = (None, None, False, (), (1, None), None, None, False, ("server",))
+# Of each value, the words for it, from a build on.
+Words = Tuple[Tuple[int, Dict[str, List[str]]], ...]
+
+
+class Key(NamedTuple):
+    """A key of a service."""
+
+    name: str
+    type: Any  # of its value, or a tuple of types; float takes whole numbers too
+    text: str  # a sentence for docs/settings.md; what stands before its colon says what a required key needs
+    default: Any = None  # what holds without the key, None for llama-server's own
+    own: Any = None  # that one, where something is computed from it
+    required: bool = False
+    choices: Tuple[str, ...] = ()
+    # Lowest and highest of a number, None for the largest of llama-server's.
+    bounds: Tuple[float, Optional[float]] = (1, None)
+    # What a text, or each text of a list, has to match, how that is said, and the next step.
+    form: Optional[Tuple[Pattern[str], str, str]] = None
+    flag: Union[None, str, Words] = None  # llama-server's
+    memory: bool = False  # whether a memory plan depends on it
+    kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
+
 
 KINDS = ("server", "router")
 LARGEST = 2**31 - 1
@@ -37,7 +53,7 @@ SPELLED_OUT = {
 }
 BY_NAME = {mode: ["--load-mode", mode] for mode in SPELLED_OUT}
 # 10114: --load-mode (#20834), in which mlock first meant mmap too. 10884: no flag of before works any more.
-LOAD_MODES = ((7760, SPELLED_OUT), (10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}), (10884, BY_NAME))
+LOAD_MODES: Words = ((7760, SPELLED_OUT), (10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}), (10884, BY_NAME))
 
 # Flags are written in this order.
 KEYS = (
@@ -145,56 +161,56 @@ SLURM_KEYS = ("nodes", "partition", "qos")
 WORKER_KEYS = ("rpc_port", "rpc_cache", "rpc_memory_max")
 
 
-def kind_of(service):
+def kind_of(service: Mapping[str, Any]) -> str:
     """server or router."""
     return value(service, "kind")
 
 
-def context(service):
+def context(service: Mapping[str, Any]) -> Optional[int]:
     """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the slots; None where the service gives neither."""
     if "slot_ctx_size" in service:
         return service["slot_ctx_size"] * value(service, "parallel")
     return service.get("ctx_size")
 
 
-def value(service, name):
+def value(service: Mapping[str, Any], name: str) -> Any:
     """A setting of a service, or what holds without it."""
     if name == "ctx_size":
         return context(service)
     return service.get(name, DEFAULTS[name])
 
 
-def effective(service, name):
+def effective(service: Mapping[str, Any], name: str) -> Any:
     """A setting of a service, with llama-server's own default."""
     found = value(service, name)
     return OWN[name] if found is None else found
 
 
-def memory_settings(service):
+def memory_settings(service: Mapping[str, Any]) -> Dict[str, Any]:
     """{name: value} of what a memory plan depends on, without what is left to llama-server."""
     found = {key.name: value(service, key.name) for key in KEYS if key.memory and key.flag}
     return {name: given for name, given in found.items() if given is not None}
 
 
-def known_values(name, build):
+def known_values(name: str, build: int) -> List[str]:
     """The values that a build (a number) has a flag for, of a setting whose flags depend on the build; its default needs none."""
     key = BY_KIND["server"][name]
-    return [key.default] + sorted(_of_build(key, build))
+    return [key.default] + sorted(_of_build(key.flag, build) if isinstance(key.flag, tuple) else ())
 
 
-def arguments(service, build):
+def arguments(service: Mapping[str, Any], build: int) -> List[str]:
     """llama-server's words for all settings of a service, for a build (a number)."""
-    args = []
+    args: List[str] = []
     for key in KEYS:
-        given = value(service, key.name) if key.flag else None
-        if given is None:
+        given = value(service, key.name)
+        if key.flag is None or given is None:
             continue
         if isinstance(key.flag, tuple):
-            args += _of_build(key, build).get(given, [])
+            args += _of_build(key.flag, build).get(given, [])
         else:
             args += [key.flag, ",".join(given) if isinstance(given, list) else str(given)]
     return args
 
 
-def _of_build(key, build):
-    return [words for first, words in key.flag if first <= build][-1]
+def _of_build(flag: Words, build: int) -> Dict[str, List[str]]:
+    return [words for first, words in flag if first <= build][-1]

@@ -1,18 +1,22 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words: the one exception whose text is for the operator, byte counts and durations as an operator reads them, and what others wrote, fit for a terminal.
-Private to the collection.
+"""Words for the operator: the one exception that is shown, byte counts and durations, and what others wrote.
 
-Byte counts have decimal units, as disks and model hubs state them.
+Private to the collection. Byte counts have decimal units, as disks and model hubs state them.
 """
+
+from typing import Any, Optional
 
 
 class Refusal(Exception):
-    """One sentence for the operator: the entry, the value seen, the value needed, the next step. Modules and filters fail with it as it is."""
+    """One sentence for the operator: the entry, the value seen, the value needed, the next step.
+
+    Modules and filters fail with it as it is.
+    """
 
 
-def human(count):
+def human(count: float) -> str:
     """77263859712 -> '77.3 GB'; below 1000 bytes the exact count."""
     if count < 1000:
         return "%d bytes" % count
@@ -24,12 +28,12 @@ def human(count):
     return "%.1f %s" % (value, unit)
 
 
-def exact(count):
+def exact(count: int) -> str:
     """98362432 -> '98,362,432 bytes'."""
     return "{:,} bytes".format(count)
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """0.4 -> '0.4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
     if seconds < 10:
         return "%.1f s" % seconds
@@ -40,7 +44,7 @@ def duration(seconds):
     return "%d h %02d min" % (seconds // 3600, seconds % 3600 // 60)
 
 
-def printable(text, most=200):
+def printable(text: Any, most: Optional[int] = 200) -> str:
     """One line of a report: what a terminal would act on, and a line feed, is a question mark. most: characters that are shown, None for all."""
     text = str(text)
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])

@@ -252,7 +252,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._fetch.hub import DEFAULT_ENDPOINT, read_token
 from ..module_utils._plan.header import local_shape, remote_shape
-from ..module_utils._plan.place import shape_facts
 from ..module_utils._plan.what_if import what_if
 from ..module_utils._settings import CACHE_TYPES, OWN
 from ..module_utils._text import Refusal
@@ -301,7 +300,7 @@ def main():
         else:
             asked = {name: given[name] for name in ("urls", "repo", "files", "revision", "endpoint")}
             shape = remote_shape(token=read_token(given["token_file"]), **asked)
-        result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape_facts(shape))
+        result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape.as_dict())
     except OSError as error:
         module.fail_json(msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
     except Refusal as error:

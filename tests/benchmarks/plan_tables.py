@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-from plugins.module_utils._plan.devices import of_inventory  # noqa: E402
+from plugins.module_utils._plan.devices import as_dicts, of_inventory  # noqa: E402
 from plugins.plugin_utils._cluster_plan.plan import memory_plan  # noqa: E402
 
 MARGIN = 1024
@@ -34,7 +34,7 @@ def rows(inventory):
     intent = yaml.safe_load((folder / "all/services.yml").read_text())
     cards = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
     groups = groups_of(inventory)
-    nodes = {node: {"devices": of_inventory(node, cards, MARGIN), "cores": None} for node in groups["llama_nodes"]}
+    nodes = {node: {"devices": as_dicts(of_inventory(node, cards, MARGIN)), "cores": None} for node in groups["llama_nodes"]}
     for quant in ("Q4_K_M", "Q6_K", "Q8_0"):
         for tokens in (4096, 32768, 131072):
             for cache in ("f16", "q4_0"):

@@ -104,7 +104,7 @@ GIANT = {"parameters": 671 * 10**9, "repo": "some/giant-GGUF", "quants": {"Q5_K_
 
 
 def card(node, count=1, memory=32510):
-    return {"devices": plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024), "cores": 40}
+    return {"devices": plan_devices.as_dicts(plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024)), "cores": 40}
 
 
 def too_large(quants):
@@ -141,7 +141,7 @@ def bound(**kinds):
     return dict(card("node1"), numa=dict({"head": "1", "rpc": "", "cpus": ["0", "1", "0", "1"]}, **kinds))
 
 
-MAIN = {"devices": plan_devices.of_node("node1", [], 64000, 1024), "cores": 40}
+MAIN = {"devices": plan_devices.as_dicts(plan_devices.of_node("node1", [], 64000, 1024)), "cores": 40}
 
 
 def alone(complete=True, **_fixtures):

@@ -27,7 +27,7 @@ def reference(name, **changes):
     groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
     groups = {group: list(members["hosts"]) for group, members in groups.items()}
     groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
-    hosts = {host: {"devices": plan_devices.of_inventory(host, devices, 1024), "cores": 40} for host in groups["all"]}
+    hosts = {host: {"devices": plan_devices.as_dicts(plan_devices.of_inventory(host, devices, 1024)), "cores": 40} for host in groups["all"]}
     return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
 
 

@@ -41,13 +41,13 @@ FAST = {"kind": "router", "host": "node3", "models": {"small": "Q8_0"}, "models_
 
 
 def nodes(memory=32510, cores=40, **changed):
-    found = {name: {"devices": devices.of_inventory(name, [{"name": "card", "memory_mib": memory}], 1024), "cores": cores} for name in GROUPS["all"]}
+    found = {name: {"devices": described(name, {"name": "card", "memory_mib": memory}), "cores": cores} for name in GROUPS["all"]}
     found.update(changed)
     return found
 
 
 def main_memory(node, memory=8192):
-    return {"devices": devices.of_node(node, [], memory, 1024), "cores": 2}
+    return {"devices": devices.as_dicts(devices.of_node(node, [], memory, 1024)), "cores": 2}
 
 
 def plan(services, nodes=None, headers=(), previous=(), build="b11434"):
@@ -65,4 +65,8 @@ def chat(**changes):
 
 
 def cards(node, *sizes):
-    return devices.of_inventory(node, [{"memory_mib": size} for size in sizes], 1024)
+    return described(node, *[{"memory_mib": size} for size in sizes])
+
+
+def described(node, *cards):
+    return devices.as_dicts(devices.of_inventory(node, cards, 1024))

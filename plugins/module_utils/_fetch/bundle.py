@@ -16,10 +16,11 @@ and times of the disk they are on, so they are no part of it.
 import hashlib
 import json
 import os
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
-from .manifest import MOST, are_files, is_digest, is_file_name, is_size
+from .manifest import MOST, Entry, are_files, is_digest, is_file_name, is_size
 from .urls import content_url
 
 VERSION = 1
@@ -27,7 +28,7 @@ RECORD = "bundle.json"
 SUMS = "SHA256SUMS"
 
 
-def read(folder):
+def read(folder: str) -> Dict[str, Any]:
     """bundle.json of a bundle. Raises Refusal."""
     path = os.path.join(folder, RECORD)
     try:
@@ -45,7 +46,7 @@ def read(folder):
     return record
 
 
-def _problem(record):
+def _problem(record: Dict[str, Any]) -> Optional[str]:
     """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on every node."""
     try:
         for entry in record["models"]:
@@ -63,12 +64,12 @@ def _problem(record):
     return None
 
 
-def _names(files):
+def _names(files: Iterable[Entry]) -> str:
     """The names as they stand there, so that an odd one is seen."""
     return printable(", ".join(json.dumps(one["name"]) for one in files))
 
 
-def find(record, wanted, folder):
+def find(record: Dict[str, Any], wanted: Dict[str, Any], folder: str) -> Dict[str, Any]:
     """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises Refusal.
 
     Where the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be the same.
@@ -89,26 +90,26 @@ def find(record, wanted, folder):
     return entry
 
 
-def _is(entry, wanted):
+def _is(entry: Dict[str, Any], wanted: Dict[str, Any]) -> bool:
     if not wanted.get("sha256"):
         return _origin(wanted) == _told_origin(entry["wanted"])
     pieces = [piece["sha256"] for one in entry["files"] for piece in one["pieces"]]
     return [digest.lower() for digest in wanted["sha256"]] in (pieces, [one["sha256"] for one in entry["files"]])
 
 
-def _origin(wanted):
+def _origin(wanted: Dict[str, Any]) -> List[Any]:
     """What decides the content where no sha256 does."""
     return _told_origin(dict(wanted, urls=[content_url(url) for url in wanted.get("urls") or []]))
 
 
-def _told_origin(wanted):
+def _told_origin(wanted: Dict[str, Any]) -> List[Any]:
     """The same for an entry of bundle.json, whose URLs have lost their secrets."""
     if wanted.get("repo"):
         return [wanted["repo"], wanted.get("revision") or "main", wanted.get("files") or []]
     return wanted["urls"]
 
 
-def _told(wanted):
+def _told(wanted: Dict[str, Any]) -> str:
     """What is wanted, in a few words."""
     if wanted.get("sha256"):
         return "sha256 %s" % ", ".join(wanted["sha256"])
@@ -117,7 +118,13 @@ def _told(wanted):
     return ", ".join(wanted["urls"])
 
 
-def seal(folder, models, builds, source, check=False):
+def seal(
+    folder: str,
+    models: Iterable[Dict[str, Any]],
+    builds: Iterable[str],
+    source: Iterable[str],
+    check: bool = False,
+) -> Tuple[Dict[str, Any], bool]:
     """Have bundle.json and SHA256SUMS say what is in the bundle -> (record, whether they said something else before).
 
     models: what gguf_fetch returned in a loop over model_items, each with its item; builds and source: file names. check: what is not there
@@ -128,7 +135,7 @@ def seal(folder, models, builds, source, check=False):
     except Refusal:
         before = {"models": [], "builds": [], "source": []}
     known = {one["name"]: one for entry in before["models"] for one in entry["files"]}
-    record = {
+    record: Dict[str, Any] = {
         "version": VERSION,
         "models": [_model(done, known, check) for done in models],
         "builds": [_file(os.path.join(folder, "builds", name), check) for name in sorted(builds)],
@@ -147,7 +154,7 @@ def seal(folder, models, builds, source, check=False):
     return record, changed
 
 
-def _content(path):
+def _content(path: str) -> Optional[bytes]:
     try:
         with open(path, "rb") as stream:
             return stream.read()
@@ -155,8 +162,8 @@ def _content(path):
         return None
 
 
-def _model(done, known, check):
-    files = []
+def _model(done: Dict[str, Any], known: Dict[str, Entry], check: bool) -> Dict[str, Any]:
+    files: List[Entry] = []
     for one in done["files"]:
         name = os.path.basename(one["path"])
         pieces = one["pieces"]
@@ -174,28 +181,28 @@ def _model(done, known, check):
     return {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
 
 
-def _file(path, check):
+def _file(path: str, check: bool) -> Entry:
     absent = check and not os.path.exists(path)
     return {"name": os.path.basename(path), "size": None if absent else os.path.getsize(path), "sha256": _digest(path, check)}
 
 
-def _digest(path, check):
+def _digest(path: str, check: bool) -> Optional[str]:
     return None if check and not os.path.exists(path) else sha256_file(path)
 
 
-def contents(record):
+def contents(record: Dict[str, Any]) -> List[Tuple[str, Entry]]:
     """[(path in the bundle, its file entry)]"""
     found = [("models/" + one["name"], one) for entry in record["models"] for one in entry["files"]]
     return found + [("%s/%s" % (kind, one["name"]), one) for kind in ("builds", "source") for one in record[kind]]
 
 
-def sums(record, text):
+def sums(record: Dict[str, Any], text: str) -> str:
     """SHA256SUMS for a bundle whose bundle.json is ``text``."""
     lines = ["%s  %s" % (one["sha256"], path) for path, one in contents(record)]
     return "\n".join(lines + ["%s  %s" % (hashlib.sha256(text.encode("utf-8")).hexdigest(), RECORD)]) + "\n"
 
 
-def lines(folder, record):
+def lines(folder: str, record: Dict[str, Any]) -> List[str]:
     """What an operator should know of a bundle, line by line."""
     said = ["bundle: %s" % folder]
     said += ["  %s (%s)" % (path, human(one["size"])) if one["size"] else "  " + path for path, one in contents(record)]

@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Why a model does not arrive: one sentence for the operator. Private to the collection."""
 
+from typing import Any, Dict, Optional
+
 from .._text import Refusal
 
 
 class Transient(Exception):
     """A failure that a later attempt may not meet. wait: seconds the server asked for, or None."""
 
-    def __init__(self, text, wait=None):
+    def __init__(self, text: str, wait: Optional[float] = None) -> None:
         super().__init__(text)
         self.wait = wait
 
@@ -17,9 +19,9 @@ class Transient(Exception):
 class DiskTooSmall(Refusal):
     """A model does not fit the disk. disk: {folder, free, missing}, bytes."""
 
-    def __init__(self, message, folder, free, missing):
+    def __init__(self, message: str, folder: str, free: int, missing: int) -> None:
         super().__init__(message)
-        self.disk = {"folder": folder, "free": free, "missing": missing}
+        self.disk: Dict[str, Any] = {"folder": folder, "free": free, "missing": missing}
 
 
 class Stopped(Exception):

@@ -10,25 +10,27 @@ file passes both), a digest does. Whatever interrupts a run, the next one goes o
 import contextlib
 import os
 import time
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .._files import sync_folder
 from .._model.describe import size_problem
-from .._model.gguf import read_header
+from .._model.gguf import read_header, reading
 from .._text import Refusal, duration, human
 from .errors import DiskTooSmall
 from .http import Client
+from .journal import CLOSED
 from .lock import lock
-from .manifest import file_entry, manifest_path, result, write_manifest
-from .pieces import adopt, extra_disk, loose_pieces, open_same
+from .manifest import Entry, file_entry, manifest_path, result, write_manifest
+from .pieces import Loose, adopt, extra_disk, loose_pieces, open_same
 from .present import alike, existing_entry, unchanged
-from .request import Watch
+from .request import Plan, Request, Watch
 from .resolve import resolve
 from .sources import FileSource
-from .target import Piece, check_disk, disk_failure
+from .target import Piece, Target, check_disk, disk_failure
 from .transfer import Transfer
 
 
-def acquire(request, check=False, watch=None):
+def acquire(request: Request, check: bool = False, watch: Optional[Watch] = None) -> Dict[str, Any]:
     """Have the model at its place. check: find out everything, change nothing.
 
     -> the dictionary of result(); raises Refusal, Stopped.
@@ -39,7 +41,7 @@ def acquire(request, check=False, watch=None):
         raise disk_failure(error.filename or request.dest, error) from None
 
 
-def _acquire(request, check, watch):
+def _acquire(request: Request, check: bool, watch: Watch) -> Dict[str, Any]:
     started = time.monotonic()
     done = unchanged(request, watch, check)
     if done:
@@ -57,9 +59,11 @@ def _acquire(request, check, watch):
         return unchanged(request, watch) or _perform(request, plan, started, watch)
 
 
-def _missing(plan, watch, check=False):
+def _missing(plan: Plan, watch: Watch, check: bool = False) -> Tuple[Dict[str, Entry], List[Target], bool]:
     """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be recorded)"""
-    entries, missing, news = {}, [], False
+    entries: Dict[str, Entry] = {}
+    missing: List[Target] = []
+    news = False
     for target, header in zip(plan.targets, plan.headers):
         found = existing_entry(target, header, watch, check)
         if found:
@@ -71,7 +75,7 @@ def _missing(plan, watch, check=False):
     return entries, missing, news or bool(missing)
 
 
-def _reserve(missing, pieces):
+def _reserve(missing: Sequence[Target], pieces: Sequence[Loose]) -> None:
     """See that the disk suffices. pieces: those of loose_pieces()."""
     if not missing:
         return
@@ -88,12 +92,12 @@ def _reserve(missing, pieces):
         raise DiskTooSmall(text, error.disk["folder"], error.disk["free"], error.disk["missing"]) from None
 
 
-def _kept(pieces):
+def _kept(pieces: Sequence[Loose]) -> List[str]:
     """Paths of pieces that are copied and stay: they are not root's alone."""
     return [loose.path for loose in pieces if not loose.ours]
 
 
-def _foretell(request, plan, watch):
+def _foretell(request: Request, plan: Plan, watch: Watch) -> Dict[str, Any]:
     """What a run would do, for check mode."""
     entries, missing, news = _missing(plan, watch, check=True)
     with loose_pieces(request.adopt, missing) as pieces:
@@ -101,15 +105,15 @@ def _foretell(request, plan, watch):
         kept = _kept(pieces)
     names = [name for target in missing for name in alike(target)]
     for target in missing:
-        pieces = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
-        entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": pieces}
+        parts = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
+        entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": parts}
     outcome = "would be fetched" if missing else "is there"
     foretold = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
     return dict(foretold, alike=names, kept=kept)
 
 
 @contextlib.contextmanager
-def _copied_on_node(plan, missing, watch):
+def _copied_on_node(plan: Plan, missing: Sequence[Target], watch: Watch) -> Iterator[int]:
     """Have targets that lie beside under another name copied from there, instead of fetched. -> bytes of them
 
     That file stays what it is: somebody may use it by its name.
@@ -133,7 +137,7 @@ def _copied_on_node(plan, missing, watch):
         yield copied
 
 
-def _perform(request, plan, started, watch):
+def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> Dict[str, Any]:
     entries, missing, news = _missing(plan, watch)
     resumed = sum(target.ranges.total() for target in missing)
     moved = copied = 0
@@ -143,7 +147,7 @@ def _perform(request, plan, started, watch):
             adopted, kept = sum(loose.piece.size for loose in pieces), _kept(pieces)
             adopt(pieces, watch.meter(plan.path, adopted))
         for target in missing:
-            if target.fd is None:
+            if target.fd == CLOSED:
                 target.open()
             target.allocate()
         if missing:
@@ -166,17 +170,17 @@ def _perform(request, plan, started, watch):
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, kept=kept, seconds=round(seconds, 1))
 
 
-def _verify(targets):
+def _verify(targets: Sequence[Target]) -> None:
     """Header and exact size of what is on disk now, as llama.cpp will read it."""
     for target in targets:
-        header = read_header(lambda offset, length, fd=target.fd: os.pread(fd, length, offset), target.partial)
+        header = read_header(reading(target.fd), target.partial)
         problem = size_problem(header, os.fstat(target.fd).st_size, target.partial)
         if problem:
             target.discard()
             raise Refusal(problem)
 
 
-def _publish(request, plan, entries, targets):
+def _publish(request: Request, plan: Plan, entries: Dict[str, Entry], targets: Sequence[Target]) -> None:
     """Give the files their names. The manifest comes first: a model without one would have to be hashed again."""
     for target in targets:
         target.flush()
@@ -192,7 +196,7 @@ def _publish(request, plan, entries, targets):
         target.journal.delete()
 
 
-def _manifest(request, plan, entries):
+def _manifest(request: Request, plan: Plan, entries: Dict[str, Entry]) -> Dict[str, Any]:
     return {
         "request": request.identity(),
         "commit": plan.commit,

@@ -19,13 +19,15 @@ import socket
 import ssl
 import threading
 import time
+from email.message import Message
 from email.utils import parsedate_to_datetime
+from typing import Any, Callable, Dict, Optional, Tuple, TypeVar, Union
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .urls import authorization, clean_url, following_url, is_loopback, origin_of, public_url
+from .urls import Origin, authorization, clean_url, following_url, is_loopback, origin_of, public_url
 
 USER_AGENT = "thefermisea.llama_cluster"
 REDIRECTS = (301, 302, 303, 307, 308)
@@ -35,18 +37,21 @@ _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
 _LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is given up
 _LOWEST_OVER = 30.0
 _MAX_HEAD = 1 << 20  # bytes of status line and header fields
+# An http.client.HTTPConnection, with ``absolute``: header fields for a proxy that takes whole URLs, or None.
+_Connection = Any
+Result = TypeVar("Result")
 
 
 class _TooSlow(socket.timeout):
     """A connection gave less than _LOWEST bytes per second."""
 
 
-def worthwhile(count, seconds):
+def worthwhile(count: int, seconds: float) -> bool:
     """Whether an attempt that gained ``count`` bytes got on. One that did not counts as failed, else a server that gives a byte at a time is never given up."""
     return count > 0 and count >= _LOWEST * seconds
 
 
-def _retry_after(headers):
+def _retry_after(headers: Message) -> Optional[float]:
     value = headers.get("Retry-After")
     if not value:
         return None
@@ -63,16 +68,16 @@ def _retry_after(headers):
 class _Pace(io.RawIOBase):
     """What one answer receives: raises _TooSlow when it drips. Only time spent waiting counts, not what the caller does in between."""
 
-    def __init__(self, raw):
-        super(_Pace, self).__init__()
+    def __init__(self, raw: Any) -> None:
+        super().__init__()
         self._raw = raw
         self._received, self._waited = 0, 0.0
-        self.head = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
+        self.head: Optional[int] = _MAX_HEAD  # bytes that may come before the header fields have ended; None after that
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, view):
+    def readinto(self, view: Any) -> int:
         begun = time.monotonic()
         count = self._raw.readinto(view)
         self._waited += time.monotonic() - begun
@@ -85,34 +90,34 @@ class _Pace(io.RawIOBase):
             self._received, self._waited = 0, 0.0
         return count
 
-    def close(self):
+    def close(self) -> None:
         self._raw.close()
-        super(_Pace, self).close()
+        super().close()
 
 
 class _Response(http.client.HTTPResponse):
-    def __init__(self, *args, **options):
-        super(_Response, self).__init__(*args, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._pace = _Pace(self.fp.detach())
         self.fp = io.BufferedReader(self._pace)
 
-    def begin(self):
-        super(_Response, self).begin()
+    def begin(self) -> None:
+        super().begin()
         self._pace.head = None
 
 
-class Client(object):
+class Client:
     """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and password) and no_proxy."""
 
-    _tls = None  # loading the CA bundle takes 10 ms or more: once per process
+    _tls: Optional[ssl.SSLContext] = None  # loading the CA bundle takes 10 ms or more: once per process
     _tls_lock = threading.Lock()
 
-    def __init__(self, timeout=30.0):
+    def __init__(self, timeout: float = 30.0) -> None:
         self.timeout = timeout
-        self._open = {}
+        self._open: Dict[Origin, _Connection] = {}
         self._aborts = 0
 
-    def get(self, url, headers):
+    def get(self, url: str, headers: Dict[str, str]) -> http.client.HTTPResponse:
         """One GET of a clean URL, redirects not followed. -> http.client.HTTPResponse; raises Transient, Refusal."""
         parts = urlsplit(url)
         origin = origin_of(url)
@@ -138,12 +143,13 @@ class Client(object):
                 raise network_failure(url, error) from None
         raise AssertionError("unreachable")
 
-    def _connect(self, origin):
+    def _connect(self, origin: Origin) -> _Connection:
         scheme, host, port = origin
         proxy = getproxies().get(scheme)
         # What is on this machine is not asked of another one.
         via = None if not proxy or is_loopback(host) or proxy_bypass(host) else _proxy(scheme, proxy)
         at = via[:2] if via else (host, port)
+        connection: _Connection = None
         if scheme == "https":
             connection = http.client.HTTPSConnection(at[0], at[1], timeout=self.timeout, context=self._context())
             if via:
@@ -156,19 +162,19 @@ class Client(object):
         return connection
 
     @classmethod
-    def _context(cls):
+    def _context(cls) -> ssl.SSLContext:
         with cls._tls_lock:
             if cls._tls is None:
                 cls._tls = ssl.create_default_context()
             return cls._tls
 
-    def drop(self, url):
+    def drop(self, url: str) -> None:
         """Close the connection to the origin of ``url``, as after a body that was not read to its end."""
         connection = self._open.pop(origin_of(url), None)
         if connection is not None:
             connection.close()
 
-    def abort(self):
+    def abort(self) -> None:
         """From another thread: wake this client out of a blocking read; it will fail with Transient."""
         self._aborts += 1
         for connection in list(self._open.values()):
@@ -177,13 +183,13 @@ class Client(object):
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
-    def close(self):
+    def close(self) -> None:
         for connection in self._open.values():
             connection.close()
         self._open.clear()
 
 
-def _proxy(scheme, proxy):
+def _proxy(scheme: str, proxy: str) -> Tuple[str, int, Dict[str, str]]:
     """-> (host, port, header fields with user and password where the setting has them). Raises Refusal."""
     try:
         via = urlsplit(proxy if "//" in proxy else "//" + proxy)
@@ -198,7 +204,7 @@ def _proxy(scheme, proxy):
     return via.hostname, port, {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")}
 
 
-def network_failure(url, error):
+def network_failure(url: str, error: Exception) -> Union[Refusal, Transient]:
     """A socket or protocol error as Transient, a certificate that does not verify as Refusal."""
     if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
         return Refusal("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
@@ -206,7 +212,12 @@ def network_failure(url, error):
     return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
 
 
-def get_following(client, url, headers, token=None):
+def get_following(
+    client: Client,
+    url: str,
+    headers: Dict[str, str],
+    token: Optional[str] = None,
+) -> Tuple[http.client.HTTPResponse, str]:
     """GET and follow redirects. The token goes to the origin of ``url`` and nowhere else.
 
     -> (response, final URL). Raises Transient, Refusal; any final status is returned.
@@ -222,7 +233,7 @@ def get_following(client, url, headers, token=None):
     raise Refusal("%s: more than %d redirects: check the address" % (public_url(url), _MAX_REDIRECTS))
 
 
-def discard(client, url, response, most=65536):
+def discard(client: Client, url: str, response: http.client.HTTPResponse, most: int = 65536) -> None:
     """Read a small body so that the connection can be used again, or close it."""
     try:
         response.read(most)
@@ -233,7 +244,7 @@ def discard(client, url, response, most=65536):
     client.drop(url)
 
 
-def status_failure(url, response, hint=""):
+def status_failure(url: str, response: http.client.HTTPResponse, hint: str = "") -> Union[Refusal, Transient]:
     """What a status other than the wanted one means: Transient or Refusal."""
     text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
     if response.status in (408, 425, 429) or response.status >= 500:
@@ -241,7 +252,7 @@ def status_failure(url, response, hint=""):
     return Refusal(text + (": " + hint if hint else ""))
 
 
-def hint(response):
+def hint(response: http.client.HTTPResponse) -> str:
     if response.headers.get("X-Error-Code") == "GatedRepo":
         return "the repository is gated, accept its terms there and set model_token_file"
     if response.status == 407:
@@ -249,7 +260,7 @@ def hint(response):
     return "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
 
 
-def attempts(operation, tries=4):
+def attempts(operation: Callable[[], Result], tries: int = 4) -> Result:
     """Call ``operation()`` until it does not raise Transient; the last one becomes a Refusal."""
     wait = FIRST_WAIT
     for remaining in range(tries - 1, -1, -1):

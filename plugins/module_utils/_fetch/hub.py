@@ -10,13 +10,13 @@ import json
 import os
 import re
 import stat
-from collections import namedtuple
+from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 
 from .._model.describe import shard_name, shard_names
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .http import attempts, get_following, status_failure
+from .http import Client, attempts, get_following, status_failure
 from .sources import HttpSource
 from .urls import clean_url, following_url, public_url, same_origin
 
@@ -32,11 +32,19 @@ _MAX_FILES = 100000
 _PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z")
 _QUANT = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])", re.IGNORECASE)
 
-HubFile = namedtuple("HubFile", "path size sha256")
-"""path in the repository; size in bytes; sha256 as hex, or None for a file outside large-file storage."""
+# The name of the model, the number of the piece, and how many there are where the name says it.
+PieceName = Tuple[str, int, Optional[int]]
 
 
-def piece_name(name):
+class HubFile(NamedTuple):
+    """A file of a repository."""
+
+    path: str
+    size: int
+    sha256: Optional[str]  # None for a file outside large-file storage
+
+
+def piece_name(name: str) -> Optional[PieceName]:
     """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's name."""
     match = _PIECE.match(name)
     if not match:
@@ -45,7 +53,7 @@ def piece_name(name):
     return match.group("stem"), number, int(match.group("count")) if match.group("count") else None
 
 
-def order_files(names, known=None):
+def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -> List[str]:
     """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
 
     names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what is missing.
@@ -58,10 +66,10 @@ def order_files(names, known=None):
             if name not in known:
                 raise Refusal("%s: missing in the repository, the other shards are there: choose another quant" % name)
         return names
-    pieces = [(piece_name(name), name) for name in names]
-    if len(names) == 1 and not pieces[0][0]:
+    pieces = [(piece, name) for piece, name in zip(map(piece_name, names), names) if piece]
+    if len(names) == 1 and not pieces:
         return names
-    if all(piece for piece, _name in pieces):
+    if len(pieces) == len(names):
         return _order_pieces(pieces)
     shards = [shard_name(name.rpartition("/")[2]) for name in names]
     if all(shards):
@@ -76,7 +84,7 @@ def order_files(names, known=None):
     raise Refusal("files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names))
 
 
-def _order_pieces(pieces):
+def _order_pieces(pieces: List[Tuple[PieceName, str]]) -> List[str]:
     pieces.sort(key=lambda entry: entry[0][:2])
     stem, first, count = pieces[0][0]
     count = count or len(pieces)
@@ -92,14 +100,14 @@ def _order_pieces(pieces):
     return [name for _piece, name in pieces]
 
 
-def model_name(names):
+def model_name(names: Sequence[str]) -> str:
     """The file name under which the (ordered) files are published: a raw piece without its suffix, else the first one's."""
     base = names[0].rpartition("/")[2]
     piece = piece_name(base)
     return piece[0] if piece else base
 
 
-def _hub_file(entry):
+def _hub_file(entry: Dict[str, Any]) -> HubFile:
     """HubFile of an entry of a listing. Raises ValueError for one that is no hub's."""
     path, large = entry["path"], entry.get("lfs") or {}
     size, digest = large.get("size", entry.get("size")), large.get("oid")
@@ -111,17 +119,23 @@ def _hub_file(entry):
     return HubFile(path, size, digest)
 
 
-class Hub(object):
+class Hub:
     """A repository's listing. endpoint: the hub's or a mirror's base URL; token: sent to the endpoint's origin only."""
 
-    def __init__(self, client, repo, endpoint=DEFAULT_ENDPOINT, token=None):
+    def __init__(
+        self,
+        client: Client,
+        repo: str,
+        endpoint: str = DEFAULT_ENDPOINT,
+        token: Optional[str] = None,
+    ) -> None:
         self.client, self.repo, self.token = client, repo, token
         self.endpoint = clean_url(endpoint).rstrip("/")
 
-    def _get_json(self, url):
+    def _get_json(self, url: str) -> Tuple[http.client.HTTPResponse, Any]:
         """-> (status, headers, parsed body or None)"""
 
-        def once():
+        def once() -> Tuple[http.client.HTTPResponse, bytes]:
             # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's business.
             token = self.token if same_origin(url, self.endpoint) else None
             response, final = get_following(self.client, url, {"Accept": "application/json"}, token)
@@ -145,16 +159,16 @@ class Hub(object):
             parsed = None
         return response, parsed
 
-    def _no_hub(self, url):
+    def _no_hub(self, url: str) -> Refusal:
         return Refusal("%s: does not answer as a model hub does: check endpoint" % public_url(url))
 
-    def _api(self, path):
+    def _api(self, path: str) -> str:
         return "%s/api/models/%s" % (self.endpoint, path)
 
-    def _repo_url(self):
+    def _repo_url(self) -> str:
         return "%s/%s" % (self.endpoint, self.repo)
 
-    def commit(self, revision):
+    def commit(self, revision: str) -> str:
         """The commit a branch, tag or commit name stands for. Raises Refusal naming what there is instead."""
         if _COMMIT.match(revision):
             return revision
@@ -166,10 +180,10 @@ class Hub(object):
             raise self._no_hub(url)
         return answer["sha"]
 
-    def files(self, commit):
+    def files(self, commit: str) -> List[HubFile]:
         """[HubFile] of the repository at ``commit``, all folders, all pages."""
         url = self._api("%s/tree/%s?recursive=true" % (self.repo, commit))
-        found = []
+        found: List[HubFile] = []
         for _page in range(_MAX_PAGES):
             response, answer = self._get_json(url)
             if response.status != 200:
@@ -186,12 +200,12 @@ class Hub(object):
             url = following_url(url, following.group(1))
         raise Refusal("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
 
-    def source(self, commit, hub_file):
+    def source(self, commit: str, hub_file: HubFile) -> HttpSource:
         """HttpSource of a file at a commit."""
         url = "%s/%s/resolve/%s/%s" % (self.endpoint, self.repo, commit, quote(hub_file.path))
         return HttpSource(url, self.token, hub_file.size, pinned=True)
 
-    def _refusal(self, response, revision):
+    def _refusal(self, response: http.client.HTTPResponse, revision: str) -> Union[Refusal, Transient]:
         code = response.headers.get("X-Error-Code", "")
         if code == "GatedRepo" or response.status == 403:
             step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set model_token_file"
@@ -204,7 +218,7 @@ class Hub(object):
             return Refusal("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
         return status_failure(self._repo_url(), response, "check repo and endpoint")
 
-    def _revisions(self):
+    def _revisions(self) -> str:
         response, answer = self._get_json(self._api(self.repo + "/refs"))
         if response.status != 200 or not isinstance(answer, dict):
             return ""
@@ -213,7 +227,7 @@ class Hub(object):
         except (LookupError, TypeError):
             return ""
 
-    def _neighbours(self):
+    def _neighbours(self) -> str:
         owner, _slash, _name = self.repo.partition("/")
         response, answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
         listed = answer if response.status == 200 and isinstance(answer, list) else []
@@ -224,7 +238,12 @@ class Hub(object):
         return "%s has %s: check the name" % (owner, ", ".join(close))
 
 
-def select(hub_files, repo, files=None, quant=None):
+def select(
+    hub_files: Sequence[HubFile],
+    repo: str,
+    files: Optional[Sequence[str]] = None,
+    quant: Optional[str] = None,
+) -> List[HubFile]:
     """The [HubFile] of one model, in order.
 
     files: paths in the repository (the first shard stands for all shards); quant: a quantization name such as Q8_0, in
@@ -238,8 +257,8 @@ def select(hub_files, repo, files=None, quant=None):
                 close = difflib.get_close_matches(name, models, 5, 0.3) or models[:10]
                 raise Refusal("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
         return [by_path[name] for name in order_files(files, by_path)]
-    wanted = re.compile(r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant), re.IGNORECASE)
-    groups = {}
+    wanted = re.compile(r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant or ""), re.IGNORECASE)
+    groups: Dict[Tuple[str, str], List[str]] = {}
     for path in models:
         if wanted.search(path):
             shard = shard_name(path.rpartition("/")[2])
@@ -252,17 +271,17 @@ def select(hub_files, repo, files=None, quant=None):
     return [by_path[path] for path in order_files(next(iter(groups.values())))]
 
 
-def _is_model(path):
+def _is_model(path: str) -> bool:
     base = path.rpartition("/")[2].lower()
     # A projector or an importance matrix carries the quant's name too, but is no model.
     return (base.endswith(".gguf") or piece_name(base) is not None) and not base.startswith("mmproj") and "imatrix" not in base
 
 
-def _quants(paths):
+def _quants(paths: Iterable[str]) -> List[str]:
     return sorted({match.group(1) for path in paths for match in [_QUANT.search(path.rpartition("/")[2]) or _QUANT.search(path)] if match})
 
 
-def read_token(path):
+def read_token(path: Optional[str]) -> Optional[str]:
     """The access token in a file of this node, or None without a path. Raises Refusal for one that others may read."""
     if not path:
         return None

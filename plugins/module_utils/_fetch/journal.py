@@ -14,33 +14,36 @@ import contextlib
 import errno
 import json
 import os
+from typing import Any, Iterable, Iterator, List, Tuple
 
 from .._files import open_regular, read_ours, write_atomically
 
+CLOSED = -1  # in place of a descriptor
 _MOST = 64 << 20  # bytes of a journal; that of a terabyte has less
 
 
-def boot_id():
+def boot_id() -> str:
     """A text that changes with every boot."""
     with open("/proc/sys/kernel/random/boot_id") as stream:
         return stream.read().strip()
 
 
-class Ranges(object):
+class Ranges:
     """A set of byte positions, kept as sorted, disjoint, non-touching [start, end) intervals."""
 
-    def __init__(self, intervals=()):
-        self._starts, self._ends = [], []
+    def __init__(self, intervals: Iterable[Tuple[int, int]] = ()) -> None:
+        self._starts: List[int] = []
+        self._ends: List[int] = []
         for start, end in intervals:
             self.add(start, end)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Tuple[int, int]]:
         return iter(zip(self._starts, self._ends))
 
-    def total(self):
+    def total(self) -> int:
         return sum(self._ends) - sum(self._starts)
 
-    def add(self, start, end):
+    def add(self, start: int, end: int) -> None:
         if start >= end:
             return
         low = bisect.bisect_left(self._ends, start)
@@ -50,17 +53,17 @@ class Ranges(object):
         self._starts[low:high] = [start]
         self._ends[low:high] = [end]
 
-    def remove(self, start, end):
+    def remove(self, start: int, end: int) -> None:
         kept = [part for first, last in self for part in ((first, min(last, start)), (max(first, end), last)) if part[0] < part[1]]
         self._starts = [first for first, _last in kept]
         self._ends = [last for _first, last in kept]
 
-    def frontier(self, start):
+    def frontier(self, start: int) -> int:
         """The end of the unbroken run of bytes that begins at ``start``; ``start`` itself when that byte is missing."""
         index = bisect.bisect_right(self._starts, start) - 1
         return max(start, self._ends[index]) if index >= 0 else start
 
-    def gaps(self, start, end):
+    def gaps(self, start: int, end: int) -> List[Tuple[int, int]]:
         """[(start, end)] missing within [start, end)."""
         missing = []
         for first, last in self:
@@ -76,16 +79,16 @@ class Ranges(object):
         return missing
 
 
-class Journal(object):
+class Journal:
     """The record of one data file. Not locked: the caller serialises add() and durable()."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self.path = path
         self.count = 0
         self.flushed = Ranges()  # what load() found to be on disk
-        self._fd = None
+        self._fd = CLOSED
 
-    def load(self, identity):
+    def load(self, identity: Any) -> Ranges:
         """Ranges recorded for ``identity`` (JSON-able) that can be trusted; empty when there is no such record."""
         try:
             lines = read_ours(self.path, _MOST).split(b"\n")[:-1]
@@ -98,7 +101,8 @@ class Journal(object):
             same_boot = header["boot_id"] == boot_id()
         except (LookupError, TypeError, ValueError, RecursionError):
             return Ranges()
-        records, flushed = [], 0
+        records: List[Tuple[int, int]] = []
+        flushed = 0
         for line in lines[1:]:
             fields = line.split()
             try:
@@ -116,7 +120,7 @@ class Journal(object):
         self.flushed = Ranges(records[:flushed])
         return Ranges(records) if same_boot else self.flushed
 
-    def start(self, identity, ranges):
+    def start(self, identity: Any, ranges: Ranges) -> None:
         """Begin a fresh record that says ``ranges`` are there and on disk (the caller has flushed them)."""
         self.close()
         lines = [json.dumps({"identity": identity, "boot_id": boot_id()}, sort_keys=True)]
@@ -126,25 +130,25 @@ class Journal(object):
         self.count = len(records)
         self._fd = open_regular(self.path, os.O_WRONLY | os.O_APPEND)
 
-    def add(self, start, end):
+    def add(self, start: int, end: int) -> None:
         self._append(b"w %d %d\n" % (start, end - start))
         self.count += 1
 
-    def durable(self, count):
+    def durable(self, count: int) -> None:
         """Record that the data of the first ``count`` records is on disk."""
         self._append(b"d %d\n" % count)
         os.fdatasync(self._fd)
 
-    def _append(self, line):
+    def _append(self, line: bytes) -> None:
         if os.write(self._fd, line) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
 
-    def close(self):
-        if self._fd is not None:
+    def close(self) -> None:
+        if self._fd != CLOSED:
             os.close(self._fd)
-            self._fd = None
+            self._fd = CLOSED
 
-    def delete(self):
+    def delete(self) -> None:
         self.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)

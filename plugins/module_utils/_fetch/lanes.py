@@ -4,22 +4,26 @@
 """What several connections share out among them: chunks of the spans that are hashed side by side. Private to the collection."""
 
 import time
+from typing import Iterable, List, Optional, Tuple
 
 from .errors import Transient
+from .http import Client
+from .sources import Body
+from .target import Piece, Target
 
 _READ = 64 << 10  # bytes received at once, so that a slow connection shows progress too
 _HELD_UP = 5.0  # seconds that a chunk is given before an idle connection takes the rest of it, doubled each time
 _MAX_TAKEN = 5  # times
 
 
-class Segment(object):
+class Segment:
     """The part of a piece that lies in one span, with its bytes still to be asked for."""
 
-    def __init__(self, target, piece, start, end):
+    def __init__(self, target: Target, piece: Piece, start: int, end: int) -> None:
         self.target, self.piece = target, piece
         self.gaps = target.ranges.gaps(start, end)
 
-    def take(self, size):
+    def take(self, size: int) -> Optional[Tuple[int, int]]:
         """(start, end) of the next at most ``size`` bytes, or None."""
         if not self.gaps:
             return None
@@ -29,20 +33,22 @@ class Segment(object):
         return start, cut
 
 
-class Chunk(object):
+class Chunk:
     """Bytes that one connection fetches: [start, end) of a segment's target, those before ``position`` are written or being written."""
 
-    def __init__(self, segment, start, end, taken=0):
+    def __init__(self, segment: Segment, start: int, end: int, taken: int = 0) -> None:
         self.segment, self.start, self.end, self.taken = segment, start, end, taken
-        self.position, self.begun, self.client = start, time.monotonic(), None
+        self.position, self.begun = start, time.monotonic()
+        self.client: Optional[Client] = None
 
 
-def held_up(chunks, now, usual):
+def held_up(chunks: Iterable[Chunk], now: float, usual: float) -> Optional[Chunk]:
     """The chunk that holds the transfer up longest, None when none does. usual: bytes per second that a connection has got so far.
 
     That is one whose connection is four times slower than usual, had its time to begin, and needs longer than that for the rest.
     """
-    found, longest = None, 0.0
+    found: Optional[Chunk] = None
+    longest = 0.0
     for chunk in chunks:
         went, left = now - chunk.begun, chunk.end - chunk.position
         patience = _HELD_UP * 2**chunk.taken
@@ -55,12 +61,12 @@ def held_up(chunks, now, usual):
     return found
 
 
-class Lane(object):
+class Lane:
     """One span of one target: its segments in order, and its digest in the making."""
 
-    def __init__(self, target, number):
+    def __init__(self, target: Target, number: int) -> None:
         self.target, self.number, self.span = target, number, target.spans[number]
-        self.segments = []
+        self.segments: List[Segment] = []
         for piece in target.pieces:
             start, end = max(self.span.start, piece.offset), min(self.span.end, piece.offset + piece.size)
             if not piece.source.ranges and self.span.start <= piece.offset < self.span.end:
@@ -73,10 +79,10 @@ class Lane(object):
             if start < end:
                 self.segments.append(Segment(target, piece, start, end))
 
-    def waiting(self):
+    def waiting(self) -> int:
         return sum(end - start for segment in self.segments for start, end in segment.gaps)
 
-    def take(self, size):
+    def take(self, size: int) -> Optional[Tuple[Segment, Tuple[int, int]]]:
         for segment in self.segments:
             chunk = segment.take(size)
             if chunk:
@@ -84,7 +90,7 @@ class Lane(object):
         return None
 
 
-def fill(body, buffer):
+def fill(body: Body, buffer: memoryview) -> Tuple[int, Optional[Transient]]:
     """Receive a bufferful, less when a second has passed or the body ends. -> (bytes received, the Transient that ended it or None)"""
     filled, deadline = 0, time.monotonic() + 1.0
     try:

@@ -6,13 +6,14 @@
 import contextlib
 import fcntl
 import os
+from typing import Iterator
 
 from .._files import open_regular
 from .._text import Refusal
 
 
 @contextlib.contextmanager
-def lock(path):
+def lock(path: str) -> Iterator[None]:
     """One run at a time per model. Raises Refusal when another one is at it."""
     name = path + ".lock"
     while True:

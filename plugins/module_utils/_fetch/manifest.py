@@ -13,8 +13,13 @@ import glob
 import json
 import os
 import re
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .._files import is_ours, read_ours, sha256_stream, write_atomically
+
+# {name, size, mtime_ns, inode, pieces}, a file of a record; and {size, sha256}, a part of it that is hashed apart.
+Entry = Dict[str, Any]
+Part = Dict[str, Any]
 
 VERSION = 1
 SUFFIX = ".manifest.json"
@@ -22,34 +27,34 @@ MOST = 8 << 20  # bytes of a record; one of a thousand shards has half a megabyt
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
 
-def manifest_path(path):
+def manifest_path(path: str) -> str:
     """Of the model whose (first) file is ``path``."""
     return path + SUFFIX
 
 
-def is_file_name(name):
+def is_file_name(name: Any) -> bool:
     """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden there."""
     return isinstance(name, str) and name.isprintable() and "/" not in name and 0 < len(name.encode("utf-8")) <= 220 and name[0] != "."
 
 
-def is_model_name(name):
+def is_model_name(name: Any) -> bool:
     return is_file_name(name) and name.endswith(".gguf")
 
 
-def is_digest(value):
+def is_digest(value: Any) -> bool:
     return isinstance(value, str) and _SHA256.match(value) is not None
 
 
-def is_integer(value):
+def is_integer(value: Any) -> bool:
     """JSON's true is Python's 1."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_size(value):
+def is_size(value: Any) -> bool:
     return is_integer(value) and 0 <= value < 1 << 60
 
 
-def are_files(files, hashed=True):
+def are_files(files: Any, hashed: bool = True) -> bool:
     """Whether [{name, size, pieces: [{size, sha256}]}] of a record can be used; without ``hashed`` a digest may be null."""
     try:
         return bool(files) and all(
@@ -64,7 +69,7 @@ def are_files(files, hashed=True):
         return False
 
 
-def read_manifest(path):
+def read_manifest(path: str) -> Optional[Dict[str, Any]]:
     """The record at ``path`` (of the manifest), or None when there is none that can be used."""
     try:
         manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
@@ -79,7 +84,7 @@ def read_manifest(path):
     return manifest
 
 
-def find_manifests(folder, request):
+def find_manifests(folder: str, request: Dict[str, Any]) -> List[Tuple[str, Dict[str, Any]]]:
     """[(model path, record)] of the models in ``folder`` that were published for this very request."""
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
@@ -89,30 +94,35 @@ def find_manifests(folder, request):
     return found
 
 
-def write_manifest(path, manifest):
+def write_manifest(path: str, manifest: Dict[str, Any]) -> None:
     """Have ``manifest`` at ``path``, atomically and on disk."""
     text = json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n"
     write_atomically(path, text.encode("utf-8"), mode=None, anywhere=True)
 
 
-def file_entry(name, status, pieces):
+def file_entry(name: str, status: os.stat_result, pieces: List[Part]) -> Entry:
     """The record of one file. status: os.stat_result; pieces: [{size, sha256}] in order."""
     return {"name": name, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "pieces": pieces}
 
 
-def covers(pieces, wanted):
+def covers(pieces: Sequence[Part], wanted: Sequence[Part]) -> bool:
     """Whether recorded pieces [{size, sha256}] answer the wanted ones: the same stretches, with every digest that is wanted."""
     return [piece["size"] for piece in pieces] == [piece["size"] for piece in wanted] and all(
         need["sha256"] in (None, piece["sha256"]) for piece, need in zip(pieces, wanted)
     )
 
 
-def untouched(entry, status):
+def untouched(entry: Entry, status: os.stat_result) -> bool:
     """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says nothing: its owner sets it."""
     return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
 
 
-def hash_pieces(path, sizes, advance=None, fd=None):
+def hash_pieces(
+    path: str,
+    sizes: Sequence[int],
+    advance: Optional[Callable[[int], None]] = None,
+    fd: Optional[int] = None,
+) -> List[str]:
     """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open file that ``path`` named."""
     with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
         stream.seek(0)
@@ -122,7 +132,7 @@ def hash_pieces(path, sizes, advance=None, fd=None):
     return digests
 
 
-def result(manifest, folder, changed, message):
+def result(manifest: Dict[str, Any], folder: str, changed: bool, message: str) -> Dict[str, Any]:
     """What the module returns, from the record of a model."""
     files = [{"path": os.path.join(folder, entry["name"]), "size": entry["size"], "pieces": entry["pieces"]} for entry in manifest["files"]]
     pieces = [piece for entry in files for piece in entry["pieces"]]

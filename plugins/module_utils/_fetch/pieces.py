@@ -15,15 +15,18 @@ import fcntl
 import hashlib
 import os
 import stat
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from .._files import is_ours, open_ours, open_regular
-from .._model.gguf import read_header
+from .._model.gguf import Header, read_header, reading
 from .._text import Refusal, exact
+from .journal import CLOSED
 from .manifest import hash_pieces
-from .target import BLOCK, disk_failure
+from .request import Advance
+from .target import BLOCK, Piece, Target, disk_failure
 
 
-def open_model(path):
+def open_model(path: str) -> int:
     """A descriptor of a model file of its own. Raises Refusal for anything but a regular file and for one with a second name; OSError."""
     try:
         return open_regular(path, os.O_RDONLY)
@@ -34,7 +37,7 @@ def open_model(path):
 
 
 @contextlib.contextmanager
-def proving(path, check=False):
+def proving(path: str, check: bool = False) -> Iterator[int]:
     """A descriptor by which a file is proved. It is ours from before it is read, else its owner could write it and set its time back. check: it stays as it is.
 
     Raises Refusal as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its owner's again.
@@ -56,7 +59,7 @@ def proving(path, check=False):
         os.close(fd)
 
 
-def _take(fd, found):
+def _take(fd: int, found: os.stat_result) -> bool:
     """Have a file be ours. -> False on NFS with root_squash, where every run proves it."""
     try:
         os.fchown(fd, os.geteuid(), os.getegid())
@@ -66,12 +69,12 @@ def _take(fd, found):
     return True
 
 
-def _require_unchanged(path, before, after):
+def _require_unchanged(path: str, before: os.stat_result, after: os.stat_result) -> None:
     if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
         raise Refusal("%s: was changed while it was read: run again when nobody writes it" % path)
 
 
-def open_same(path, target, header, advance):
+def open_same(path: str, target: Target, header: Optional[Header], advance: Advance) -> Optional[int]:
     """A descriptor of a file of root's that is what a target is to be, by its header and every digest; None of any other. advance(bytes): as it is hashed."""
     try:
         fd = open_ours(path)
@@ -79,7 +82,7 @@ def open_same(path, target, header, advance):
         return None
     try:
         # Models of one family have one size; most are told apart by their headers.
-        same = read_header(lambda offset, length: os.pread(fd, length, offset), path) == header
+        same = read_header(reading(fd), path) == header
         wanted = [span.sha256 for span in target.spans]
         if same and hash_pieces(path, [span.end - span.start for span in target.spans], advance, fd) == wanted:
             return os.dup(fd)
@@ -90,30 +93,32 @@ def open_same(path, target, header, advance):
     return None
 
 
-class Loose(object):
+class Loose:
     """A file that lies on the node, open, and the piece of a target that it may be."""
 
-    def __init__(self, path, fd):
+    target: Target
+    piece: Piece
+
+    def __init__(self, path: str, fd: int) -> None:
         self.path, self.fd = path, fd
-        self.target = self.piece = None
         status = os.fstat(fd)
         self.size, self.device = status.st_size, status.st_dev
         self.ours = is_ours(status) and not status.st_mode & 0o022
 
-    def becomes_partial(self):
+    def becomes_partial(self) -> bool:
         """Whether it can become the partial file itself, without a copy."""
         if not self.ours or self.piece.offset or self.target.ranges.total():
             return False
         return self.device == os.stat(os.path.dirname(self.target.path)).st_dev and _has_no_writer(self.fd)
 
-    def close(self):
+    def close(self) -> None:
         """Its disk is free only then, where it was removed."""
-        if self.fd is not None:
+        if self.fd != CLOSED:
             os.close(self.fd)
-            self.fd = None
+            self.fd = CLOSED
 
 
-def _has_no_writer(fd):
+def _has_no_writer(fd: int) -> bool:
     """Whether nobody has a file open or mapped to write it: on another one the kernel gives no read lease. Nor does it on NFS, there the answer is no."""
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
@@ -124,13 +129,13 @@ def _has_no_writer(fd):
 
 
 @contextlib.contextmanager
-def loose_pieces(paths, targets):
+def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[List[Loose]]:
     """[Loose] of every path that exists, open meanwhile; paths consumed by an earlier run are passed over.
 
     A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that fits none, or one that no digest is known of.
     """
     with contextlib.ExitStack() as stack:
-        found = []
+        found: List[Loose] = []
         for path in paths if targets else ():
             try:
                 fd = open_model(path)
@@ -143,7 +148,7 @@ def loose_pieces(paths, targets):
         yield found
 
 
-def _match(path, size, targets, taken):
+def _match(path: str, size: int, targets: Sequence[Target], taken: Sequence[Piece]) -> Tuple[Target, Piece]:
     fitting = [(target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken]
     fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
     if not fitting:
@@ -156,12 +161,12 @@ def _match(path, size, targets, taken):
     return proved[0]
 
 
-def extra_disk(pieces):
+def extra_disk(pieces: Sequence[Loose]) -> int:
     """Bytes needed for a moment beyond the finished files: the largest piece that is copied and then removed."""
     return max([loose.piece.size for loose in pieces if loose.ours and not loose.becomes_partial()] or [0])
 
 
-def needed_digest(target, piece):
+def needed_digest(target: Target, piece: Piece) -> Optional[Tuple[int, str]]:
     """(span number, needed sha256) of the span that is exactly this piece, or None."""
     for number, span in enumerate(target.spans):
         if (span.start, span.end) == (piece.offset, piece.offset + piece.size) and span.sha256:
@@ -169,7 +174,7 @@ def needed_digest(target, piece):
     return None
 
 
-def adopt(pieces, advance):
+def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
     """Use what loose_pieces() found: the targets are loaded but not open before, open but not allocated after.
 
     advance(bytes) is called as it goes. Raises Refusal when a piece's digest is not the needed one; that piece is left as it is.
@@ -192,7 +197,7 @@ def adopt(pieces, advance):
             loose.close()
 
 
-def _rename(loose, advance):
+def _rename(loose: Loose, advance: Advance) -> None:
     target, before = loose.target, os.fstat(loose.fd)
     _accept(loose, hash_pieces(loose.path, [loose.piece.size], advance, loose.fd)[0])
     os.fsync(loose.fd)
@@ -204,7 +209,7 @@ def _rename(loose, advance):
     os.rename(loose.path, target.partial)
 
 
-def _copy(loose, advance):
+def _copy(loose: Loose, advance: Advance) -> None:
     start, end = loose.piece.offset, loose.piece.offset + loose.piece.size
     target = loose.target
     try:
@@ -218,7 +223,7 @@ def _copy(loose, advance):
     target.journal.durable(target.journal.count)
 
 
-def _copied(loose, advance):
+def _copied(loose: Loose, advance: Advance) -> str:
     """Write a piece to its place. -> sha256 of what was written"""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(BLOCK))
@@ -241,8 +246,8 @@ def _copied(loose, advance):
     return digest.hexdigest()
 
 
-def _accept(loose, found):
-    number, needed = needed_digest(loose.target, loose.piece)
+def _accept(loose: Loose, found: str) -> None:
+    number, needed = needed_digest(loose.target, loose.piece) or (0, None)
     if found != needed:
         name = loose.piece.source.name
         raise Refusal("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (loose.path, found, name, needed))

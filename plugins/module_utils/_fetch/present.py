@@ -5,15 +5,31 @@
 
 import os
 import stat
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._model.describe import shard_name
-from .._model.gguf import read_header
+from .._model.gguf import Header, read_header, reading
 from .._text import Refusal, exact
-from .manifest import covers, file_entry, find_manifests, hash_pieces, is_model_name, manifest_path, read_manifest, result, untouched, write_manifest
+from .manifest import (
+    Entry,
+    Part,
+    covers,
+    file_entry,
+    find_manifests,
+    hash_pieces,
+    is_model_name,
+    manifest_path,
+    read_manifest,
+    result,
+    untouched,
+    write_manifest,
+)
 from .pieces import proving
+from .request import Advance, Request, Watch
+from .target import Target
 
 
-def unchanged(request, watch, check=False, hashing=True):
+def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool = True) -> Optional[Dict[str, Any]]:
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
     A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
@@ -49,7 +65,7 @@ def unchanged(request, watch, check=False, hashing=True):
     return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
 
 
-def _compare(path, pieces, advance, fd):
+def _compare(path: str, pieces: List[Part], advance: Advance, fd: int) -> None:
     """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
     for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance, fd)):
         if piece["sha256"] not in (None, digest):
@@ -57,7 +73,12 @@ def _compare(path, pieces, advance, fd):
         piece["sha256"] = digest
 
 
-def existing_entry(target, header, watch, check=False):
+def existing_entry(
+    target: Target,
+    header: Optional[Header],
+    watch: Watch,
+    check: bool = False,
+) -> Optional[Tuple[Entry, bool]]:
     """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
@@ -69,7 +90,7 @@ def existing_entry(target, header, watch, check=False):
         return _existing_entry(target, header, watch, fd)
 
 
-def _existing_entry(target, header, watch, fd):
+def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: int) -> Tuple[Entry, bool]:
     status = os.fstat(fd)
     size = status.st_size
     source = target.pieces[0].source.name
@@ -88,7 +109,7 @@ def _existing_entry(target, header, watch, fd):
             _compare(target.path, wanted, watch.meter(target.path, size), fd)
         except Refusal:
             raise Refusal("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
-    elif header and read_header(lambda offset, length: os.pread(fd, length, offset), target.path) != header:
+    elif header and read_header(reading(fd), target.path) != header:
         raise Refusal("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
     # Without a digest the record, which may be of another source, does not replace the look at the header.
     if recorded:
@@ -97,7 +118,7 @@ def _existing_entry(target, header, watch, fd):
     return dict(file_entry(name, status, wanted), found=True), False
 
 
-def alike(target):
+def alike(target: Target) -> List[str]:
     """Models beside a target that have its size: one of them may be it, under another name. Models of one family have one size, too."""
     folder = os.path.dirname(target.path)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -105,7 +126,7 @@ def alike(target):
     return [name for name in names if is_model_name(name) and name != os.path.basename(target.path) and _file_size(folder, name) == target.size]
 
 
-def _file_size(folder, name):
+def _file_size(folder: str, name: str) -> Optional[int]:
     """Bytes of a regular file, None of anything else."""
     try:
         status = os.lstat(os.path.join(folder, name))

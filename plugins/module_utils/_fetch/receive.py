@@ -13,20 +13,21 @@ bundled: an entry of bundle.json (module_utils/_fetch/bundle.py): {files: [{name
 import contextlib
 import os
 import time
+from typing import Any, Dict, List, Optional, Tuple
 
 from .._files import is_ours, sync_folder
 from .._text import Refusal, duration, exact, human
 from .lock import lock
-from .manifest import are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
+from .manifest import Entry, are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
 from .pieces import proving
 from .present import unchanged
-from .request import Watch
+from .request import Request, Watch
 from .target import check_disk, disk_failure
 
 SUFFIX = ".sent"
 
 
-def _places(request, bundled):
+def _places(request: Request, bundled: Dict[str, Any]) -> List[Tuple[str, Entry]]:
     """[(path, file of the bundle)]; the first is the one that is loaded."""
     files = bundled["files"]
     if not are_files(files):
@@ -36,7 +37,7 @@ def _places(request, bundled):
     return [(os.path.join(request.folder(), one["name"]), one) for one in files]
 
 
-def _sent(path, check):
+def _sent(path: str, check: bool) -> int:
     """Bytes that an earlier run has sent. What others have put there is removed, unless ``check``: the controller writes to what has that name."""
     try:
         status = os.lstat(path)
@@ -52,7 +53,7 @@ def _sent(path, check):
     return 0
 
 
-def awaited(request, bundled, check=False):
+def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> List[Dict[str, Any]]:
     """What the controller has to send: [{name, path, size, there: bytes that an earlier run has sent}].
 
     Raises Refusal when the disk is too small for it.
@@ -67,7 +68,12 @@ def awaited(request, bundled, check=False):
     return wanted
 
 
-def receive(request, bundled, check=False, watch=None):
+def receive(
+    request: Request,
+    bundled: Dict[str, Any],
+    check: bool = False,
+    watch: Optional[Watch] = None,
+) -> Dict[str, Any]:
     """Have the model at its place, from what was sent. check: find out everything, change nothing.
 
     -> the dictionary of manifest.result(); raises Refusal, Stopped.
@@ -87,7 +93,7 @@ def receive(request, bundled, check=False, watch=None):
         raise disk_failure(error.filename or request.dest, error) from None
 
 
-def _foretell(request, bundled, watch):
+def _foretell(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[str, Any]:
     entries, news = _there(request, bundled, watch, check=True)
     missing = awaited(request, bundled, check=True)
     first = _places(request, bundled)[0][0]
@@ -98,7 +104,7 @@ def _foretell(request, bundled, watch):
     return result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), message)
 
 
-def _perform(request, bundled, watch):
+def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[str, Any]:
     started = time.monotonic()
     entries, news = _there(request, bundled, watch)
     missing = [(path, one) for path, one in _places(request, bundled) if path not in entries]
@@ -118,12 +124,18 @@ def _perform(request, bundled, watch):
     return dict(done, transferred=size, seconds=round(seconds, 1))
 
 
-def _there(request, bundled, watch, check=False):
+def _there(
+    request: Request,
+    bundled: Dict[str, Any],
+    watch: Watch,
+    check: bool = False,
+) -> Tuple[Dict[str, Entry], bool]:
     """-> ({path: record of a file that stands under its name and is the bundle's}, whether one of them had no record).
 
     Raises Refusal for one that is another file.
     """
-    entries, news = {}, False
+    entries: Dict[str, Entry] = {}
+    news = False
     for path, one in _places(request, bundled):
         if not os.path.lexists(path):
             continue
@@ -142,7 +154,7 @@ def _there(request, bundled, watch, check=False):
     return entries, news
 
 
-def _differs(path, one, fd, watch):
+def _differs(path: str, one: Entry, fd: int, watch: Watch) -> Optional[Tuple[str, str]]:
     """(found, needed) of the first piece whose sha256 is not the bundle's, or None."""
     found = hash_pieces(path, [piece["size"] for piece in one["pieces"]], watch.meter(path, one["size"]), fd)
     for digest, piece in zip(found, one["pieces"]):
@@ -151,13 +163,13 @@ def _differs(path, one, fd, watch):
     return None
 
 
-def _arrived(path, one, watch):
+def _arrived(path: str, one: Entry, watch: Watch) -> Entry:
     """The record of a file that was sent, once it is proved. It is removed where it is not what the bundle says."""
     with proving(path + SUFFIX) as fd:
         return _proved(path, one, fd, watch)
 
 
-def _proved(path, one, fd, watch):
+def _proved(path: str, one: Entry, fd: int, watch: Watch) -> Entry:
     sent = path + SUFFIX
     size = os.fstat(fd).st_size
     if size != one["size"]:
@@ -177,7 +189,7 @@ def _proved(path, one, fd, watch):
     return file_entry(os.path.basename(path), os.fstat(fd), one["pieces"])
 
 
-def _manifest(request, bundled, entries):
+def _manifest(request: Request, bundled: Dict[str, Any], entries: Dict[str, Entry]) -> Dict[str, Any]:
     return {
         "request": request.identity(),
         "commit": bundled["commit"],

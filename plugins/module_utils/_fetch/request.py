@@ -6,17 +6,28 @@
 import os
 import re
 import time
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .._model.describe import describe
+from .._model.gguf import Header
 from .._text import Refusal
 from .errors import Stopped
 from .hub import DEFAULT_ENDPOINT
+from .target import Target
 from .urls import content_url
+
+# progress(state), state: {phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}; a watch adds the
+# name of the file.
+Progress = Callable[[Dict[str, Any]], None]
+# A reason to stop, None to go on.
+Stopping = Callable[[], Optional[str]]
+# Called with bytes as a file is read.
+Advance = Callable[[int], None]
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
 
-class Request(object):
+class Request:
     """What is wanted. Either urls (in order; http, https, file), or repo with files or quant.
 
     dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
@@ -25,8 +36,24 @@ class Request(object):
     owner: whom the caller gives the files to, None where they are to be root's.
     """
 
-    def __init__(self, dest, urls=None, repo=None, files=None, quant=None, revision="main", endpoint=DEFAULT_ENDPOINT,
-                 token=None, sha256=None, pieces=None, adopt=None, connections=8, full=False, copy_of=None, owner=None):  # fmt: skip
+    def __init__(
+        self,
+        dest: str,
+        urls: Optional[List[str]] = None,
+        repo: Optional[str] = None,
+        files: Optional[List[str]] = None,
+        quant: Optional[str] = None,
+        revision: str = "main",
+        endpoint: str = DEFAULT_ENDPOINT,
+        token: Optional[str] = None,
+        sha256: Optional[List[str]] = None,
+        pieces: Optional[List[Dict[str, Any]]] = None,
+        adopt: Optional[List[str]] = None,
+        connections: int = 8,
+        full: bool = False,
+        copy_of: Optional[Dict[str, Any]] = None,
+        owner: Optional[str] = None,
+    ) -> None:
         self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
         self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
@@ -43,7 +70,7 @@ class Request(object):
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
         self.dest = os.path.abspath(dest)
 
-    def identity(self):
+    def identity(self) -> Dict[str, Any]:
         """What decides the content: two requests with the same identity want the same bytes. No secret is in it.
 
         A copy is known by what its original was fetched from, so that it is found again whichever node it came from.
@@ -54,42 +81,41 @@ class Request(object):
             asked = {"urls": [content_url(url) for url in self.urls]}
         return dict(asked, sha256=self.sha256, pieces=self.pieces)
 
-    def folder(self):
+    def folder(self) -> str:
         """The directory the model goes to, there or not."""
         return self.dest if self.into_folder else os.path.dirname(self.dest)
 
 
-class Plan(object):
+class Plan:
     """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts: what they say (describe())."""
 
-    def __init__(self, targets, headers, commit):
+    def __init__(self, targets: List[Target], headers: Sequence[Optional[Header]], commit: Optional[str]) -> None:
         self.targets, self.headers, self.commit = targets, headers, commit
-        self.facts = describe(headers) if headers[0] else {}
+        known = [header for header in headers if header]
+        self.facts = describe(known) if known else {}
         self.path = targets[0].path
         self.size = sum(target.size for target in targets)
         self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
 
 
-class Watch(object):
-    """Whoever looks on: progress(state) is told how far it is, stopping() may give a reason to stop.
+class Watch:
+    """The caller's hooks: progress(state) receives updates, stopping() returns a reason to stop."""
 
-    state: {name: of the file; phase: fetch, verify or hash; done, total, moved: bytes; rate: bytes/s}.
-    """
+    def __init__(self, progress: Optional[Progress] = None, stopping: Optional[Stopping] = None) -> None:
+        self._progress: Progress = progress or (lambda state: None)
+        self.stopping: Stopping = stopping or (lambda: None)
+        self.name: Optional[str] = None
 
-    def __init__(self, progress=None, stopping=None):
-        self._progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
-        self.name = None
-
-    def progress(self, state):
+    def progress(self, state: Dict[str, Any]) -> None:
         self._progress(dict(state, name=self.name))
 
-    def meter(self, path, total):
+    def meter(self, path: str, total: int) -> Advance:
         """advance(bytes) for reading ``total`` bytes that are there already; raises Stopped."""
         self.name = os.path.basename(path)
         begun = time.monotonic()
         seen = {"done": 0, "told": begun}
 
-        def advance(count):
+        def advance(count: int) -> None:
             now = time.monotonic()
             seen["done"] += count
             if now - seen["told"] < 1.0:

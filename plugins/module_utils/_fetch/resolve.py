@@ -3,55 +3,61 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From a request to what is fetched: names, sizes, digests and headers, before any large transfer. Private to the collection."""
 
+import functools
 import os
 import time
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 from urllib.parse import quote
 
 from .._model.describe import check_shards, shard_name, size_problem
-from .._model.gguf import read_header
+from .._model.gguf import Header, read_header
 from .._text import Refusal, exact
-from .http import attempts
+from .http import Client, attempts
 from .hub import Hub, model_name, order_files, piece_name, select
-from .manifest import is_model_name
-from .request import Plan
-from .sources import FileSource, make_source, read_range
+from .manifest import Part, is_model_name
+from .request import Plan, Request
+from .sources import HttpSource, Source, make_source, read_range, size_of
 from .target import Piece, Span, Target
 from .urls import clean_url, same_origin
 
+Digests = Sequence[Optional[str]]
+# Sources, needed digests, names, commit.
+Found = Tuple[List[Source], Digests, List[str], Optional[str]]
 
-def resolve(request, client, check=False):
+
+def resolve(request: Request, client: Client, check: bool = False) -> Plan:
     """Find out what to fetch and prove by header and size that it belongs together, before any large transfer.
 
     -> Plan; raises Refusal.
     """
     pieces = request.pieces
     if request.copy_of:
-        sources, digests, names, pieces = _resolve_copy(request, check)
+        sources, digests, names, pieces = _resolve_copy(request, request.copy_of, check)
         commit = request.copy_of["commit"]
     elif request.repo:
-        sources, digests, names, commit = _resolve_repo(request, client)
+        sources, digests, names, commit = _resolve_repo(request, request.repo, client)
     else:
-        sources, digests, names, commit = _resolve_urls(request, client)
+        sources, digests, names, commit = _resolve_urls(request)
     if request.copy_of and check:
         # A node serves its files only while they are copied; what it said of them has to do.
         targets = _targets(request, sources, digests, names, pieces)
         return Plan(targets, [None] * len(targets), commit)
     for source in sources:
-        attempts(lambda source=source: source.resolve(client))
+        attempts(functools.partial(source.resolve, client))
     targets = _targets(request, sources, digests, names, pieces)
     headers = [_source_header(target, client) for target in targets]
     check_shards(headers, [target.pieces[0].source.name for target in targets])
     return Plan(targets, headers, commit)
 
 
-def _resolve_repo(request, client):
-    hub = Hub(client, request.repo, request.endpoint, request.token)
+def _resolve_repo(request: Request, repo: str, client: Client) -> Found:
+    hub = Hub(client, repo, request.endpoint, request.token)
     commit = hub.commit(request.revision)
-    chosen = select(hub.files(commit), request.repo, request.files, request.quant)
-    digests = [entry.sha256 for entry in chosen]
+    chosen = select(hub.files(commit), repo, request.files, request.quant)
+    digests: Digests = [entry.sha256 for entry in chosen]
     if request.sha256:
         if len(request.sha256) != len(chosen):
-            raise Refusal("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), request.repo, len(chosen)))
+            raise Refusal("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), repo, len(chosen)))
         for entry, wanted in zip(chosen, request.sha256):
             if entry.sha256 not in (None, wanted):
                 raise Refusal("%s: the hub says sha256 %s, %s needed: check revision and sha256" % (entry.path, entry.sha256, wanted))
@@ -59,10 +65,10 @@ def _resolve_repo(request, client):
     return [hub.source(commit, entry) for entry in chosen], digests, [entry.path for entry in chosen], commit
 
 
-def _resolve_urls(request, client):
+def _resolve_urls(request: Request) -> Found:
     sources = [make_source(url) for url in request.urls]
     for source in sources:
-        if request.token and not isinstance(source, FileSource) and same_origin(source.url, clean_url(request.endpoint)):
+        if request.token and isinstance(source, HttpSource) and same_origin(source.url, clean_url(request.endpoint)):
             source.token = request.token
     names = [source.name for source in sources]
     if all(shard_name(name) or piece_name(name) for name in names) and order_files(names) != names:
@@ -73,9 +79,13 @@ def _resolve_urls(request, client):
     return sources, digests, names, None
 
 
-def _resolve_copy(request, check):
+def _resolve_copy(
+    request: Request,
+    copied: Dict[str, Any],
+    check: bool,
+) -> Tuple[List[Source], Digests, List[str], List[Part]]:
     """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it may become so."""
-    files = request.copy_of["files"]
+    files = copied["files"]
     names = [os.path.basename(entry["path"]) for entry in files]
     known = [piece["sha256"] for entry in files for piece in entry["pieces"]]
     if not check and None in known:
@@ -84,7 +94,7 @@ def _resolve_copy(request, check):
         for name, digest, wanted in zip(names * len(known), known, request.sha256):
             if digest not in (None, wanted):
                 raise Refusal("copy_of: %s has sha256 %s, %s needed: another model is there" % (name, digest, wanted))
-    sources = [make_source(request.copy_of["url"].rstrip("/") + "/" + quote(name)) for name in names]
+    sources = [make_source(copied["url"].rstrip("/") + "/" + quote(name)) for name in names]
     for source, entry in zip(sources, files):
         source.size = entry["size"]
     if shard_name(names[0]):
@@ -92,13 +102,20 @@ def _resolve_copy(request, check):
     return sources, [None] * len(files), names, files[0]["pieces"]
 
 
-def _targets(request, sources, digests, names, known):
+def _targets(
+    request: Request,
+    sources: Sequence[Source],
+    digests: Digests,
+    names: List[str],
+    known: List[Part],
+) -> List[Target]:
     base = model_name(names)
     if shard_name(base):
         if known or len(digests) > 1 and len(request.sha256) == 1:
             raise Refusal("%s: shards stay separate files: give one sha256 per shard" % base)
         folder = request.folder()
-        groups = [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
+        groups: List[Tuple[str, Sequence[Source], Digests]] = []
+        groups += [(os.path.join(folder, source.name), [source], [digest]) for source, digest in zip(sources, digests)]
     else:
         path = os.path.join(request.dest, base) if request.into_folder else request.dest
         groups = [(path, sources, digests)]
@@ -111,11 +128,18 @@ def _targets(request, sources, digests, names, known):
     return [_target(request, known, *group) for group in groups]
 
 
-def _target(request, known, path, sources, digests):
-    pieces, offset = [], 0
+def _target(
+    request: Request,
+    known: List[Part],
+    path: str,
+    sources: Sequence[Source],
+    digests: Digests,
+) -> Target:
+    pieces: List[Piece] = []
+    offset = 0
     for source in sources:
-        pieces.append(Piece(source, offset, source.size))
-        offset += source.size
+        pieces.append(Piece(source, offset, size_of(source)))
+        offset += size_of(source)
     spans = [Span(piece.offset, piece.offset + piece.size, digest, piece.source.name) for piece, digest in zip(pieces, digests)]
     if known:
         spans, start = [], 0
@@ -134,7 +158,7 @@ def _target(request, known, path, sources, digests):
     return Target(path, pieces, spans, identity)
 
 
-def _source_header(target, client):
+def _source_header(target: Target, client: Client) -> Header:
     """The header of a target, read from its first source, checked against the sizes of all pieces."""
     first = target.pieces[0].source
     header = read_header(lambda offset, length: read_range(first, client, offset, length), first.public)

@@ -22,6 +22,8 @@ import socketserver
 import struct
 import threading
 import time
+from io import FileIO
+from typing import Any, Collection, Counter, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 from urllib.parse import unquote
 
 from .._files import open_ours
@@ -35,14 +37,14 @@ _TICK = 0.5  # seconds between looks at the clock
 _RANGE = re.compile(r"^bytes=(\d*)-(\d*)\Z")
 
 
-def base_url(address, port):
+def base_url(address: str, port: int) -> str:
     """Where a server's files are; their names follow."""
     return "http://%s:%d/" % (address, port)
 
 
-def names(files):
+def names(files: Iterable[str]) -> Dict[str, str]:
     """{name: path} of the paths ``files``; raises Refusal for one that cannot be served."""
-    found = {}
+    found: Dict[str, str] = {}
     for path in files:
         name = os.path.basename(path)
         if found.setdefault(name, path) != path:
@@ -57,7 +59,7 @@ def names(files):
     return found
 
 
-def byte_range(header, size):
+def byte_range(header: Optional[str], size: int) -> Optional[Tuple[int, int]]:
     """The (first, end) of a Range header's only range, end not included; None to send everything.
 
     Raises ValueError when nothing of it is there (status 416).
@@ -78,19 +80,20 @@ def byte_range(header, size):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    server: "Server"
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "gguf_share", ""
     timeout = _STALLED
     # A small header and the file behind it must not wait for each other's acknowledgement.
     disable_nagle_algorithm = True
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         with self.server.request_running():
             self._answer()
 
     do_HEAD = do_GET
 
-    def _answer(self):
+    def _answer(self) -> None:
         path = self.server.files.get(unquote(self.path)[1:])
         try:
             stream = open(open_ours(path), "rb", buffering=0) if path else None  # noqa: SIM115 - closed below, after its own OSErrors are told apart from a client's
@@ -102,14 +105,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with stream:
             self._send(stream)
 
-    def _refuse(self, status, headers=()):
+    def _refuse(self, status: int, headers: Sequence[Tuple[str, str]] = ()) -> None:
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def _send(self, stream):
+    def _send(self, stream: FileIO) -> None:
         found = os.fstat(stream.fileno())
         size = found.st_size
         etag = '"%x-%x-%x"' % (found.st_ino, size, found.st_mtime_ns)
@@ -134,7 +137,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.command == "GET" and end > first and self.connection.sendfile(stream, first, end - first) != end - first:
             self.close_connection = True
 
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
 
 
@@ -147,13 +150,20 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = 128
     timeout = 0  # handle_request() does not wait, serve() does
 
-    def __init__(self, address, port, files, peers, idle=IDLE):
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        files: Dict[str, str],
+        peers: Iterable[str],
+        idle: float = IDLE,
+    ) -> None:
         self.files, self.peers, self.idle = files, frozenset(peers), idle
         self._lock = threading.Lock()
         self._running, self._asked = 0, time.monotonic()
-        self._connected = collections.Counter()
+        self._connected: Counter[str] = collections.Counter()
         try:
-            super(Server, self).__init__((address, port), _Handler)
+            super().__init__((address, port), _Handler)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise Refusal("port: %d of %s is in use, a free port is needed" % (port, address)) from None
@@ -167,25 +177,25 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
             raise Refusal("port: %d is shared by another server on this node, a free port is needed" % self.port) from None
         self._control.listen(1)
 
-    def verify_request(self, request, client_address):
+    def verify_request(self, request: Any, client_address: Any) -> bool:
         """A stranger's connection is closed before it gets a thread or is read from, a peer's beyond _MOST too: any user of its node is that peer."""
         with self._lock:
             return client_address[0] in self.peers and self._connected[client_address[0]] < _MOST
 
-    def process_request(self, request, client_address):
+    def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
             self._connected[client_address[0]] += 1
-        super(Server, self).process_request(request, client_address)
+        super().process_request(request, client_address)
 
-    def process_request_thread(self, request, client_address):
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
-            super(Server, self).process_request_thread(request, client_address)
+            super().process_request_thread(request, client_address)
         finally:
             with self._lock:
                 self._connected[client_address[0]] -= 1
 
     @contextlib.contextmanager
-    def request_running(self):
+    def request_running(self) -> Iterator[None]:
         """While a request runs the server is not idle."""
         with self._lock:
             self._running += 1
@@ -196,10 +206,10 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 self._running -= 1
                 self._asked = time.monotonic()
 
-    def handle_error(self, request, client_address):
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away asks again or does not."""
 
-    def serve(self):
+    def serve(self) -> str:
         """Answer until nobody has asked for ``idle`` seconds or stop() is called. -> "idle" or "stopped" """
         try:
             while True:
@@ -220,22 +230,22 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         finally:
             self.server_close()
 
-    def server_close(self):
-        super(Server, self).server_close()
+    def server_close(self) -> None:
+        super().server_close()
         if hasattr(self, "_control"):
             self._control.close()
 
 
-def _control_name(port):
+def _control_name(port: int) -> str:
     return "\0llama-cluster-share-%d" % port
 
 
-def _user(connection):
+def _user(connection: socket.socket) -> int:
     """The user id of the process at the other end, from the kernel."""
     return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
 
 
-def _find(port):
+def _find(port: int) -> Optional[socket.socket]:
     """A connection to the server of ``port``, None when there is none."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(_STOPPING)
@@ -247,13 +257,13 @@ def _find(port):
     return connection
 
 
-def is_running(port):
+def is_running(port: int) -> bool:
     """Whether a server of this node shares files at ``port``; by the kernel's list, because a connection would end it."""
     with open("/proc/net/unix") as stream:
         return any(line.rstrip("\n").endswith(" @" + _control_name(port)[1:]) for line in stream)
 
 
-def stop(port):
+def stop(port: int) -> bool:
     """End the server of ``port``. -> whether there was one; raises Refusal when it goes on."""
     connection = _find(port)
     if connection is None:
@@ -274,7 +284,7 @@ def stop(port):
     return True
 
 
-def start(address, port, files, peers, idle=IDLE):
+def start(address: str, port: int, files: Iterable[str], peers: Iterable[str], idle: float = IDLE) -> int:
     """Share ``files`` (paths) from a process of its own; one that still runs at this port is ended first.
 
     -> the process id. When this returns, the server listens. Raises Refusal.
@@ -295,7 +305,7 @@ def start(address, port, files, peers, idle=IDLE):
         os._exit(status)
 
 
-def _detach(keep):
+def _detach(keep: Collection[int]) -> None:
     """Leave the caller's session and descriptors: whoever waits for the caller's output must not wait for this process."""
     os.setsid()
     os.chdir("/")

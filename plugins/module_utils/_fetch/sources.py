@@ -9,11 +9,14 @@ import os
 import re
 import threading
 import time
+from email.message import Message
+from io import FileIO
+from typing import Optional, Union
 from urllib.parse import unquote, urlsplit
 
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .http import FIRST_WAIT, REDIRECTS, attempts, discard, get_following, hint, network_failure, status_failure, worthwhile
+from .http import FIRST_WAIT, REDIRECTS, Client, attempts, discard, get_following, hint, network_failure, status_failure, worthwhile
 from .urls import authorization, clean_url, content_url, public_url, url_name
 
 _MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
@@ -21,23 +24,24 @@ _CONTENT_RANGE = re.compile(r"^bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z
 _LENGTH = re.compile(r"^[0-9]{1,18}\Z")
 
 
-def _validator(headers):
+def _validator(headers: Message) -> Optional[str]:
     """What If-Range accepts: a strong ETag, else the date of the last change, else None."""
     etag = headers.get("ETag")
     found = etag if etag and not etag.startswith("W/") else headers.get("Last-Modified")
     return found if found and found.isprintable() and len(found) <= 200 else None
 
 
-class _Body(object):
+class _Body:
     """``length`` bytes of a response; readinto raises Transient when the connection ends early."""
 
-    def __init__(self, client, url, response, length):
-        self.client, self.url, self.response, self.length = client, url, response, length
+    def __init__(self, client: Client, url: str, response: http.client.HTTPResponse, length: int) -> None:
+        self.client, self.url, self.length = client, url, length
+        self.response: Optional[http.client.HTTPResponse] = response
 
-    def readinto(self, view):
+    def readinto(self, view: memoryview) -> int:
         view = view[: self.length]
         try:
-            count = self.response.readinto(view)
+            count = self.response.readinto(view) if self.response else 0
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise network_failure(self.url, error) from None
@@ -49,14 +53,14 @@ class _Body(object):
             self.close()
         return count
 
-    def close(self):
+    def close(self) -> None:
         # isclosed(): http.client has read the response to its end, the connection is free for the next request.
         if self.response is not None and not self.response.isclosed():
             self.client.drop(self.url)
         self.response = None
 
 
-class HttpSource(object):
+class HttpSource:
     """A file at an http(s) URL.
 
     size: bytes, known after resolve() or given by the hub; ranges: whether parts of it can be asked for; validator: strong
@@ -64,19 +68,21 @@ class HttpSource(object):
     ETag means nothing.
     """
 
-    def __init__(self, url, token=None, size=None, pinned=False):
+    def __init__(self, url: str, token: Optional[str] = None, size: Optional[int] = None, pinned: bool = False) -> None:
         self.url, self.token, self.size, self.pinned = clean_url(url), token, size, pinned
         self.name = url_name(self.url)
         self.public = public_url(self.url)
         self.identity = content_url(self.url)
-        self.ranges, self.validator = True, None
-        self._final = None
+        self.ranges = True
+        self.validator: Optional[str] = None
+        self._final: Optional[str] = None
         self._generation = 0
         self._lock = threading.Lock()
 
-    def resolve(self, client):
+    def resolve(self, client: Client) -> None:
         """Follow redirects, learn size, validator and whether ranges work, by a GET of the first byte."""
         response, final = get_following(client, self.url, {"Range": "bytes=0-0"}, self.token)
+        size: Optional[int] = self.size
         if response.status == 206:
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if not match:
@@ -85,7 +91,7 @@ class HttpSource(object):
             size, ranges = int(match.group(3)), True
         elif response.status == 200:
             length = response.headers.get("Content-Length")
-            size, ranges = (int(length) if length and _LENGTH.match(length) else self.size), False
+            size, ranges = (int(length) if length and _LENGTH.match(length) else size), False
         elif response.status == 416:
             discard(client, final, response)
             raise Refusal("%s: empty, a GGUF file is needed: check the address" % self.public)
@@ -105,11 +111,11 @@ class HttpSource(object):
             raise self._changed(validator)
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
-    def _changed(self, validator):
+    def _changed(self, validator: Optional[str]) -> Refusal:
         seen = "%s, was %s" % (validator, self.validator)
         return Refusal("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
 
-    def open(self, client, offset, length):
+    def open(self, client: Client, offset: int, length: int) -> _Body:
         """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
 
         Without ranges only offset 0 is possible. Raises Transient, Refusal.
@@ -117,7 +123,7 @@ class HttpSource(object):
         renewals = 0
         while True:
             with self._lock:
-                final, generation = self._final, self._generation
+                final, generation = self._final or self.url, self._generation
             headers = {}
             if self.ranges:
                 headers["Range"] = "bytes=%d-%d" % (offset, offset + length - 1)
@@ -143,9 +149,9 @@ class HttpSource(object):
                     self.resolve(client)
                     self._generation += 1
 
-    def _body(self, client, final, response, offset, length):
+    def _body(self, client: Client, final: str, response: http.client.HTTPResponse, offset: int, length: int) -> _Body:
         validator = _validator(response.headers)
-        problem = None
+        problem: Union[None, Refusal, Transient] = None
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             problem = Refusal("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
@@ -156,7 +162,7 @@ class HttpSource(object):
                 problem = Transient("%s: answered the whole file to a range" % self.public)
         else:
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
-            first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (None, None, None)
+            first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (-1, -1, -1)
             if first != offset or last < first:
                 answered = printable(response.headers.get("Content-Range"))
                 problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1))
@@ -170,13 +176,13 @@ class HttpSource(object):
         return _Body(client, final, response, length)
 
 
-class _FileBody(object):
-    def __init__(self, source, offset, length):
+class _FileBody:
+    def __init__(self, source: "FileSource", offset: int, length: int) -> None:
         self.source, self.length = source, length
         self.stream = source.open_checked()
         self.stream.seek(offset)
 
-    def readinto(self, view):
+    def readinto(self, view: memoryview) -> int:
         try:
             count = self.stream.readinto(view[: self.length])
         except OSError as error:
@@ -189,21 +195,22 @@ class _FileBody(object):
             raise Refusal("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
         return count
 
-    def close(self):
+    def close(self) -> None:
         self.stream.close()
 
 
-class FileSource(object):
+class FileSource:
     """A file of this node (or a mounted share) with the interface of HttpSource; token and client are not used."""
 
     ranges, pinned = True, False
 
-    def __init__(self, path, size=None):
-        self.path, self.size, self.validator = path, size, None
+    def __init__(self, path: str, size: Optional[int] = None) -> None:
+        self.path, self.size = path, size
+        self.validator: Optional[str] = None
         self.name = os.path.basename(path)
         self.public = self.identity = path
 
-    def resolve(self, client):
+    def resolve(self, client: Optional[Client]) -> None:
         try:
             status = os.stat(self.path)
         except OSError as error:
@@ -215,10 +222,10 @@ class FileSource(object):
         self.size, self.validator = status.st_size, self._validator(status)
 
     @staticmethod
-    def _validator(status):
+    def _validator(status: os.stat_result) -> str:
         return "%d-%d-%d" % (status.st_ino, status.st_size, status.st_mtime_ns)
 
-    def open_checked(self):
+    def open_checked(self) -> FileIO:
         try:
             stream = open(self.path, "rb", buffering=0)  # noqa: SIM115 - the body closes it
         except OSError as error:
@@ -228,11 +235,20 @@ class FileSource(object):
             raise Refusal("%s: changed while it was fetched: run again to fetch the new file" % self.path)
         return stream
 
-    def open(self, client, offset, length):
+    def open(self, client: Optional[Client], offset: int, length: int) -> _FileBody:
         return _FileBody(self, offset, length)
 
 
-def make_source(url, token=None):
+Source = Union[HttpSource, FileSource]
+Body = Union[_Body, _FileBody]
+
+
+def size_of(source: Source) -> int:
+    """Bytes of a resolved source."""
+    return source.size or 0
+
+
+def make_source(url: str, token: Optional[str] = None) -> Source:
     """HttpSource or FileSource for a URL; an absolute path is a file too. Raises Refusal for anything else."""
     if url.startswith("/"):
         return FileSource(url)
@@ -245,16 +261,16 @@ def make_source(url, token=None):
     return HttpSource(url, token)
 
 
-def read_range(source, client, offset, length):
+def read_range(source: Source, client: Client, offset: int, length: int) -> bytes:
     """Bytes of a resolved source, fewer only at its end. Without ranges it reads from the start, so keep offset small.
 
     A connection that breaks is continued; Refusal after several attempts in a row that gained next to nothing.
     """
     begin = offset if source.ranges else 0
-    end = min(offset + length, source.size)
+    end = min(offset + length, size_of(source))
     data = bytearray()
 
-    def some():
+    def some() -> bool:
         """Read until the connection breaks; True when it had got on before."""
         if not source.ranges:
             data.clear()

@@ -8,28 +8,40 @@ import ctypes
 import errno
 import os
 import threading
-from collections import namedtuple
+from typing import Any, ContextManager, List, NamedTuple, Optional, Sequence
 
 from .._files import is_ours, open_regular
 from .._text import Refusal, human
 from .errors import DiskTooSmall
-from .journal import Journal, Ranges
+from .journal import CLOSED, Journal, Ranges
+from .sources import Source
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
 _MARGIN = 64 << 20  # bytes of disk left to others
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate
 
-Piece = namedtuple("Piece", "source offset size")
-"""``size`` bytes of a resolved source (an object of sources) that belong at ``offset`` of the target."""
 
-Span = namedtuple("Span", "start end sha256 name")
-"""Bytes [start, end) of the target that are hashed together; sha256 is the needed hex digest or None; name is for errors."""
+class Piece(NamedTuple):
+    """``size`` bytes of a resolved source that belong at ``offset`` of the target."""
+
+    source: Source
+    offset: int
+    size: int
 
 
-class Target(object):
+class Span(NamedTuple):
+    """Bytes [start, end) of the target that are hashed together."""
+
+    start: int
+    end: int
+    sha256: Optional[str]  # the needed hex digest
+    name: str  # for errors
+
+
+class Target:
     """One file to make. identity: JSON-able; a half-fetched file is resumed only under the same identity."""
 
-    def __init__(self, path, pieces, spans, identity):
+    def __init__(self, path: str, pieces: List[Piece], spans: Sequence[Span], identity: Any) -> None:
         self.path, self.pieces, self.spans, self.identity = path, pieces, spans, identity
         self.size = pieces[-1].offset + pieces[-1].size
         self.partial = path + ".partial"
@@ -37,10 +49,10 @@ class Target(object):
         self.ranges = Ranges()
         self.flushed = Ranges()  # of these, what is on disk for certain
         self.lost = False  # a flush has failed: this run records nothing more
-        self.digests = [None] * len(spans)  # hex, once hashed
-        self.fd = None
+        self.digests: List[Optional[str]] = [None] * len(spans)  # hex, once hashed
+        self.fd = CLOSED
 
-    def load(self):
+    def load(self) -> None:
         """Learn from an earlier run's journal which bytes are there."""
         status = os.lstat(self.partial) if os.path.lexists(self.partial) else None
         there = status.st_size if status and is_ours(status) else 0
@@ -49,7 +61,7 @@ class Target(object):
         for ranges in (self.ranges, self.flushed):
             ranges.remove(there, max(there, self.size))
 
-    def open(self):
+    def open(self) -> None:
         """Open the partial file, flush what it holds, begin a journal over it. Bytes without a record are not kept."""
         if not self.ranges.total():
             self.discard()
@@ -62,7 +74,7 @@ class Target(object):
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
-    def flush(self, lock=None):
+    def flush(self, lock: Optional[ContextManager[Any]] = None) -> int:
         """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises Refusal.
 
         The kernel reports a loss once, a second call would say that all is well: after a failure what came since the last flush is forgotten.
@@ -82,14 +94,14 @@ class Target(object):
         self.flushed = ranges
         return count
 
-    def allocate(self):
+    def allocate(self) -> None:
         """Reserve the disk for all of it, before the first byte comes."""
         try:
             _allocate(self.fd, self.size)
         except OSError as error:
             raise disk_failure(self.partial, error) from None
 
-    def forget(self, start, end):
+    def forget(self, start: int, end: int) -> None:
         """Give back what was written there and is not what was needed."""
         if not self.ranges.total():
             self.discard()
@@ -97,7 +109,7 @@ class Target(object):
         with contextlib.suppress(OSError):
             _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
 
-    def publish(self):
+    def publish(self) -> None:
         """Have the partial file under the target's name, readable as a new file is. Raises Refusal where another file is under one of these names."""
         umask = os.umask(0o077)
         os.umask(umask)
@@ -106,30 +118,30 @@ class Target(object):
         os.rename(self.partial, self.path)
         self._require_name(self.path)
 
-    def _require_name(self, path):
+    def _require_name(self, path: str) -> None:
         if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
             raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
 
-    def close(self):
+    def close(self) -> None:
         self.journal.close()
-        if self.fd is not None:
+        if self.fd != CLOSED:
             os.close(self.fd)
-            self.fd = None
+            self.fd = CLOSED
 
-    def discard(self):
+    def discard(self) -> None:
         """Remove what an earlier run left."""
         self.close()
         self.journal.delete()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.partial)
 
-    def missing_disk(self):
+    def missing_disk(self) -> int:
         """Bytes of disk that this target still has to take; what a partial file holds is used or given back."""
         there = os.lstat(self.partial).st_blocks * 512 if os.path.lexists(self.partial) else 0
         return max(0, self.size - there)
 
 
-def _allocate(fd, size):
+def _allocate(fd: int, size: int) -> None:
     """Reserve the blocks of ``size`` bytes; where the file system cannot (NFS before 4.2), only set the length."""
     try:
         _fallocate(fd, 0, 0, size)
@@ -139,7 +151,7 @@ def _allocate(fd, size):
         os.ftruncate(fd, size)
 
 
-def _fallocate(fd, mode, start, size):
+def _fallocate(fd: int, mode: int, start: int, size: int) -> None:
     """Linux' call; an OSError where it fails or is none.
 
     Not os.posix_fallocate: where the file system has no such call, the C library writes to every block instead.
@@ -152,13 +164,13 @@ def _fallocate(fd, mode, start, size):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
-def free_disk(folder):
+def free_disk(folder: str) -> int:
     """Bytes an ordinary process may still take in the file system of ``folder``."""
     status = os.statvfs(folder)
     return status.f_bavail * status.f_frsize
 
 
-def check_disk(folder, name, size, missing):
+def check_disk(folder: str, name: str, size: int, missing: int) -> None:
     """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -169,7 +181,7 @@ def check_disk(folder, name, size, missing):
         raise DiskTooSmall(message, folder, free, missing + _MARGIN)
 
 
-def disk_failure(path, error):
+def disk_failure(path: str, error: OSError) -> Refusal:
     """An OSError from writing to ``path`` as the sentence for the operator."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = human(free_disk(os.path.dirname(path)))

@@ -15,12 +15,14 @@ import hashlib
 import os
 import threading
 import time
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from .._text import Refusal
 from .errors import Stopped, Transient
 from .http import Client, worthwhile
 from .lanes import Chunk, Lane, fill, held_up
-from .target import BLOCK, disk_failure
+from .request import Progress, Stopping
+from .target import BLOCK, Target, disk_failure
 
 _LARGEST_CHUNK = 32 << 20  # bytes asked for at once: a lost connection or an expired URL costs little
 _SMALLEST_CHUNK = 4 << 20
@@ -32,16 +34,24 @@ _RATE_OVER = 10.0  # seconds
 _TICK = 1.0  # seconds between reports
 
 
-class Transfer(object):
+class Transfer:
     """Fetch and hash targets that have been loaded, opened and allocated.
 
     connections: 1 to 16. progress(state): called about every second with {done, total, moved: bytes; rate: bytes/s;
     phase: fetch or verify}. stopping(): called as often; a true value (the reason) stops the run with Stopped.
     """
 
-    def __init__(self, targets, connections=8, progress=None, stopping=None, timeout=30.0):
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        connections: int = 8,
+        progress: Optional[Progress] = None,
+        stopping: Optional[Stopping] = None,
+        timeout: float = 30.0,
+    ) -> None:
         self.targets, self.connections = targets, connections
-        self.progress, self.stopping = progress or (lambda state: None), stopping or (lambda: None)
+        self.progress: Progress = progress or (lambda state: None)
+        self.stopping: Stopping = stopping or (lambda: None)
         self.timeout = timeout
         self.lanes = [Lane(target, number) for target in targets for number in range(len(target.spans))]
         # Spans that are fetched side by side are hashed side by side, one core each.
@@ -52,18 +62,18 @@ class Transfer(object):
         self._unfinished = 0  # of those, bytes of a piece without ranges, which count only once it is whole
         self._turn = 0
         # An adopted piece has been hashed already.
-        self._hash_queue = [lane for lane in self.lanes if lane.target.digests[lane.number] is None]
+        self._hash_queue: Optional[List[Lane]] = [lane for lane in self.lanes if lane.target.digests[lane.number] is None]
         self._not_before = 0.0  # a server has asked everybody to wait
-        self._clients = []
-        self._failure = None
-        self._running = []  # chunks
-        self._got = [0, 0.0]  # bytes of finished chunks, and the seconds that their connections took
+        self._clients: List[Client] = []
+        self._failure: Optional[BaseException] = None
+        self._running: List[Chunk] = []
+        self._got, self._got_over = 0, 0.0  # bytes of finished chunks, and the seconds that their connections took
         lock = threading.RLock()
         self._state = threading.Condition(lock)
         self._idle = threading.Condition(lock)  # of workers without a chunk: nobody wakes them for every block
-        self._samples = []
+        self._samples: List[Tuple[float, int]] = []
 
-    def run(self):
+    def run(self) -> None:
         """Raises Refusal (the first failure of any thread) or Stopped; the partial files keep what came."""
         workers = [threading.Thread(target=self._guard, args=(self._work,)) for _number in range(self.connections)]
         hashers = [threading.Thread(target=self._guard, args=(self._hash,)) for _number in range(self.abreast)]
@@ -91,7 +101,7 @@ class Transfer(object):
             raise self._failure
         self._report("verify")
 
-    def _finish(self, threads, flusher):
+    def _finish(self, threads: Sequence[threading.Thread], flusher: threading.Thread) -> None:
         for thread in threads:
             thread.join()
         with self._state:
@@ -99,7 +109,7 @@ class Transfer(object):
             self._state.notify_all()
         flusher.join()
 
-    def _keep(self):
+    def _keep(self) -> None:
         """After a failure: leave records that a next run can trust."""
         for target in self.targets:
             if not target.ranges.total():
@@ -110,7 +120,7 @@ class Transfer(object):
                 target.flush()
                 target.journal.start(target.identity, target.ranges)
 
-    def _guard(self, body):
+    def _guard(self, body: Callable[[], None]) -> None:
         try:
             body()
         except Stopped:
@@ -118,7 +128,7 @@ class Transfer(object):
         except Exception as error:
             self._fail(error)
 
-    def _fail(self, error):
+    def _fail(self, error: BaseException) -> None:
         with self._state:
             if self._failure is None:
                 self._failure = error
@@ -128,11 +138,11 @@ class Transfer(object):
         for client in clients:
             client.abort()
 
-    def _check(self):
+    def _check(self) -> None:
         if self._failure is not None:
             raise Stopped()
 
-    def _report(self, phase):
+    def _report(self, phase: str) -> None:
         now = time.monotonic()
         with self._state:
             moved = self.moved
@@ -144,7 +154,7 @@ class Transfer(object):
 
     # Workers
 
-    def _work(self):
+    def _work(self) -> None:
         client = Client(self.timeout)
         with self._state:
             self._clients.append(client)
@@ -159,7 +169,7 @@ class Transfer(object):
         finally:
             client.close()
 
-    def _take(self, client):
+    def _take(self, client: Client) -> Optional[Chunk]:
         """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish together; None when all is fetched."""
         with self._state:
             while True:
@@ -173,44 +183,45 @@ class Transfer(object):
                     return None
                 self._idle.wait(_TICK)
 
-    def _next(self):
+    def _next(self) -> Optional[Chunk]:
         waiting = [lane for lane in self.lanes if any(segment.gaps for segment in lane.segments)]
         if not waiting:
             return None
         left = sum(lane.waiting() for lane in waiting)
         size = min(max(left // (2 * self.connections), _SMALLEST_CHUNK), _LARGEST_CHUNK)
         self._turn += 1
-        segment, (start, end) = waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
-        return Chunk(segment, start, end)
+        taken = waiting[: self.abreast][self._turn % min(self.abreast, len(waiting))].take(size)
+        return Chunk(taken[0], *taken[1]) if taken else None
 
-    def _take_over(self):
+    def _take_over(self) -> Optional[Chunk]:
         """The rest of a chunk that holds all others up; its connection is closed."""
-        slow = held_up(self._running, time.monotonic(), self._got[0] / self._got[1]) if self._got[1] else None
+        slow = held_up(self._running, time.monotonic(), self._got / self._got_over) if self._got_over else None
         if slow is None:
             return None
         rest = Chunk(slow.segment, slow.position, slow.end, slow.taken + 1)
         slow.end = slow.position
         self._running.remove(slow)
-        slow.client.abort()
+        if slow.client:
+            slow.client.abort()
         return rest
 
-    def _done(self, chunk):
+    def _done(self, chunk: Chunk) -> None:
         with self._state:
             if chunk in self._running:
                 self._running.remove(chunk)
-                self._got[0] += chunk.end - chunk.start
-                self._got[1] += time.monotonic() - chunk.begun
+                self._got += chunk.end - chunk.start
+                self._got_over += time.monotonic() - chunk.begun
             if not self._running:
                 self._idle.notify_all()
 
-    def _claim(self, chunk, filled):
+    def _claim(self, chunk: Chunk, filled: int) -> Tuple[int, int]:
         """-> (where the bytes just received belong, how many of them): another connection may have taken the chunk over meanwhile."""
         with self._state:
             position = chunk.position
             chunk.position += min(filled, chunk.end - position)
             return position, chunk.position - position
 
-    def _fetch(self, client, buffer, chunk):
+    def _fetch(self, client: Client, buffer: memoryview, chunk: Chunk) -> None:
         target, piece = chunk.segment.target, chunk.segment.piece
         whole = not piece.source.ranges
         failures = 0
@@ -244,7 +255,7 @@ class Transfer(object):
             self._forget(chunk.end - chunk.start)
             self._mark(target, chunk.start, chunk.end)
 
-    def _write(self, target, view, position, whole):
+    def _write(self, target: Target, view: memoryview, position: int, whole: bool) -> None:
         end = position + len(view)
         try:
             start = position
@@ -259,7 +270,7 @@ class Transfer(object):
         if not whole:
             self._mark(target, position, end)
 
-    def _mark(self, target, start, end):
+    def _mark(self, target: Target, start: int, end: int) -> None:
         with self._state:
             if target.lost:
                 raise Stopped()
@@ -270,11 +281,11 @@ class Transfer(object):
                 raise disk_failure(target.journal.path, error) from None
             self._state.notify_all()
 
-    def _forget(self, count):
+    def _forget(self, count: int) -> None:
         with self._state:
             self._unfinished -= count
 
-    def _back_off(self, failures, wait):
+    def _back_off(self, failures: int, wait: Optional[float]) -> None:
         """Wait before the next attempt. A wait the server asked for holds for every connection."""
         if wait is None:
             wait = min(_FIRST_BACKOFF * 2 ** (failures - 1), _MAX_BACKOFF)
@@ -284,18 +295,18 @@ class Transfer(object):
                 deadline = self._not_before = max(self._not_before, time.monotonic() + wait)
         self._sleep_until(deadline)
 
-    def _pause(self):
+    def _pause(self) -> None:
         self._sleep_until(self._not_before)
         self._check()
 
-    def _sleep_until(self, deadline):
+    def _sleep_until(self, deadline: float) -> None:
         with self._state:
             while self._failure is None and time.monotonic() < deadline:
                 self._state.wait(deadline - time.monotonic())
 
     # Hashers and flusher
 
-    def _hash(self):
+    def _hash(self) -> None:
         while True:
             with self._state:
                 self._check()
@@ -304,7 +315,7 @@ class Transfer(object):
                 lane = self._hash_queue.pop(0)
             self._hash_lane(lane)
 
-    def _hash_lane(self, lane):
+    def _hash_lane(self, lane: Lane) -> None:
         target, span = lane.target, lane.span
         digest = hashlib.sha256()
         position = span.start
@@ -329,7 +340,7 @@ class Transfer(object):
             raise Refusal("%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (span.name, found, span.sha256))
         target.digests[lane.number] = found
 
-    def _flush(self):
+    def _flush(self) -> None:
         while True:
             deadline = time.monotonic() + _FLUSH_EVERY
             with self._state:

@@ -5,9 +5,12 @@
 
 import hashlib
 import re
+from typing import Dict, Optional, Tuple
 from urllib.parse import parse_qsl, quote, unquote, urljoin, urlsplit, urlunsplit
 
 from .._text import Refusal, printable
+
+Origin = Tuple[str, str, int]  # scheme, host, port
 
 _LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
 _HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
@@ -19,7 +22,7 @@ _GRANTS = re.compile(
 _AZURE = ("sv", "ss", "srt", "sp", "se", "st", "spr", "sip", "sr", "si", "skoid", "sktid", "skt", "ske", "sks", "skv", "sdd")
 
 
-def public_url(url):
+def public_url(url: str) -> str:
     """The URL without what may be secret: user, password, query (signatures) and fragment."""
     try:
         parts = urlsplit(url)
@@ -30,7 +33,7 @@ def public_url(url):
         return "%s://%s" % (scheme, rest.rpartition("@")[2])
 
 
-def content_url(url):
+def content_url(url: str) -> str:
     """What a URL's content is known by: without secrets, with a hash of those parts of the query that choose the content."""
     try:
         pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
@@ -43,7 +46,7 @@ def content_url(url):
     return "%s?sha256=%s" % (public_url(url), hashlib.sha256(repr(chosen).encode("utf-8", "replace")).hexdigest()[:16])
 
 
-def clean_url(url):
+def clean_url(url: str) -> str:
     """The URL as it goes over the wire: ASCII, the rest quoted. Raises Refusal for one that no server can be asked for."""
     try:
         parts = urlsplit(url.strip())
@@ -61,7 +64,7 @@ def clean_url(url):
     return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
 
 
-def following_url(current, location):
+def following_url(current: str, location: str) -> str:
     """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises Refusal."""
     try:
         # http.client takes header fields for Latin-1; what servers send is UTF-8.
@@ -77,30 +80,30 @@ def following_url(current, location):
     return clean_url(url)
 
 
-def url_name(url):
+def url_name(url: str) -> str:
     """The file name a URL ends in."""
     return unquote(urlsplit(url).path).rstrip("/").rpartition("/")[2]
 
 
-def origin_of(url):
+def origin_of(url: str) -> Origin:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
-def same_origin(url, other):
+def same_origin(url: str, other: str) -> bool:
     """Whether two clean URLs have scheme, host and port in common."""
     return origin_of(url) == origin_of(other)
 
 
-def is_loopback(host):
+def is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or _LOOPBACK.match(host) is not None
 
 
-def authorization(url, token, home):
+def authorization(url: str, token: Optional[str], home: str) -> Dict[str, str]:
     """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within this machine."""
     if not token or not same_origin(url, home):
         return {}
     parts = urlsplit(url)
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise Refusal("%s: a token is not sent over http, https is needed: correct the address or leave the token out" % public_url(url))
     return {"Authorization": "Bearer " + token}

@@ -4,24 +4,31 @@
 """What a model file, or one on a server, says about itself, and whether all of it is there."""
 
 import os
+from typing import Any, Dict, List, Optional
 
 from .._model.describe import check_shards, describe, shard_names, size_problem
-from .._model.gguf import MAX_REMOTE_HEADER, read_header, read_path
+from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
 from .._text import Refusal
 from .http import Client, attempts
 from .manifest import hash_pieces
-from .sources import make_source, read_range
+from .sources import make_source, read_range, size_of
 from .urls import public_url
 
 
-def _answer(path, headers, sizes, digest, problem):
+def _answer(
+    path: str,
+    headers: List[Header],
+    sizes: List[int],
+    digest: Optional[str],
+    problem: Optional[str],
+) -> Dict[str, Any]:
     facts = describe(headers) if headers else dict.fromkeys(
         ("architecture", "name", "license", "quantization", "parameters", "block_count", "context_length", "tensors", "shards", "expected_size")
     )  # fmt: skip
     return dict(facts, path=path, size=sum(sizes) if sizes else None, sha256=digest, complete=problem is None, problem=problem)
 
 
-def verify_path(path, sha256=None, checksum=False):
+def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False) -> Dict[str, Any]:
     """Verify a local model; any of its shards stands for all of them.
 
     sha256: needed hex digest, only for a model of one file; checksum: hash even without one. -> {path (first shard),
@@ -30,7 +37,9 @@ def verify_path(path, sha256=None, checksum=False):
     """
     folder, base = os.path.split(path)
     paths = [os.path.join(folder, name) for name in shard_names(base)]
-    headers, sizes, digest = [], [], None
+    headers: List[Header] = []
+    sizes: List[int] = []
+    digest: Optional[str] = None
     try:
         for name in paths:
             headers.append(read_path(name))
@@ -54,16 +63,18 @@ def verify_path(path, sha256=None, checksum=False):
     return _answer(paths[0], headers, sizes, digest, None)
 
 
-def verify_url(url, token=None):
+def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:
     """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL without its secrets."""
     client = Client()
-    headers, sizes = [], []
+    headers: List[Header] = []
+    sizes: List[int] = []
+    problem: Optional[str] = None
     try:
         source = make_source(url, token)
         attempts(lambda: source.resolve(client))
-        sizes = [source.size]
+        sizes = [size_of(source)]
         headers = [read_header(lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER)]
-        problem = size_problem(headers[0], source.size, source.public)
+        problem = size_problem(headers[0], sizes[0], source.public)
     except Refusal as error:
         problem = str(error)
     finally:

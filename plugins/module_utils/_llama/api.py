@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import time
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import quote, urlsplit
 
 from .._text import Refusal
@@ -21,15 +22,19 @@ LARGEST = 2 << 20
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
 
+# An HTTP status, and JSON or text.
+Answer = Tuple[int, Any]
+
+
 class NoAnswer(Refusal):
     """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off)."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
 
-def read_api_key(path):
+def read_api_key(path: str) -> str:
     """First key of a key file in llama-server's format (one a line, # comments)."""
     try:
         with open(path, encoding="utf-8") as stream:
@@ -38,7 +43,7 @@ def read_api_key(path):
         raise Refusal("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
 
 
-def first_key(text, path):
+def first_key(text: str, path: str) -> str:
     """The same of a file's text."""
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
@@ -47,34 +52,34 @@ def first_key(text, path):
     return keys[0]
 
 
-def parse_metrics(text):
+def parse_metrics(text: str) -> Dict[str, float]:
     """Prometheus text of /metrics -> {name without 'llamacpp:': float}."""
     return {name: float(value) for name, value in METRIC.findall(text)}
 
 
-def table(value):
+def table(value: Any) -> Dict[str, Any]:
     """A part of an answer that is to be a JSON object: whatever else a server sends there is an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def count(value):
+def count(value: Any) -> int:
     """A part of an answer that is to be a number of tokens; 0 for anything else."""
     return value if isinstance(value, int) and value >= 0 else 0
 
 
-def rows(value):
+def rows(value: Any) -> Optional[List[Dict[str, Any]]]:
     """A part of an answer that is to be a list of JSON objects; None for anything but a list."""
     return [table(entry) for entry in value] if isinstance(value, list) else None
 
 
-def error_text(body):
+def error_text(body: Any) -> str:
     """The message in an API error, parsed or not."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
         return plain(body["error"].get("message", body["error"]))
     return plain(body) or "an empty answer"
 
 
-def plain(value):
+def plain(value: Any) -> str:
     """What somebody else wrote, as a part of a sentence: printable, on one line, and short."""
     try:
         text = str(value)[:2000]
@@ -86,17 +91,17 @@ def plain(value):
 class _Until(io.RawIOBase):
     """What a socket receives until a moment: a timeout of its own would begin again with each byte. HTTPResponse takes it for a socket."""
 
-    def __init__(self, stream, end):
+    def __init__(self, stream: socket.socket, end: float) -> None:
         super().__init__()
         self._stream, self._end = stream, end
 
-    def makefile(self, _mode):
+    def makefile(self, _mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer: Any) -> int:
         left = self._end - time.monotonic()
         if left <= 0:
             raise socket.timeout("timed out")
@@ -107,7 +112,7 @@ class _Until(io.RawIOBase):
 class LlamaApi:
     """One llama-server. model: its name in a router, which is never loaded by a look at it."""
 
-    def __init__(self, url, api_key=None, model=None):
+    def __init__(self, url: str, api_key: Optional[str] = None, model: Optional[str] = None) -> None:
         parts = urlsplit(url)
         try:
             valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -120,13 +125,13 @@ class LlamaApi:
         self._parts = parts
         self.use_key(api_key)
 
-    def use_key(self, api_key):
+    def use_key(self, api_key: Optional[str]) -> None:
         """The key that the next requests carry; None for none."""
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
 
-    def _connect(self, timeout):
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
         connection_class = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
-        connection = connection_class(self._parts.hostname, self._parts.port, timeout=timeout)
+        connection = connection_class(self._parts.hostname or "", self._parts.port, timeout=timeout)
         try:
             connection.connect()
         except OSError as error:
@@ -135,13 +140,14 @@ class LlamaApi:
             raise NoAnswer("refused" if isinstance(error, ConnectionRefusedError) else "unreachable", reason) from None
         return connection
 
-    def _request(self, method, path, timeout, body=None):
+    def _request(self, method: str, path: str, timeout: float, body: Optional[str] = None) -> Answer:
         end = time.monotonic() + timeout
         connection = self._connect(timeout)
         headers = dict(self._headers, **{"Content-Type": "application/json"})
         try:
             connection.request(method, self._parts.path.rstrip("/") + path, body, headers)
-            response = http.client.HTTPResponse(_Until(connection.sock, end), method=method)
+            stream: Any = _Until(connection.sock, end)
+            response = http.client.HTTPResponse(stream, method=method)
             response.begin()
             # Where its length is told and allowed, all of it or an error.
             data = response.read(*([LARGEST + 1] if response.length is None or response.length > LARGEST else []))
@@ -162,7 +168,7 @@ class LlamaApi:
         except (ValueError, RecursionError):
             return response.status, text
 
-    def get(self, path, timeout, of_model=False):
+    def get(self, path: str, timeout: float, of_model: bool = False) -> Answer:
         """GET -> (status, JSON or text). of_model: in a router, ask for self.model without loading it.
 
         Errors: NoAnswer, Refusal when the key is refused.
@@ -171,7 +177,7 @@ class LlamaApi:
             path += "?model=%s&autoload=false" % quote(self.model, safe="")
         return self._request("GET", path, timeout)
 
-    def stream(self, prompt):
+    def stream(self, prompt: str) -> Iterator[str]:
         """Generates until the context is full, a piece of JSON text at a time. Errors: NoAnswer when it is cut off or refused."""
         connection = self._connect(SILENCE)
         request = {"prompt": prompt, "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}
@@ -197,7 +203,7 @@ class LlamaApi:
         finally:
             connection.close()
 
-    def chat(self, prompt, max_tokens, timeout):
+    def chat(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
         """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the whole answer."""
         request = {
             "messages": [{"role": "user", "content": prompt}],
@@ -210,7 +216,7 @@ class LlamaApi:
             request["model"] = self.model
         return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
 
-    def token(self, seed, timeout):
+    def token(self, seed: int, timeout: float) -> Answer:
         """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows up in /slots."""
         request = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "seed": seed, "cache_prompt": True}
         return self._request("POST", "/completion", timeout, json.dumps(request))

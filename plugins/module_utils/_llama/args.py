@@ -4,16 +4,22 @@
 """The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build that runs them."""
 
 import re
-from collections import namedtuple
+from typing import Any, List, Mapping, NamedTuple, Optional
 
 from .._settings import arguments, known_values
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
 
-Dialect = namedtuple("Dialect", "first many_aliases log_verbosity")
-"""first: the first build number; many_aliases: --alias takes a list; log_verbosity: the lowest that logs how many MiB went to which device, which the
-acceptance check reads, and none that logs prompts. Flags of settings that differ by build are in _settings."""
+
+class Dialect(NamedTuple):
+    """What differs by build, but for the flags of settings, which are in _settings."""
+
+    first: int  # the first build number
+    many_aliases: bool  # --alias takes a list
+    # The lowest that logs how many MiB went to which device, which the acceptance check reads, and none that logs prompts.
+    log_verbosity: int
+
 
 # b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021).
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
@@ -23,23 +29,23 @@ OLDEST = DIALECTS[0].first
 ALL_LAYERS = 999
 
 
-def build_number(version):
+def build_number(version: Optional[str]) -> Optional[int]:
     """The number of a release tag, such as 11434 of b11434; None where it is no such tag."""
     tag = re.match(r"^b(\d+)\Z", str(version or ""))
     return int(tag.group(1)) if tag else None
 
 
-def command_line_of(version):
+def command_line_of(version: Optional[str]) -> int:
     """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
-    return max(build_number(version) or build_number(PIN), OLDEST)
+    return max(build_number(version) or build_number(PIN) or OLDEST, OLDEST)
 
 
-def load_modes(version):
+def load_modes(version: Optional[str]) -> List[str]:
     """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
     return known_values("load_mode", command_line_of(version))
 
 
-def rpc_args(instance):
+def rpc_args(instance: Mapping[str, Any]) -> List[str]:
     """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves llama.cpp's default."""
     args = ["--host", instance["address"], "--port", str(instance["port"])]
     if instance.get("threads"):
@@ -49,7 +55,7 @@ def rpc_args(instance):
     return args
 
 
-def head_args(instance, service, version=PIN):
+def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
     """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the service, for a release tag.
 
     --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.

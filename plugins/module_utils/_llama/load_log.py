@@ -9,9 +9,13 @@ Both dialects are read: plain lines (builds of January 2026) and lines with a ti
 import os
 import re
 import subprocess
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .._node.units import parse_show, systemctl_show
 from .._text import Refusal
+
+# A device at its endpoint, and the endpoint; None for one of the head's own.
+Place = Tuple[str, Optional[str]]
 
 BUILD = re.compile(r"\bbuild:? (\d+) \(([^)]*)\) with ")
 DEVICE = re.compile(r"using device (\S+) \(([^)]*)\)")
@@ -25,15 +29,15 @@ RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
 
 
-def parse(lines):
+def parse(lines: Iterable[str]) -> Dict[str, Any]:
     """Log lines of one run -> dict as llama_load_info returns it.
 
     A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one. In it
     the shards of a model and the caches of a model with sliding windows have a line each and add up; compute buffers are
     reserved anew and replace each other.
     """
-    build = {"build": None, "commit": None}
-    devices = {}
+    build: Dict[str, Any] = {"build": None, "commit": None}
+    devices: Dict[str, Optional[str]] = {}
     layout = _empty()
     for line in lines:
         found = BUILD.search(line)
@@ -48,17 +52,17 @@ def parse(lines):
     return _report(build, devices, layout)
 
 
-def _empty():
+def _empty() -> Dict[str, Any]:
     return {"mib": {}, "assigned": {}, "offloaded": None, "caches": [], "open_cache": {}, "recurrent": False}
 
 
-def _read(layout, line):
+def _read(layout: Dict[str, Any], line: str) -> None:
     found = BUFFER.search(line)
     if found:
         name, kind, size = found.group(1), found.group(2), float(found.group(3))
         # The number in an RPC buffer's name counts the devices at that endpoint, not those of the head.
         rpc = RPC_NAME.match(name)
-        place = rpc.groups() if rpc else (name, None)
+        place = (rpc.group(1), rpc.group(2)) if rpc else (name, None)
         key = place + ("KV" if kind == "RS" else kind,)
         layout["recurrent"] = layout["recurrent"] or kind == "RS"
         layout["mib"][key] = size if kind == "compute" else layout["mib"].get(key, 0.0) + size
@@ -80,7 +84,7 @@ def _read(layout, line):
         layout["offloaded"] = (int(found.group(1)), int(found.group(2)))
 
 
-def _report(build, devices, layout):
+def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: Dict[str, Any]) -> Dict[str, Any]:
     layers = _assigned_layers(layout, devices)
     if layers is None:
         layers = _cache_layers(layout)
@@ -88,7 +92,7 @@ def _report(build, devices, layout):
         {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
         for (device, endpoint, kind), size in sorted(layout["mib"].items(), key=str)
     ]
-    places = []
+    places: List[Dict[str, Any]] = []
     for place in sorted({(buffer["device"], buffer["endpoint"]) for buffer in buffers} | set(layers or {}), key=str):
         sums = {kind: layout["mib"].get(place + (kind,), 0.0) for kind in ("model", "KV", "compute", "output")}
         places.append(
@@ -103,10 +107,10 @@ def _report(build, devices, layout):
                 "layers": layers.get(place, 0) if layers else None,
             }
         )
-    endpoints = {}
-    for place in places:
-        if place["endpoint"]:
-            endpoints[place["endpoint"]] = round(endpoints.get(place["endpoint"], 0.0) + place["total_mib"], 2)
+    endpoints: Dict[str, float] = {}
+    for row in places:
+        if row["endpoint"]:
+            endpoints[row["endpoint"]] = round(endpoints.get(row["endpoint"], 0.0) + row["total_mib"], 2)
     offloaded, total = layout["offloaded"] or (None, None)
     return dict(
         build,
@@ -119,18 +123,19 @@ def _report(build, devices, layout):
     )
 
 
-def _assigned_layers(layout, devices):
+def _assigned_layers(layout: Dict[str, Any], devices: Dict[str, Optional[str]]) -> Optional[Dict[Place, int]]:
     """{(device at its endpoint, endpoint): blocks} from the lines of -lv 5; None without them."""
     if not layout["assigned"]:
         return None
     # The head numbers all RPC devices through; at an endpoint the count starts again, in the same order.
-    places, seen = {}, {}
+    places: Dict[str, Place] = {}
+    seen: Dict[str, int] = {}
     for name, endpoint in devices.items():
         if endpoint:
             places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
             seen[endpoint] = seen.get(endpoint, 0) + 1
     output = max(layout["assigned"])
-    layers = {}
+    layers: Dict[Place, int] = {}
     for number, name in layout["assigned"].items():
         if number != output:
             place = places.get(name, (name, None))
@@ -138,11 +143,11 @@ def _assigned_layers(layout, devices):
     return layers
 
 
-def _cache_layers(layout):
+def _cache_layers(layout: Dict[str, Any]) -> Optional[Dict[Place, int]]:
     """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not tell."""
     if layout["recurrent"]:
         return None  # their layers have no share in the caches
-    layers = {}
+    layers: Dict[Place, int] = {}
     for cache, sizes in layout["caches"]:
         if not cache["mib"]:
             return None
@@ -155,7 +160,7 @@ def _cache_layers(layout):
     return layers or None
 
 
-def load_info(unit):
+def load_info(unit: str) -> Dict[str, Any]:
     """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are missing.
 
     Errors: Refusal when systemd knows no run of the unit, or the journal cannot be read.
@@ -175,7 +180,7 @@ def load_info(unit):
     return info
 
 
-def until_loaded(stream):
+def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
     """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether the load ended)."""
     lines = []
     for line in stream:
@@ -185,13 +190,13 @@ def until_loaded(stream):
     return lines, False
 
 
-def read_journal(invocation):
+def read_journal(invocation: str) -> List[str]:
     """Lines of the load of one run of a unit. Errors: Refusal."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
+        process: Any = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise Refusal("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno or 0)) from None
     lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
     if loaded:
         process.kill()

@@ -6,13 +6,21 @@
 Only b7772 and b11434 were measured. A build outside their ranges may need what any of them needs, so a plan takes the larger.
 """
 
-from collections import namedtuple
+from typing import NamedTuple, Optional, Tuple
 
-BuildRange = namedtuple("BuildRange", "first last mla_values rpc_events all_outputs rotated_cache whole_context_beside_states")
-"""first, last: build numbers, None for no end; mla_values: a compressed cache (MLA) has values beside its keys; rpc_events: RPC devices have
-events, so several of them work as a pipeline with four copies of each input; all_outputs: a ubatch reserves logits for all of its tokens, not for one
-per slot; rotated_cache: the query is rotated for a quantized cache; whole_context_beside_states: in a model with constant states too, the cache of each
-of several sequences has room for the context of all of them."""
+
+class BuildRange(NamedTuple):
+    """Builds that need the same memory, by number; last: None for no end."""
+
+    first: int
+    last: Optional[int]
+    mla_values: bool  # a compressed cache (MLA) has values beside its keys
+    rpc_events: bool  # RPC devices have events, so several of them work as a pipeline with four copies of each input
+    all_outputs: bool  # a ubatch reserves logits for all of its tokens, not for one per slot
+    rotated_cache: bool  # the query is rotated for a quantized cache
+    # In a model with constant states too, the cache of each of several sequences has room for the context of all.
+    whole_context_beside_states: bool
+
 
 RANGES = (
     BuildRange(7760, 7772, mla_values=True, rpc_events=False, all_outputs=True, rotated_cache=False, whole_context_beside_states=True),
@@ -21,7 +29,7 @@ RANGES = (
 """7760 is the oldest build that is supported; it is taken to need what b7772, twelve builds later, was measured to need."""
 
 
-def ranges_of(build):
+def ranges_of(build: Optional[int]) -> Tuple[BuildRange, ...]:
     """-> the BuildRange of a build number, or all of them when none is known to hold for it (or the number is None)"""
     for known in RANGES:
         if build is not None and known.first <= build and (known.last is None or build <= known.last):

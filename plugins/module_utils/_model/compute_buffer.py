@@ -7,20 +7,31 @@ llama.cpp has no formula for them: it builds the graph and asks its allocator. T
 widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434; docs/memory.md says how far they are off.
 """
 
-from collections import namedtuple
+from typing import List, NamedTuple, Sequence, Tuple
 
-from .build_ranges import ranges_of
-from .kv_cache import CACHE_TYPES, cells
+from .build_ranges import BuildRange, ranges_of
+from .kv_cache import CACHE_TYPES, Settings, cells
+from .shape import Shape
 
 F32 = 4
 
 
-def _query(shape):
+class Place(NamedTuple):
+    """A device among the others."""
+
+    is_first: bool  # it has the first blocks
+    is_last: bool
+    has_swa: bool  # some of its layers have a sliding window
+    swa_only: bool  # all of them have
+    pipeline: bool
+
+
+def _query(shape: Shape) -> int:
     """Weights of one token's query, all heads together."""
     return max(shape.n_head) * max(shape.head_k)
 
 
-def _core(shape, settings, known, full_cells, tokens):
+def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int) -> int:
     """The widest place inside a layer, without what stays alive from layer to layer."""
     row = F32 * tokens
     n_embd, query = shape.n_embd, _query(shape)
@@ -43,7 +54,7 @@ def _core(shape, settings, known, full_cells, tokens):
     return scores + row * (max(widest) if shape.mla else 2 * query + 2 * n_embd)
 
 
-def _device(shape, settings, known, place, fit_params):
+def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, fit_params: bool) -> int:
     """Bytes of one device's buffer under one BuildRange; place: Place."""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
@@ -72,7 +83,7 @@ def _device(shape, settings, known, place, fit_params):
     return max(logits + (F32 * rows * shape.n_embd if place.is_last else 0), middle)
 
 
-def _host(shape, settings, known, pipeline):
+def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -> int:
     """Bytes of the head's own buffer under one BuildRange: the inputs of a ubatch."""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
@@ -83,11 +94,13 @@ def _host(shape, settings, known, pipeline):
     return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
 
 
-Place = namedtuple("Place", "is_first is_last has_swa swa_only pipeline")
-"""is_first, is_last: whether the device has the first, the last blocks; has_swa, swa_only: whether some, all of its layers have a sliding window."""
-
-
-def compute_bytes(shape, settings, counts, local, fit_params=False):
+def compute_bytes(
+    shape: Shape,
+    settings: Settings,
+    counts: Sequence[int],
+    local: int,
+    fit_params: bool = False,
+) -> Tuple[List[int], int]:
     """-> ([bytes of each device], bytes of the host)
 
     counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params says instead of what llama-server

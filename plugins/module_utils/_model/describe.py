@@ -4,8 +4,10 @@
 """A model's files by their names and headers: shards, size, quantization. Private to the collection."""
 
 import re
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .._text import Refusal, exact
+from .gguf import Header, Tensor
 
 # general.file_type, the llama_ftype enumeration of llama.h.
 FILE_TYPES = {
@@ -51,7 +53,7 @@ _FILE_TYPE_GUESSED = 1024  # a flag llama.cpp may set on top
 _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf\Z")
 
 
-def size_problem(header, size, name):
+def size_problem(header: Header, size: int, name: str) -> Optional[str]:
     """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not."""
     if size < header.minimum_size:
         return "%s: %s present, %s needed by its header: fetch it again" % (name, exact(size), exact(header.expected_size))
@@ -61,7 +63,7 @@ def size_problem(header, size, name):
     return None
 
 
-def shard_name(name):
+def shard_name(name: str) -> Optional[Tuple[str, int, int]]:
     """'m-00002-of-00003.gguf' -> ('m', 2, 3); None for a name that gguf-split would not give."""
     match = _SHARD_NAME.match(name)
     if not match:
@@ -69,7 +71,7 @@ def shard_name(name):
     return match.group("stem"), int(match.group("number")), int(match.group("count"))
 
 
-def shard_names(name):
+def shard_names(name: str) -> List[str]:
     """All file names of the model that ``name`` belongs to, in order; [name] when it is no shard."""
     parsed = shard_name(name)
     if not parsed:
@@ -78,7 +80,7 @@ def shard_names(name):
     return ["%s-%05d-of-%05d.gguf" % (stem, number, count) for number in range(1, count + 1)]
 
 
-def check_shards(headers, names):
+def check_shards(headers: Sequence[Header], names: Sequence[str]) -> None:
     """Whether the headers, in file order, make one model; raises Refusal naming the shard that does not fit.
 
     A lone header that announces no split passes.
@@ -99,19 +101,19 @@ def check_shards(headers, names):
             )
 
 
-def quantization(headers):
+def quantization(headers: Sequence[Header]) -> Optional[str]:
     """llama.cpp's name of general.file_type; without a usable one, the tensor type that holds most bytes."""
     file_type = headers[0].metadata.get("general.file_type")
     if isinstance(file_type, int) and (file_type & ~_FILE_TYPE_GUESSED) in FILE_TYPES:
         return FILE_TYPES[file_type & ~_FILE_TYPE_GUESSED]
-    share = {}
+    share: Dict[str, int] = {}
     for header in headers:
         for tensor in header.tensors:
             share[tensor.type] = share.get(tensor.type, 0) + tensor.nbytes
     return max(sorted(share), key=lambda name: share[name]) if share else None
 
 
-def describe(headers):
+def describe(headers: Sequence[Header]) -> Dict[str, Any]:
     """What the header(s) of one model, shards in order, say.
 
     -> {architecture, name, license: str or None; quantization: str or None; parameters: int, weights of all tensors;
@@ -133,18 +135,18 @@ def describe(headers):
     }
 
 
-def _weights(tensor):
+def _weights(tensor: Tensor) -> int:
     count = 1
     for dim in tensor.dims:
         count *= dim
     return count
 
 
-def _text(metadata, key):
+def _text(metadata: Dict[str, Any], key: str) -> Optional[str]:
     value = metadata.get(key)
     return value if isinstance(value, str) else None
 
 
-def _count(metadata, key):
+def _count(metadata: Dict[str, Any], key: str) -> Optional[int]:
     value = metadata.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) else None

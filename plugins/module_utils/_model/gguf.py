@@ -13,7 +13,7 @@ and within 64 MiB.
 
 import os
 import struct
-from collections import namedtuple
+from typing import Any, Callable, Dict, List, NamedTuple, Set, Tuple
 
 from .._text import Refusal, exact
 
@@ -95,36 +95,52 @@ _U64 = struct.Struct("<Q")
 _KEY_BYTES_MIN = 8 + 1 + 4 + 1
 _TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 4 + 8
 
-
-Tensor = namedtuple("Tensor", "name dims type offset nbytes")
-"""dims: tuple of int, fastest first; type: name of TENSOR_TYPES; offset: bytes from Header.data_offset; nbytes: unpadded."""
-
-Header = namedtuple("Header", "version metadata array_lengths tensors header_size alignment data_offset minimum_size expected_size")
-"""metadata: {key: scalar, str, or list of at most 4096 numbers}; array_lengths: {key: elements} of every array, kept or not;
-header_size: bytes up to the end of the last tensor description; expected_size: bytes of the complete file as ggml writes
-it, every tensor padded; minimum_size: the same without the padding of the last tensor (some writers leave it out)."""
+# read(offset, length): shorter only at the end of the file.
+Read = Callable[[int, int], bytes]
 
 
-class _Cursor(object):
+class Tensor(NamedTuple):
+    name: str
+    dims: Tuple[int, ...]  # fastest first
+    type: str  # name of TENSOR_TYPES
+    offset: int  # bytes from Header.data_offset
+    nbytes: int  # unpadded
+
+
+class Header(NamedTuple):
+    """What a file says about itself."""
+
+    version: int
+    metadata: Dict[str, Any]  # scalar, str, or list of at most 4096 numbers
+    array_lengths: Dict[str, int]  # of every array, kept or not
+    tensors: List[Tensor]
+    header_size: int  # bytes up to the end of the last tensor description
+    alignment: int
+    data_offset: int
+    minimum_size: int  # as expected_size, without the padding of the last tensor, which some writers leave out
+    expected_size: int  # bytes of the complete file as ggml writes it, every tensor padded
+
+
+class _Cursor:
     """Sequential access through growing windows, so that a 2 kB header costs 512 KiB and a 6 MB one five reads."""
 
-    def __init__(self, read, name, limit):
+    def __init__(self, read: Read, name: str, limit: int) -> None:
         self.read, self.name, self.limit = read, name, limit
         self.base = 0  # file offset of buffer[0]
         self.buffer = b""
         self.at = 0  # index into buffer; may lie beyond its end after a skip
         self.window = _FIRST_WINDOW
 
-    def error(self, text):
+    def error(self, text: str) -> Refusal:
         return Refusal("%s: %s" % (self.name, text))
 
-    def tell(self):
+    def tell(self) -> int:
         return self.base + self.at
 
-    def left(self):
+    def left(self) -> int:
         return self.limit - self.tell()
 
-    def need(self, count):
+    def need(self, count: int) -> None:
         """Have ``count`` bytes at ``at`` in the buffer."""
         if self.at + count <= len(self.buffer):
             return
@@ -139,23 +155,23 @@ class _Cursor(object):
             raise self.error("the header is cut at byte %s: fetch it again" % "{:,}".format(position + len(data)))
         self.base, self.buffer, self.at = position, data, 0
 
-    def take(self, count):
+    def take(self, count: int) -> bytes:
         self.need(count)
         self.at += count
         return self.buffer[self.at - count : self.at]
 
-    def number(self, packer):
+    def number(self, packer: struct.Struct) -> Any:
         self.need(packer.size)
         value = packer.unpack_from(self.buffer, self.at)[0]
         self.at += packer.size
         return value
 
-    def skip(self, count):
+    def skip(self, count: int) -> None:
         if count > self.left():
             raise self.error("the header is larger than %s: not a usable GGUF file" % exact(self.limit))
         self.at += count
 
-    def string(self, longest, what):
+    def string(self, longest: int, what: str) -> str:
         length = self.number(_U64)
         if length > longest:
             raise self.error("%s has %s, at most %s are allowed: damaged header" % (what, exact(length), exact(longest)))
@@ -164,7 +180,7 @@ class _Cursor(object):
         except UnicodeDecodeError:
             raise self.error("%s is not UTF-8 text: damaged header" % what) from None
 
-    def skip_strings(self, count):
+    def skip_strings(self, count: int) -> None:
         unpack = _U64.unpack_from
         while count:
             self.need(8)
@@ -176,13 +192,14 @@ class _Cursor(object):
             self.skip(at - self.at)
 
 
-def _shown(text):
+def _shown(text: str) -> str:
     """A name from the file, safe to print: no terminal sequences, no endless lines."""
     return text[:80] if text.isprintable() else ascii(text[:80])
 
 
-def _read_metadata(cursor, count):
-    metadata, lengths = {}, {}
+def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[str, int]]:
+    metadata: Dict[str, Any] = {}
+    lengths: Dict[str, int] = {}
     kept, elements, strings = 0, 0, 0
     for _number in range(count):
         key = cursor.string(_MAX_KEY_BYTES, "a metadata key")
@@ -229,9 +246,10 @@ def _read_metadata(cursor, count):
     return metadata, lengths
 
 
-def _read_tensors(cursor, count, alignment):
+def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Tensor], int, int]:
     """-> ([Tensor], bytes of all data with the last tensor padded, without). Offsets must be contiguous, as llama.cpp demands."""
-    tensors, names = [], set()
+    tensors: List[Tensor] = []
+    names: Set[str] = set()
     padded, bare = 0, 0
     for _number in range(count):
         name = cursor.string(_MAX_TENSOR_NAME, "a tensor name")
@@ -265,7 +283,7 @@ def _read_tensors(cursor, count, alignment):
     return tensors, padded, bare
 
 
-def read_header(read, name, limit=MAX_HEADER):
+def read_header(read: Read, name: str, limit: int = MAX_HEADER) -> Header:
     """Parse the header that ``read(offset, length)`` gives.
 
     name: what errors call the file; limit: the most bytes to read. Returns Header; raises Refusal.
@@ -300,7 +318,12 @@ def read_header(read, name, limit=MAX_HEADER):
     return Header(version, metadata, lengths, tensors, end, alignment, data, data + bare, data + padded)
 
 
-def read_path(path):
+def reading(fd: int) -> Read:
+    """To read an open file by."""
+    return lambda offset, length: os.pread(fd, length, offset)
+
+
+def read_path(path: str) -> Header:
     """Header of a local file; OSError when it cannot be opened, Refusal when it is not GGUF."""
     with open(path, "rb", buffering=0) as stream:
-        return read_header(lambda offset, length: os.pread(stream.fileno(), length, offset), path)
+        return read_header(reading(stream.fileno()), path)

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of the KV cache, as llama-kv-cache.cpp and llama-kv-cache-iswa.cpp of b7772 and b11434 allocate it."""
 
-from collections import namedtuple
+from typing import List, NamedTuple, Optional
 
-from .build_ranges import ranges_of
+from .build_ranges import BuildRange, ranges_of
+from .shape import Shape
 
 # Cache type: (weights per block, bytes per block).
 CACHE_TYPES = {
@@ -20,18 +21,39 @@ CACHE_TYPES = {
     "iq4_nl": (32, 18),
 }
 
-Cells = namedtuple("Cells", "streams full swa sequences")
-"""streams: separate caches (one, or one per sequence); full, swa: cells of a layer in one stream; sequences: requests at once."""
+
+class Settings(NamedTuple):
+    """What llama-server is told that decides about memory."""
+
+    build: Optional[int]  # its number; None when unknown: the larger of what known builds need
+    ctx_size: int  # tokens as given to -c, 0 for the model's own
+    parallel: Optional[int]  # slots, None for llama-server's own choice (4 in a unified cache)
+    batch_size: int
+    ubatch_size: int
+    cache_type_k: str  # of CACHE_TYPES
+    cache_type_v: str
+    flash_attn: bool
+    kv_unified: bool
 
 
-def _pad(count, step):
+class Cells(NamedTuple):
+    """The size of a KV cache."""
+
+    streams: int  # separate caches: one, or one per sequence
+    full: int  # cells of a layer in one stream
+    swa: int  # of a layer with a sliding window
+    sequences: int  # requests at once
+
+
+def _pad(count: int, step: int) -> int:
     return count + -count % step
 
 
-def cells(shape, settings, known):
+def cells(shape: Shape, settings: Settings, known: BuildRange) -> Cells:
     """-> Cells under one BuildRange. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified cache."""
-    automatic = not settings.parallel or settings.parallel < 1
-    sequences = 4 if automatic else settings.parallel
+    slots = settings.parallel or 0
+    automatic = slots < 1
+    sequences = 4 if automatic else slots
     unified = automatic or bool(settings.kv_unified)
     context = _pad(settings.ctx_size or shape.context_length, 256)
     full = context if unified else _pad(context // sequences, 256)
@@ -42,13 +64,13 @@ def cells(shape, settings, known):
     return Cells(streams, full, swa, sequences)
 
 
-def row_bytes(cache_type, weights):
+def row_bytes(cache_type: str, weights: int) -> int:
     """Bytes of ``weights`` weights; a cache type's block is never split over two rows."""
     block, size = CACHE_TYPES[cache_type]
     return -(-weights // block) * size
 
 
-def _layer_row(shape, settings, block, mla_values):
+def _layer_row(shape: Shape, settings: Settings, block: int, mla_values: bool) -> int:
     """Bytes of one cell of a layer."""
     if shape.mla:
         keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope)
@@ -57,7 +79,7 @@ def _layer_row(shape, settings, block, mla_values):
     return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(settings.cache_type_v, heads * shape.head_v[block])
 
 
-def kv_bytes(shape, settings):
+def kv_bytes(shape: Shape, settings: Settings) -> List[int]:
     """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
     needs = [0] * shape.block_count
     for known in ranges_of(settings.build):

@@ -7,22 +7,43 @@ All sizes are bytes. A layer is a block; the output layer is none, it goes with 
 accelerator's own context, its pools, and what a driver keeps.
 """
 
-from collections import namedtuple
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from .._settings import OWN
 from .compute_buffer import compute_bytes
-from .kv_cache import kv_bytes
+from .kv_cache import Settings, kv_bytes
 from .shape import Shape, read_shape
 
-__all__ = ["Settings", "Shape", "kv_bytes", "place", "read_shape", "settings_of"]
-
-Settings = namedtuple("Settings", "build ctx_size parallel batch_size ubatch_size cache_type_k cache_type_v flash_attn kv_unified")
-"""build: number of the llama.cpp build, None when unknown (the larger of what known builds need); ctx_size: tokens as given to -c, 0 for the
-model's own; parallel: slots, None for llama-server's own choice (4 in a unified cache); batch_size, ubatch_size: tokens;
-cache_type_k, cache_type_v: names of _kv_cache.CACHE_TYPES; flash_attn, kv_unified: bool."""
+__all__ = ["Placed", "Settings", "Shape", "Share", "kv_bytes", "place", "read_shape", "settings_of"]
 
 
-def settings_of(**given):
+class Share(NamedTuple):
+    """What one device, or the host, has of a model. Layers are counted from 0, None without any; sizes are bytes."""
+
+    layers: int = 0
+    first_layer: Optional[int] = None
+    last_layer: Optional[int] = None
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+
+    def total(self) -> int:
+        return self.weights + self.kv + self.compute
+
+    def beside(self, other: "Share") -> "Share":
+        """Both in the same memory."""
+        weights, kv, compute = self.weights + other.weights, self.kv + other.kv, self.compute + other.compute
+        return self._replace(weights=weights, kv=kv, compute=compute)
+
+
+class Placed(NamedTuple):
+    """A model on devices. host: what the head keeps in its main memory beside its layers."""
+
+    devices: List[Share]
+    host: Share
+
+
+def settings_of(**given: Any) -> Settings:
     """Settings with llama-server's defaults for what is not given."""
     defaults = {
         "build": None,
@@ -33,28 +54,29 @@ def settings_of(**given):
     return Settings(**dict(dict(OWN, flash_attn=True), **dict(defaults, **given)))
 
 
-def place(shape, settings, counts, local=None, fit_params=False):
+def place(
+    shape: Shape,
+    settings: Settings,
+    counts: Sequence[int],
+    local: Optional[int] = None,
+    fit_params: bool = False,
+) -> Placed:
     """Memory of each device when ``counts`` blocks go to each.
 
     counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to block_count; local: how many of the last
-    devices are the head's own (None: none); fit_params: see compute_bytes. -> {"devices": [{"first_layer", "last_layer" (None without
-    layers), "layers", "weights", "kv", "compute"}], "host": {"weights", "kv", "compute"}}. Raises ValueError when the counts do not sum up.
+    devices are the head's own (None: none); fit_params: see compute_bytes. Raises ValueError when the counts do not sum up.
     """
     if sum(counts) != shape.block_count:
         raise ValueError("%s blocks placed, the model has %d" % (sum(counts), shape.block_count))
     caches = kv_bytes(shape, settings)
     compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params)
     last = max(device for device, count in enumerate(counts) if count)
-    devices, first = [], 0
+    devices: List[Share] = []
+    first = 0
     for device, count in enumerate(counts):
         end = first + count
-        devices.append({
-            "first_layer": first if count else None,
-            "last_layer": end - 1 if count else None,
-            "layers": count,
-            "weights": sum(shape.block_bytes[first:end]) + (shape.output_bytes if device == last else 0),
-            "kv": sum(caches[first:end]),
-            "compute": compute[device],
-        })  # fmt: skip
+        weights = sum(shape.block_bytes[first:end]) + (shape.output_bytes if device == last else 0)
+        held = (first, end - 1) if count else (None, None)
+        devices.append(Share(count, held[0], held[1], weights, sum(caches[first:end]), compute[device]))
         first = end
-    return {"devices": devices, "host": {"weights": shape.input_bytes, "kv": 0, "compute": host}}
+    return Placed(devices, Share(weights=shape.input_bytes, compute=host))

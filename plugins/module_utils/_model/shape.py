@@ -8,26 +8,66 @@ b7772 and b11434.
 """
 
 import re
-from collections import namedtuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .._text import Refusal
+from .gguf import Header, Tensor
 
-Shape = namedtuple(
-    "Shape",
-    "architecture name block_count context_length rope_scaling block_bytes input_bytes output_bytes tied n_embd n_vocab n_head n_head_kv head_k head_v"
-    " n_ff ffn_parts fused_ffn n_expert n_expert_used n_ff_exp swa_window swa_layers mla recurrent",
-)
-"""block_bytes: [bytes of each block's tensors]; input_bytes: the tensors that stay with the head's CPU; output_bytes: those of the
-device with the output layer, the embedding too where it is tied; n_head, n_head_kv, head_k, head_v: [per block] heads, and weights of one head's key and
-value; n_ff: width of the widest dense feed-forward, 0 without one; ffn_parts: how many tensors of that width are alive at once; fused_ffn: gate and up are
-one tensor; n_ff_exp: width of one expert, 0 without experts; swa_window: tokens, 0 without a sliding window; swa_layers: [bool per block]; mla: None or
-Mla; recurrent: [bytes of constant state per sequence, per block]; rope_scaling: whether the header scales positions beyond those trained on."""
 
-Mla = namedtuple("Mla", "rank rope head_k")
-"""rank: kv_lora_rank; rope: rotated weights of a key; head_k: key_length_mla."""
+class Mla(NamedTuple):
+    """A compressed cache."""
 
-Swa = namedtuple("Swa", "period window dense_first")
-"""period: one layer in so many attends to everything; window: tokens where the header names none."""
+    rank: int  # kv_lora_rank
+    rope: int  # rotated weights of a key
+    head_k: int  # key_length_mla
+
+
+class Shape(NamedTuple):
+    """A model as its memory sees it; lists have an item for each block."""
+
+    architecture: str
+    name: Optional[str]
+    block_count: int
+    context_length: int
+    rope_scaling: bool  # the header scales positions beyond those trained on
+    block_bytes: List[int]  # of the block's tensors
+    input_bytes: int  # the tensors that stay with the head's CPU
+    output_bytes: int  # those of the device with the output layer, the embedding too where it is tied
+    tied: bool
+    n_embd: int
+    n_vocab: int
+    n_head: List[int]
+    n_head_kv: List[int]
+    head_k: List[int]  # weights of one head's key
+    head_v: List[int]
+    n_ff: int  # width of the widest dense feed-forward, 0 without one
+    ffn_parts: int  # how many tensors of that width are alive at once
+    fused_ffn: bool  # gate and up are one tensor
+    n_expert: int
+    n_expert_used: int
+    n_ff_exp: int  # width of one expert, 0 without experts
+    swa_window: int  # tokens, 0 without a sliding window
+    swa_layers: List[bool]
+    mla: Optional[Mla]
+    recurrent: List[int]  # bytes of constant state per sequence
+
+    def as_dict(self) -> Dict[str, Any]:
+        """What survives JSON."""
+        return dict(self._asdict(), mla=list(self.mla) if self.mla else None)
+
+    @classmethod
+    def of(cls, facts: Dict[str, Any]) -> "Shape":
+        """The Shape that as_dict() made the dict of."""
+        return cls(**dict(facts, mla=Mla(*facts["mla"]) if facts["mla"] else None))
+
+
+class Swa(NamedTuple):
+    """The sliding windows of an architecture."""
+
+    period: int  # one layer in so many attends to everything
+    window: int  # tokens where the header names none
+    dense_first: bool
+
 
 # The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the whole context, whatever their
 # header says of a window.
@@ -77,25 +117,25 @@ _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 
-def _name(value):
+def _name(value: Any) -> Optional[str]:
     """A model's name that is safe to print, None for any other."""
     return value if isinstance(value, str) and len(value) <= 200 and value.isprintable() else None
 
 
-def _padded(tensor):
+def _padded(tensor: Tensor) -> int:
     return tensor.nbytes + -tensor.nbytes % _PADDING
 
 
-class _Keys(object):
+class _Keys:
     """The values of one architecture's keys."""
 
-    def __init__(self, metadata, architecture):
+    def __init__(self, metadata: Dict[str, Any], architecture: str) -> None:
         self.metadata, self.architecture = metadata, architecture
 
-    def get(self, key, default=None):
+    def get(self, key: str, default: Any = None) -> Any:
         return self.metadata.get("%s.%s" % (self.architecture, key), default)
 
-    def number(self, key, default=None):
+    def number(self, key: str, default: Optional[int] = None) -> int:
         """A count that every block shares; Refusal when there is none and no default."""
         value = self.get(key, default)
         if isinstance(value, list):
@@ -107,7 +147,7 @@ class _Keys(object):
             )
         return value
 
-    def per_block(self, key, count, default=None):
+    def per_block(self, key: str, count: int, default: Optional[int] = None) -> List[int]:
         """[count of each block]: the header has one number for all or an array."""
         value = self.get(key)
         if isinstance(value, list) and len(value) >= count and all(isinstance(item, int) and 0 <= item <= _MAX_COUNT for item in value):
@@ -115,7 +155,7 @@ class _Keys(object):
         return [self.number(key, default)] * count
 
 
-def _swa_layers(keys, count):
+def _swa_layers(keys: _Keys, count: int) -> Tuple[int, List[bool]]:
     """-> (window in tokens, [bool per block])"""
     rule = SWA.get(keys.architecture)
     pattern = keys.get("attention.sliding_window_pattern")
@@ -136,12 +176,12 @@ def _swa_layers(keys, count):
     return window, [block % rule.period < rule.period - 1 for block in range(count)]
 
 
-def _mla(keys):
+def _mla(keys: _Keys) -> Optional[Mla]:
     rank, key = keys.number("attention.kv_lora_rank", 0), keys.number("attention.key_length_mla", 0)
     return Mla(rank, keys.number("rope.dimension_count"), key) if rank and key else None
 
 
-def _recurrent(keys, count, n_embd, n_head_kv):
+def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: List[int]) -> Tuple[List[int], List[int]]:
     """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r and n_embd_s, kept in F32"""
     kind = RECURRENT.get(keys.architecture)
     if kind is None:
@@ -169,16 +209,17 @@ def _recurrent(keys, count, n_embd, n_head_kv):
     return states, heads
 
 
-def _unknown(keys, key):
+def _unknown(keys: _Keys, key: str) -> Refusal:
     return Refusal(
         "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give tensor_split by node, and try it"
         % (keys.architecture, keys.architecture, key)
     )
 
 
-def _tensors(headers, count):
+def _tensors(headers: List[Header], count: int) -> Tuple[List[int], int, int, Dict[str, Tensor]]:
     """-> (bytes per block, bytes of the input, bytes of the output, {name: Tensor})"""
-    blocks, entry, output, named = [0] * count, 0, 0, {}
+    blocks, entry, output = [0] * count, 0, 0
+    named: Dict[str, Tensor] = {}
     for tensor in (tensor for header in headers for tensor in header.tensors):
         named[tensor.name] = tensor
         block = _BLOCK.match(tensor.name)
@@ -191,7 +232,7 @@ def _tensors(headers, count):
     return blocks, entry, output, named
 
 
-def _feed_forward(named, count):
+def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool, int]:
     """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an expert)"""
     n_ff, parts, fused, n_ff_exp = 0, 0, False, 0
     for block in range(count):
@@ -206,7 +247,7 @@ def _feed_forward(named, count):
     return n_ff, parts, fused, n_ff_exp
 
 
-def read_shape(header):
+def read_shape(header: Union[Header, List[Header]]) -> Shape:
     """-> Shape of a model.
 
     header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory cannot be told.

@@ -3,9 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed. Private to the collection."""
 
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+from .._model.memory import Settings, Shape
 from .._settings import CACHE_TYPES
 from .._text import human
-from .place import plan, room, slot_context
+from .devices import Device
+from .place import plan, slot_context
 
 CONTEXT_STEP = 1024
 MAX_DEVICES = 15
@@ -15,16 +19,25 @@ BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_
 OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
-def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None, more=True):
+def nearest(
+    shape: Shape,
+    settings: Settings,
+    devices: Sequence[Device],
+    local: int = 0,
+    quant: str = "",
+    sizes: Optional[Dict[str, Optional[int]]] = None,
+    counts: Optional[List[int]] = None,
+    more: bool = True,
+) -> List[str]:
     """What to do to the nearest things that would fit, [] for none.
 
     quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that
     somebody chose; more: whether more cards are advice.
     """
 
-    def fits(shape, tokens=0, **changes):
+    def fits(shape: Shape, tokens: int = 0, **changes: Any) -> bool:
         changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
-        return plan(shape, settings._replace(**changes), devices, local, counts=counts)["fits"]
+        return plan(shape, settings._replace(**changes), devices, local, counts=counts).fits
 
     found = []
     wanted = slot_context(shape, settings)
@@ -33,18 +46,18 @@ def nearest(shape, settings, devices, local=0, quant="", sizes=None, counts=None
         found.append("lower slot_ctx_size to %d" % tokens)
     if settings.flash_attn:
         found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings.cache_type_k, wanted, tokens))
-    sizes = dict(sizes or {})
-    own = sizes.pop("", None)
-    smaller = [name for name in sizes if own and sizes[name] and sizes[name] < own and fits(scaled(shape, sizes[name] / float(own)))]
+    known = {name: size for name, size in (sizes or {}).items() if size}
+    own = known.pop("", None)
+    smaller = [name for name in known if own and known[name] < own and fits(scaled(shape, known[name] / float(own)))]
     if smaller:
-        best = min(smaller, key=lambda name: (-sizes[name], name))
-        found.append("choose quant %s (%s)" % (best, human(sizes[best])))
+        best = min(smaller, key=lambda name: (-known[name], name))
+        found.append("choose quant %s (%s)" % (best, human(known[best])))
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
     return found + ([] if counts or not more else _more_cards(shape, settings, devices, not found))
 
 
-def _smaller_cache(fits, cache_type, wanted, tokens):
+def _smaller_cache(fits: Callable[..., bool], cache_type: str, wanted: int, tokens: int) -> List[str]:
     """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is still more than ``tokens``."""
     both = {}
     for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
@@ -55,7 +68,7 @@ def _smaller_cache(fits, cache_type, wanted, tokens):
     return ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])] if most > tokens else []
 
 
-def _new_quant(fits, quant, size):
+def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str]:
     """Words for the largest quant that the model's entry does not have."""
     for offered in OFFERED:
         factor = BITS[offered] / float(BITS.get(quant, 0) or BITS[offered])
@@ -64,22 +77,22 @@ def _new_quant(fits, quant, size):
     return []
 
 
-def _more_cards(shape, settings, devices, alone):
+def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alone: bool) -> List[str]:
     """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with less context."""
-    cards = [device for device in devices if device["kind"] == "GPU"]
+    cards = [device for device in devices if device.kind == "GPU"]
     if not cards:
         return []
-    such = dict(min(cards, key=room), others_mib=0, claimed_mib=0)
-    like = " such as %s's" % such["node"] if len({device["total_mib"] for device in cards}) > 1 else ""
+    such = min(cards, key=Device.room)._replace(others_mib=0, claimed_mib=0)
+    like = " such as %s's" % such.node if len({device.total_mib for device in cards}) > 1 else ""
 
-    def fits(count, tokens=0, **changes):
+    def fits(count: int, tokens: int = 0, **changes: Any) -> bool:
         changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
-        many = [dict(such, node="card%d" % index) for index in range(count)]
-        return plan(shape, settings._replace(**changes), many, 1)["fits"]
+        many = [such._replace(node="card%d" % index) for index in range(count)]
+        return plan(shape, settings._replace(**changes), many, 1).fits
 
     counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
     enough = next((count for count in counts if fits(count)), 0)
-    found = ["use %d cards of %d MiB%s" % (enough, such["total_mib"], like)] if enough else []
+    found = ["use %d cards of %d MiB%s" % (enough, such.total_mib, like)] if enough else []
     least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k)
     fewer = next((count for count in counts if alone and (count < enough or not enough) and fits(count, CONTEXT_STEP, **least)), 0)
     if not fewer:
@@ -89,16 +102,16 @@ def _more_cards(shape, settings, devices, alone):
     words = ["lower slot_ctx_size to %d" % tokens] if tokens else []
     if settings.flash_attn:
         words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
-    such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such["total_mib"], like)
+    such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such.total_mib, like)
     return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
 
 
-def weight(shape):
+def weight(shape: Shape) -> int:
     """Bytes of all weights."""
     return sum(shape.block_bytes) + shape.input_bytes + shape.output_bytes
 
 
-def largest(fits, tokens):
+def largest(fits: Callable[[int], bool], tokens: int) -> int:
     """The largest context below ``tokens``, in steps, that fits; 0 where not even one step does."""
     low, high = 0, (tokens - 1) // CONTEXT_STEP
     while low < high:
@@ -110,7 +123,7 @@ def largest(fits, tokens):
     return low * CONTEXT_STEP
 
 
-def scaled(shape, factor):
+def scaled(shape: Shape, factor: float) -> Shape:
     """The same model with weights of another size, as another quant has them."""
     return shape._replace(
         block_bytes=[int(size * factor) for size in shape.block_bytes],

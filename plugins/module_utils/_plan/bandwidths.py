@@ -9,6 +9,7 @@ inventory's llama_devices has `bandwidth`.
 """
 
 import re
+from typing import Optional
 
 CARDS = {
     # GeForce
@@ -142,7 +143,7 @@ _ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"
 _KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
 
 
-def bandwidth(name):
+def bandwidth(name: Optional[str]) -> Optional[int]:
     """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a Laptop GPU is a card of its own."""
     card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()
     card = re.sub(r"(\d)\s?gi?b\Z", r"\1gb", card)

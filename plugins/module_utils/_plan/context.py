@@ -7,11 +7,15 @@ server-context.cpp (n_ctx_slot) caps each slot at the context the model was trai
 yarn_orig_ctx * rope_scale where YaRN scales otherwise than the header (llama.cpp #28030); before, only override_kv changes it.
 """
 
+from typing import Any, Mapping, Optional
+
+from .._model.memory import Shape
+
 # #28030 was merged on 30 August 2026; b10754 is the first release that is known to have it.
 YARN_RAISES = 10754
 
 
-def allowed_context(service, shape, build):
+def allowed_context(service: Mapping[str, Any], shape: Shape, build: Optional[int]) -> int:
     """Tokens that a slot may have; 0 where nobody knows. build: number of the llama.cpp release, None for the newest."""
     allowed = overridden(service, shape) or shape.context_length
     if service.get("rope_scaling") == "yarn" and service.get("rope_scale", 1) != 1 and (build or YARN_RAISES) >= YARN_RAISES:
@@ -19,14 +23,14 @@ def allowed_context(service, shape, build):
     return allowed
 
 
-def overridden(service, shape):
+def overridden(service: Mapping[str, Any], shape: Shape) -> int:
     """The context length that override_kv puts in the header's place, 0 for none."""
     prefix = "%s.context_length=int:" % shape.architecture
     found = [one[len(prefix) :] for one in service.get("override_kv") or [] if one.startswith(prefix)]
     return int(found[-1]) if found and found[-1].isdigit() else 0
 
 
-def way_out(shape, tokens, build):
+def way_out(shape: Shape, tokens: int, build: Optional[int]) -> str:
     """Words for the settings that would allow ``tokens``."""
     length = shape.context_length
     override = "override_kv: ['%s.context_length=int:%d']" % (shape.architecture, tokens)

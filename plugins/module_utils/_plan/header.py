@@ -4,16 +4,17 @@
 """The shape of a model from its header, wherever the model is. Private to the collection."""
 
 import os
+from typing import Any
 
 from .._fetch.http import Client
 from .._fetch.request import Request
 from .._fetch.resolve import resolve
 from .._model.describe import check_shards, shard_names
 from .._model.gguf import read_path
-from .._model.memory import read_shape
+from .._model.memory import Shape, read_shape
 
 
-def local_shape(path):
+def local_shape(path: str) -> Shape:
     """Shape of the model on this machine that ``path`` (any shard) belongs to. Raises OSError, Refusal."""
     folder, base = os.path.split(path)
     paths = [os.path.join(folder, name) for name in shard_names(base)]
@@ -22,13 +23,13 @@ def local_shape(path):
     return read_shape(headers)
 
 
-def remote_shape(**asked):
+def remote_shape(**asked: Any) -> Shape:
     """Shape of a model on servers or in a hub's repository; asked: as for _fetch/request.Request, without dest. Only headers are read.
 
     Raises Refusal.
     """
     client = Client()
     try:
-        return read_shape(resolve(Request("/model.gguf", **asked), client).headers)
+        return read_shape([header for header in resolve(Request("/model.gguf", **asked), client).headers if header])
     finally:
         client.close()

@@ -3,42 +3,92 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where one model goes: whether it fits, alone or split, and which device holds which layers. Private to the collection.
 
-Sizes in a plan are MiB, rounded up; a device is one of _plan_devices, with `claimed_mib` where other services share it.
+Sizes in a plan are MiB, rounded up.
 """
 
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
 from .._llama.args import build_number
-from .._model.memory import Shape, place, settings_of
-from .._model.shape import Mla
+from .._model.memory import Placed, Settings, Shape, Share, place, settings_of
 from .._settings import memory_settings
 from .._text import Refusal
-from .split import needed, split, with_output
-
-MIB = 1 << 20
-
-
-def shape_facts(shape):
-    """A Shape as a dict that survives JSON."""
-    return dict(shape._asdict(), mla=list(shape.mla) if shape.mla else None)
+from .devices import Device
+from .split import split, with_output
 
 
-def shape_of(facts):
-    """The Shape that shape_facts() made the dict of."""
-    return Shape(**dict(facts, mla=Mla(*facts["mla"]) if facts["mla"] else None))
+class Row(NamedTuple):
+    """What one device holds in a plan. Layers are counted from 0, None without any."""
+
+    node: str
+    device: str
+    kind: str
+    layers: int
+    first_layer: Optional[int]
+    last_layer: Optional[int]
+    weights_mib: int
+    kv_mib: int
+    compute_mib: int
+    margin_mib: int
+    total_mib: int
+    free_mib: Optional[int] = None  # None in a plan that was kept
 
 
-def settings_for(service, build):
+class Plan(NamedTuple):
+    """A model on devices, the least bad placement where nothing fits."""
+
+    fits: bool
+    topology: str  # single, replicas or split
+    reason: str
+    devices: List[Row]
+    host: Dict[str, int]  # weights_mib, kv_mib, compute_mib
+    counts: List[int]  # layers per device
+    tensor_split: List[int]  # as in --tensor-split, nothing for one device
+
+    def as_dict(self) -> Dict[str, Any]:
+        return dict(self._asdict(), devices=[dict(row._asdict()) for row in self.devices])
+
+
+class ServicePlan(NamedTuple):
+    """The plan of one service, of one model of a router on one host, or of a model by itself."""
+
+    plan: Plan
+    service: str
+    model: str
+    quant: str
+    source: str  # header or catalog
+    ctx_size: int
+    slot_ctx_size: int
+    cache_type: str
+    layers: Dict[str, int]  # by node
+    inputs: List[Any]  # what it was made for
+    problem: Optional[str] = None  # why the header was not read
+
+    def as_dict(self) -> Dict[str, Any]:
+        found = self._asdict()
+        return dict(found.pop("plan").as_dict(), **found)
+
+    @classmethod
+    def of(cls, facts: Dict[str, Any]) -> "ServicePlan":
+        """The plan that as_dict() made the dict of. KeyError, TypeError where it is none of this version's."""
+        own = dict(facts)
+        plan = {key: own.pop(key) for key in Plan._fields}
+        plan["devices"] = [Row(**row) for row in plan["devices"]]
+        return cls(plan=Plan(**plan), **own)
+
+
+def settings_for(service: Mapping[str, Any], build: Optional[str]) -> Settings:
     """Settings of a service; build: llama_cpp_version, such as b11434."""
     given = dict(memory_settings(service))
     given["flash_attn"] = given.get("flash_attn") != "off"
     return settings_of(build=build_number(build), **given)
 
 
-def context(shape, settings):
+def context(shape: Shape, settings: Settings) -> int:
     """Tokens of context in all slots together."""
     return settings.ctx_size or shape.context_length
 
 
-def slot_context(shape, settings):
+def slot_context(shape: Shape, settings: Settings) -> int:
     """Tokens of context that one request may use; Refusal where a slot would have none."""
     slots = settings.parallel or 1
     tokens = context(shape, settings) // slots
@@ -47,53 +97,57 @@ def slot_context(shape, settings):
     return tokens
 
 
-def room(device):
-    """Bytes of a device that a model may use: what others use, the margin and other services' shares are not its own."""
-    return (device["total_mib"] - device["others_mib"] - device.get("claimed_mib", 0) - device["margin_mib"]) * MIB
+def mib(size: int) -> int:
+    return -(-size >> 20)
 
 
-def mib(size):
-    return -(-size // MIB)
-
-
-def plan(shape, settings, devices, local=0, force_split=False, counts=None):
+def plan(
+    shape: Shape,
+    settings: Settings,
+    devices: Sequence[Device],
+    local: int = 0,
+    force_split: bool = False,
+    counts: Optional[List[int]] = None,
+) -> Plan:
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose. What fits one device is not
-    split unless force_split, and main memory beside GPUs gets what they cannot hold. -> {fits, topology: single, replicas or split, reason, devices:
-    [{node, device, kind, layers, first_layer, last_layer, weights_mib, kv_mib, compute_mib, margin_mib, total_mib, free_mib}], host: {weights_mib,
-    kv_mib, compute_mib}, counts, tensor_split: as in --tensor-split, [] for one device}. devices and counts show the least bad placement where
-    nothing fits.
+    split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
-    gpus = [index for index, device in enumerate(devices) if device["kind"] == "GPU"]
+    gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
     alone = [index for index in equals if _fits(_alone(shape, settings, devices, index, local), devices)]
-    chosen = counts
-    if counts is None and alone and not force_split:
-        chosen = _counts(shape, len(devices), min(alone, key=lambda index: devices[index].get("claimed_mib", 0)))
-    elif counts is None:
+    if counts is not None:
+        chosen = counts
+    elif alone and not force_split:
+        chosen = _counts(shape, len(devices), min(alone, key=lambda index: devices[index].claimed_mib))
+    else:
         chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
-    unsplit = "replicas" if len({devices[index]["node"] for index in alone}) > 1 else "single"
-    return {
-        "fits": _fits(placed, devices),
-        "topology": "split" if len(used) > 1 else unsplit,
-        "reason": _reason(devices, equals, alone, used),
-        "devices": [_row(device, entry) for device, entry in zip(devices, placed["devices"])],
-        "host": {"%s_mib" % key: mib(size) for key, size in placed["host"].items()},
-        "counts": chosen,
-        "tensor_split": with_output(chosen) if len(devices) > 1 else [],
-    }
+    unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
+    return Plan(
+        fits=_fits(placed, devices),
+        topology="split" if len(used) > 1 else unsplit,
+        reason=_reason(devices, equals, alone, used),
+        devices=[_row(device, share) for device, share in zip(devices, placed.devices)],
+        host={
+            "weights_mib": mib(placed.host.weights),
+            "kv_mib": mib(placed.host.kv),
+            "compute_mib": mib(placed.host.compute),
+        },
+        counts=chosen,
+        tensor_split=with_output(chosen) if len(devices) > 1 else [],
+    )
 
 
-def _split(shape, settings, devices, equals, local):
+def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: List[int], local: int) -> List[int]:
     """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold what is left over."""
-    others = sorted(set(range(len(devices))) - set(equals), key=lambda index: (-(devices[index]["bandwidth"] or 0), -room(devices[index])))
+    others = sorted(set(range(len(devices))) - set(equals), key=lambda index: (-(devices[index].bandwidth or 0), -devices[index].room()))
     for more in range(len(others) + 1):
         chosen = sorted(equals + others[:more])
         part = [devices[index] for index in chosen]
-        counts = split(shape, settings, [room(device) for device in part], _speeds(part), local)
+        counts = split(shape, settings, [device.room() for device in part], _speeds(part), local)
         if counts:
             return _spread(dict(zip(chosen, counts)), devices)
     counts = split(shape, settings, None, _speeds([devices[index] for index in equals]), local)
@@ -101,12 +155,12 @@ def _split(shape, settings, devices, equals, local):
     return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
 
 
-def _spread(counts, devices):
+def _spread(counts: Dict[int, int], devices: Sequence[Device]) -> List[int]:
     return [counts.get(index, 0) for index in range(len(devices))]
 
 
-def _reason(devices, equals, alone, used):
-    names = ["%s %s" % (device["node"], device["device"]) for device in devices]
+def _reason(devices: Sequence[Device], equals: List[int], alone: List[int], used: List[int]) -> str:
+    names = ["%s %s" % (device.node, device.device) for device in devices]
     rest = [names[index] for index in used if index not in equals]
     if len(used) > 1 and alone and not rest:
         return "told to, it fits %s alone" % names[alone[0]]
@@ -123,56 +177,52 @@ def _reason(devices, equals, alone, used):
 MAIN_MEMORY = 1e-6
 
 
-def _speeds(devices):
+def _speeds(devices: Sequence[Device]) -> List[float]:
     """Bandwidths; GPUs count alike where one is not known, and so does main memory, which is never weighed against them."""
     speeds = []
     for device in devices:
-        known = [one["bandwidth"] for one in devices if one["kind"] == device["kind"]]
-        speeds.append((device["bandwidth"] if all(known) else 1) * (1 if device["kind"] == "GPU" else MAIN_MEMORY))
+        known = all(one.bandwidth for one in devices if one.kind == device.kind)
+        speeds.append((device.bandwidth if known and device.bandwidth else 1) * (1 if device.kind == "GPU" else MAIN_MEMORY))
     return speeds
 
 
-def _counts(shape, devices, index):
+def _counts(shape: Shape, devices: int, index: int) -> List[int]:
     return [shape.block_count if device == index else 0 for device in range(devices)]
 
 
-def _alone(shape, settings, devices, index, local):
+def _alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: int, local: int) -> Placed:
     # A device without others beside it is the head's own.
     placed = _place(shape, settings, [devices[index]], [shape.block_count], 1)
-    empty = {"first_layer": None, "last_layer": None, "layers": 0, "weights": 0, "kv": 0, "compute": 0}
-    entries = [dict(empty) for _device in devices]
-    entries[index] = placed["devices"][0]
-    return dict(placed, devices=entries)
+    shares = [Share() for _device in devices]
+    shares[index] = placed.devices[0]
+    return placed._replace(devices=shares)
 
 
-def _place(shape, settings, devices, counts, local):
+def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: List[int], local: int) -> Placed:
     placed = place(shape, settings, counts, local)
     # What the head keeps lies in the same memory as its own layers where that is the main memory.
-    if local and devices[-1]["kind"] == "main":
-        own = placed["devices"][-1]
-        for key, size in placed["host"].items():
-            own[key] += size
-        placed["host"] = dict.fromkeys(placed["host"], 0)
+    if local and devices[-1].kind == "main":
+        return Placed(placed.devices[:-1] + [placed.devices[-1].beside(placed.host)], Share())
     return placed
 
 
-def _fits(placed, devices):
-    return all(not needed(entry) or needed(entry) <= room(device) for entry, device in zip(placed["devices"], devices))
+def _fits(placed: Placed, devices: Sequence[Device]) -> bool:
+    return all(not share.total() or share.total() <= device.room() for share, device in zip(placed.devices, devices))
 
 
-def _row(device, entry):
-    used = needed(entry)
-    return {
-        "node": device["node"],
-        "device": device["device"],
-        "kind": device["kind"],
-        "layers": entry["layers"],
-        "first_layer": entry["first_layer"],
-        "last_layer": entry["last_layer"],
-        "weights_mib": mib(entry["weights"]),
-        "kv_mib": mib(entry["kv"]),
-        "compute_mib": mib(entry["compute"]),
-        "margin_mib": device["margin_mib"] if used else 0,
-        "total_mib": mib(used) + (device["margin_mib"] if used else 0),
-        "free_mib": device["total_mib"] - device["others_mib"] - device.get("claimed_mib", 0),
-    }
+def _row(device: Device, share: Share) -> Row:
+    margin = device.margin_mib if share.total() else 0
+    return Row(
+        node=device.node,
+        device=device.device,
+        kind=device.kind,
+        layers=share.layers,
+        first_layer=share.first_layer,
+        last_layer=share.last_layer,
+        weights_mib=mib(share.weights),
+        kv_mib=mib(share.kv),
+        compute_mib=mib(share.compute),
+        margin_mib=margin,
+        total_mib=mib(share.total()) + margin,
+        free_mib=device.free_mib(),
+    )

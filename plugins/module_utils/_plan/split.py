@@ -7,7 +7,9 @@ A token passes the devices one after the other and reads all of a device's weigh
 most bytes of weights per byte/s of memory bandwidth.
 """
 
-from .._model.memory import kv_bytes, place
+from typing import Dict, List, Optional, Sequence
+
+from .._model.memory import Settings, Shape, kv_bytes, place
 
 INFINITE = float("inf")
 SCALE = 1 << 20
@@ -15,7 +17,13 @@ ROUNDS = 4
 """The compute buffers depend a little on who has how many layers: place, look, place again."""
 
 
-def split(shape, settings, room, speeds, local):
+def split(
+    shape: Shape,
+    settings: Settings,
+    room: Optional[Sequence[float]],
+    speeds: Sequence[float],
+    local: int,
+) -> Optional[List[int]]:
     """Layers per device, in llama.cpp's order, at least one each: all fit, and the slowest stage is as short as it can be; None where none fit.
 
     room: bytes that each device has for the model, None for no limit; speeds: bandwidth of each device, in any unit; local: how many of the
@@ -26,27 +34,29 @@ def split(shape, settings, room, speeds, local):
         return None
     room = room or [INFINITE] * devices
     even = [shape.block_count // devices + (device < shape.block_count % devices) for device in range(devices)]
-    compute = [device["compute"] for device in place(shape, settings, even, local)["devices"]]
+    compute = [share.compute for share in place(shape, settings, even, local).devices]
     for _round in range(ROUNDS):
         counts = _partition(shape, settings, room, speeds, compute)
         if counts is None:
             return None
-        seen = place(shape, settings, counts, local)["devices"]
-        if all(needed(device) <= most for device, most in zip(seen, room)):
+        seen = place(shape, settings, counts, local).devices
+        if all(share.total() <= most for share, most in zip(seen, room)):
             return counts
-        compute = [max(known, device["compute"]) for known, device in zip(compute, seen)]
+        compute = [max(known, share.compute) for known, share in zip(compute, seen)]
     return None
 
 
-def needed(device):
-    """Bytes of one device of place()."""
-    return device["weights"] + device["kv"] + device["compute"]
-
-
-class _Stages(object):
+class _Stages:
     """The stages of one partition: consecutive blocks on one device."""
 
-    def __init__(self, shape, settings, room, speeds, compute):
+    def __init__(
+        self,
+        shape: Shape,
+        settings: Settings,
+        room: Sequence[float],
+        speeds: Sequence[float],
+        compute: Sequence[int],
+    ) -> None:
         caches = kv_bytes(shape, settings)
         self.weights, self.bytes = _sums(shape.block_bytes), _sums([sum(both) for both in zip(shape.block_bytes, caches)])
         self.output = [0] * (len(speeds) - 1) + [shape.output_bytes]
@@ -54,25 +64,31 @@ class _Stages(object):
         # Whole numbers: sums of them are exact, so equal splits are equal and the first one counts.
         self.slowness = [int(SCALE * max(speeds) / speed) for speed in speeds]
 
-    def too_large(self):
+    def too_large(self) -> bool:
         """Whether all devices together are too small."""
         return self.bytes[-1] > sum(self.room)
 
-    def time(self, device, start, end):
+    def time(self, device: int, start: int, end: int) -> float:
         """Of blocks start to end, infinite where they do not fit. It never shrinks with more blocks."""
         if self.bytes[end] - self.bytes[start] > self.room[device]:
             return INFINITE
         return (self.weights[end] - self.weights[start] + self.output[device]) * self.slowness[device]
 
 
-def _sums(sizes):
+def _sums(sizes: Sequence[int]) -> List[int]:
     sums = [0]
     for size in sizes:
         sums.append(sums[-1] + size)
     return sums
 
 
-def _partition(shape, settings, room, speeds, compute):
+def _partition(
+    shape: Shape,
+    settings: Settings,
+    room: Sequence[float],
+    speeds: Sequence[float],
+    compute: Sequence[int],
+) -> Optional[List[int]]:
     """Consecutive blocks per device: first the shortest slowest stage, then, among those, the most even ones (least squares)."""
     stages = _Stages(shape, settings, room, speeds, compute)
     if stages.too_large():
@@ -85,15 +101,18 @@ def _partition(shape, settings, room, speeds, compute):
     return _most_even(stages, ends, slowest)
 
 
-def _slowest(stages, blocks, devices):
+def _slowest(stages: _Stages, blocks: int, devices: int) -> List[Dict[int, float]]:
     """-> [{end: time of the slowest stage when the first end blocks lie on this device and those before}] of each device.
 
     A later start leaves a device less to do and, among the starts that are kept, those before it more: the best one is where the two meet.
     """
-    known, tables = {0: 0}, []
+    known: Dict[int, float] = {0: 0}
+    tables: List[Dict[int, float]] = []
     for device in range(devices):
-        last, table = device == devices - 1, {}
-        starts, before = [], []
+        last = device == devices - 1
+        table: Dict[int, float] = {}
+        starts: List[int] = []
+        before: List[float] = []
         for end in range(device + 1, blocks - (devices - device - 1) + 1):
             if end - 1 in known:
                 # A start that leaves more to do for this device and the others than a later one is never the best.
@@ -119,14 +138,17 @@ def _slowest(stages, blocks, devices):
     return tables
 
 
-def _most_even(stages, ends, slowest):
+def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[int]:
     """-> blocks per device; ends: of each device, where its blocks may end so that no stage takes longer than slowest.
 
     The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the others.
     """
-    known, history = {0: 0}, []
+    known: Dict[int, float] = {0: 0}
+    history: List[Dict[int, int]] = []
     for device, own in enumerate(ends):
-        starts, table, origin = sorted(known), {}, {}
+        starts = sorted(known)
+        table: Dict[int, float] = {}
+        origin: Dict[int, int] = {}
         open_ranges = [(0, len(own) - 1, 0, len(starts) - 1)]
         while open_ranges:
             first, last, low, high = open_ranges.pop()
@@ -143,20 +165,21 @@ def _most_even(stages, ends, slowest):
             open_ranges += [(first, middle - 1, low, at), (middle + 1, last, at, high)]
         known = table
         history.append(origin)
-    counts, end = [], ends[-1][-1]
+    counts: List[int] = []
+    end = ends[-1][-1]
     for origin in reversed(history):
         counts.insert(0, end - origin[end])
         end = origin[end]
     return counts
 
 
-def with_output(counts):
+def with_output(counts: List[int]) -> List[int]:
     """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has any."""
     last = max(index for index, count in enumerate(counts) if count)
     return counts[:last] + [counts[last] + 1]
 
 
-def per_device(layers, nodes):
+def per_device(layers: Dict[str, int], nodes: List[str]) -> List[int]:
     """Layers by node -> layers by device; a node's are spread evenly over its cards. nodes: the node of each device."""
     counts = []
     for index, node in enumerate(nodes):

@@ -4,26 +4,30 @@
 """A memory plan as an operator reads it: one table. Private to the collection."""
 
 import re
+from typing import Any, Dict, List, Sequence, Set
+
+from .place import Row, ServicePlan
 
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
 
-def lines(planned, only=""):
-    """What memory_plan() found, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service.
+def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
+    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service.
 
     A service that is planned as it was is one line.
     """
-    found, problems = [], set()
+    found: List[str] = []
+    problems: Set[str] = set()
     if planned["uncounted"]:
         found.append("note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free" % join(planned["uncounted"]))
     for name in sorted(planned["services"]):
-        for one in planned["services"][name] if name == (only or name) else []:
+        for one in map(ServicePlan.of, planned["services"][name] if name == (only or name) else []):
             # A hub that does not answer is one problem, whatever it was asked for.
-            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.get("problem") or "")
+            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.problem or "")
             if name in planned["unchanged"]:
-                found.append("%s, planned as before: %s" % (_title(one), ", ".join("%s %s" % tuple(_cells(device)[:3:2]) for device in one["devices"])))
+                found.append("%s, planned as before: %s" % (_title(one), ", ".join("%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices)))
                 continue
-            found.extend(table(dict(one, problem=None if problem in problems else one.get("problem"))))
+            found.extend(table(one._replace(problem=None) if problem in problems else one))
             problems.add(problem)
     # What is refused has a sentence of its own.
     told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
@@ -31,7 +35,7 @@ def lines(planned, only=""):
     return found + _about(only, planned)
 
 
-def _about(only, planned):
+def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     found, wanted = [], True
     for line in planned["sharing"]:
         if not line.startswith(" "):
@@ -40,53 +44,54 @@ def _about(only, planned):
     return found
 
 
-def table(one):
+def table(one: ServicePlan) -> List[str]:
     """The lines of one model's plan."""
-    rows = [COLUMNS] + [_cells(device) for device in one["devices"]]
+    plan = one.plan
+    rows = [COLUMNS] + [_cells(row) for row in plan.devices]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     found = [_title(one)]
-    if one.get("problem"):
-        found.append("  %s" % one["problem"])
+    if one.problem:
+        found.append("  %s" % one.problem)
     for row in rows:
         cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
         found.append("  " + "  ".join(cells).rstrip())
-    found.append("  MiB; %s" % ("%s, %s" % (one["topology"], one["reason"]) if one["fits"] else "does not fit"))
-    if one["fits"] and one["topology"] == "split":
-        found.append("  --tensor-split %s" % ",".join(map(str, one["tensor_split"])))
-    if any(one["host"].values()):
-        found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (one["host"]["weights_mib"], one["host"]["compute_mib"]))
+    found.append("  MiB; %s" % ("%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"))
+    if plan.fits and plan.topology == "split":
+        found.append("  --tensor-split %s" % ",".join(map(str, plan.tensor_split)))
+    if any(plan.host.values()):
+        found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (plan.host["weights_mib"], plan.host["compute_mib"]))
     return found
 
 
-def _title(one):
-    estimated = ", ESTIMATED from llama_models, its header was not read" if one["source"] == "catalog" else ""
-    model = " ".join(word for word in (one["model"], one["quant"]) if word)
-    return "%s: %s, %s%s" % (one["service"], model, context_words(one), estimated)
+def _title(one: ServicePlan) -> str:
+    estimated = ", ESTIMATED from llama_models, its header was not read" if one.source == "catalog" else ""
+    model = " ".join(word for word in (one.model, one.quant) if word)
+    return "%s: %s, %s%s" % (one.service, model, context_words(one), estimated)
 
 
-def _cells(device):
-    place = "-" if not device["layers"] else "%d-%d (%d)" % (device["first_layer"], device["last_layer"], device["layers"])
+def _cells(row: Row) -> List[str]:
+    place = "-" if not row.layers else "%s-%s (%d)" % (row.first_layer, row.last_layer, row.layers)
     # What an earlier plan left says nothing of what is free now.
-    sizes = [str(device.get(key, "-")) for key in ("weights_mib", "kv_mib", "compute_mib", "margin_mib", "total_mib", "free_mib")]
-    return [device["node"], device["device"], place] + sizes
+    sizes = [row.weights_mib, row.kv_mib, row.compute_mib, row.margin_mib, row.total_mib, row.free_mib]
+    return [row.node, row.device, place] + ["-" if size is None else str(size) for size in sizes]
 
 
-def idle_workers(entry, plan, idle):
+def idle_workers(entry: str, plan: ServicePlan, idle: Sequence[str]) -> str:
     return "%s: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of %s" % (
         entry,
         join(idle),
-        plan["model"],
-        plan["quant"],
+        plan.model,
+        plan.quant,
         "it" if len(idle) == 1 else "them",
         entry.rsplit(".", 1)[-1],
     )
 
 
-def context_words(plan):
+def context_words(plan: ServicePlan) -> str:
     """The context of a described plan, as each request has it."""
-    slots = plan["ctx_size"] // plan["slot_ctx_size"]
-    return "%d tokens a slot%s of %s KV cache" % (plan["slot_ctx_size"], " (%d slots)" % slots if slots > 1 else "", plan["cache_type"])
+    slots = plan.ctx_size // plan.slot_ctx_size
+    return "%d tokens a slot%s of %s KV cache" % (plan.slot_ctx_size, " (%d slots)" % slots if slots > 1 else "", plan.cache_type)
 
 
-def join(names):
-    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + names[-1:])
+def join(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1])] * (len(names) > 1) + list(names[-1:]))

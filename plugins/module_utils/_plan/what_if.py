@@ -3,27 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of one model for devices that need not exist. Private to the collection."""
 
+from typing import Any, Dict, List
+
+from .._model.memory import Shape
 from .advice import nearest
 from .context import allowed_context, way_out
-from .devices import of_cards
-from .place import context, plan, settings_for, slot_context
+from .devices import Device, of_cards
+from .place import ServicePlan, context, plan, settings_for, slot_context
 from .table import idle_workers, join, table
 
 
-def what_if(shape, given):
+def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     """given: the options of llama_plan. -> its result with devices."""
     slots = given["parallel"] or 1
     asked = dict(given, ctx_size=given["slot_ctx_size"] * slots, cache_type_k=given["cache_type"], cache_type_v=given["cache_type"])
     del asked["slot_ctx_size"]
     settings = settings_for(asked, given["build"])
     every = of_cards([dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"])
-    head = every[-1]["node"]
-    own = [device for device in every if device["node"] == head]
+    head = every[-1].node
+    own = [device for device in every if device.node == head]
     # As in an inventory: llama.cpp computes on a head's main memory only where there is nothing else.
-    local = 0 if len(own) < len(every) and own[0]["kind"] == "main" else len(own)
+    local = 0 if len(own) < len(every) and own[0].kind == "main" else len(own)
     devices = every[: len(every) - len(own) + local]
     planned = plan(shape, settings, devices, local, given["force_split"])
-    described = dict(
+    described = ServicePlan(
         planned,
         service="plan",
         model=shape.name or shape.architecture,
@@ -33,35 +36,39 @@ def what_if(shape, given):
         ctx_size=context(shape, settings),
         slot_ctx_size=slot_context(shape, settings),
         cache_type=settings.cache_type_k,
+        layers={},
+        inputs=[],
     )
-    advice, refused = [], []
+    advice: List[str] = []
+    refused: List[str] = []
     allowed = allowed_context({}, shape, settings.build)
     if allowed and slot_context(shape, settings) > allowed:
         tokens = slot_context(shape, settings)
         advice.append("lower slot_ctx_size to %d, where llama-server caps each slot, or %s" % (allowed, way_out(shape, tokens, settings.build)))
-    idle = sorted({row["node"] for row in planned["devices"] if row["kind"] == "main" and not row["layers"]})
-    if not planned["fits"]:
+    idle = sorted({row.node for row in planned.devices if row.kind == "main" and not row.layers})
+    if not planned.fits:
         more = nearest(shape, settings, devices, local) or ["choose a smaller model, or more devices"]
-        last = devices[-1]["node"]
-        turned = sorted(every, key=lambda device: device["node"] == last)
-        if not local and plan(shape, settings, turned, [device["node"] for device in turned].count(last))["fits"]:
-            advice.append("give %s last, without a GPU the head %s holds no layers beside workers" % (last, every[-1]["node"]))
+        last = devices[-1].node
+        turned = sorted(every, key=lambda device: device.node == last)
+        if not local and plan(shape, settings, turned, [device.node for device in turned].count(last)).fits:
+            advice.append("give %s last, without a GPU the head %s holds no layers beside workers" % (last, head))
         # Here one setting stands for both.
         advice.extend(words.replace("cache_type_k and cache_type_v", "cache_type") for words in more)
         refused.append("it does not fit %s: %s" % ("1 device" if len(devices) == 1 else "%d devices" % len(devices), ", or ".join(advice)))
     elif idle:
         refused.append(idle_workers("nodes", described, idle))
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    lines = table(described) + ["  %s" % words for words in advice if planned["fits"]]
-    return dict({key: planned[key] for key in keys}, advice=advice, refused=refused, lines=lines)
+    lines = table(described) + ["  %s" % words for words in advice if planned.fits]
+    facts = planned.as_dict()
+    return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines)
 
 
-def _nodes(devices):
+def _nodes(devices: List[Device]) -> str:
     """Words for the nodes and which of them is the head."""
-    names = []
+    names: List[str] = []
     for device in devices:
-        if device["node"] not in names:
-            names.append(device["node"])
-    sizes = {name: " + ".join(str(device["total_mib"]) for device in devices if device["node"] == name) for name in names}
+        if device.node not in names:
+            names.append(device.node)
+    sizes = {name: " + ".join(str(device.total_mib) for device in devices if device.node == name) for name in names}
     words = ["%s (%s MiB)" % (name, sizes[name]) for name in names]
     return "head %s" % words[-1] + (", worker%s %s" % ("s" if len(words) > 2 else "", join(words[:-1])) if len(words) > 1 else "")

@@ -5,10 +5,14 @@
 
 import base64
 import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
 from ...module_utils._plan.advice import nearest
-from ...module_utils._plan.place import plan, settings_for, shape_of, slot_context
+from ...module_utils._plan.devices import Device
+from ...module_utils._plan.place import Plan, Row, ServicePlan, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import Refusal
@@ -17,15 +21,29 @@ from .._intent.hosts import expand
 from . import refusals
 from .estimate import estimate
 
+Services = Mapping[str, Mapping[str, Any]]
+Models = Mapping[str, Mapping[str, Any]]
+Groups = Mapping[str, Sequence[str]]
+Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
 
-def memory_plan(services, models, groups, nodes, headers=(), build=None, previous=(), complete=False):
+
+def memory_plan(
+    services: Services,
+    models: Models,
+    groups: Groups,
+    nodes: Mapping[str, Mapping[str, Any]],
+    headers: Iterable[dict[str, Any]] = (),
+    build: str | None = None,
+    previous: Iterable[dict[str, Any]] = (),
+    complete: bool = False,
+) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of _plan_devices], cores: int or None, numa: where asked for, see _plan_check.numa()}}; headers: results of llama_plan,
-    each with its item of model_items(); build: llama_cpp_version; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in
-    base64}]; complete: whether a service that cannot be planned is refused. -> {services: {name: [plan() with service, model, quant, source: header or
-    catalog, ctx_size, slot_ctx_size, cache_type, layers: {node: count}, inputs]}, one for each model of a router on each of its hosts; unplanned: {name:
-    why}; uncounted: [names of those with some nodes in the plan];
+    nodes: {node: {devices: [of filter plan_node_devices], cores: int or None, numa: where asked for, see refusals.numa()}};
+    headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
+    service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot be
+    planned is refused. -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its
+    hosts; unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that have layers per node and no
     plan; refused: [sentences]; sharing: [lines]}
     """
@@ -34,18 +52,20 @@ def memory_plan(services, models, groups, nodes, headers=(), build=None, previou
     for name in sorted(services, key=one.order):
         one.add(name)
     one.refuse_misfits()
+    planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
+    before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
     return {
-        "services": one.planned,
+        "services": planned,
         "unplanned": one.unplanned,
         "uncounted": one.uncounted,
-        "unchanged": [name for name in sorted(one.planned) if json.loads(json.dumps(stored(one.planned[name]))) == one.previous.get(name)],
+        "unchanged": [name for name in sorted(planned) if json.loads(json.dumps(stored(planned[name]))) == before.get(name)],
         "rendered": one.rendered,
         "refused": one.refused,
         "sharing": one.sharing,
     }
 
 
-def stored(plans):
+def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to run."""
     kept = []
     for one in plans:
@@ -54,22 +74,51 @@ def stored(plans):
     return kept
 
 
-class _Inventory(object):
-    def __init__(self, services, models, groups, nodes, headers, build, previous, complete):
+class _Misfit(NamedTuple):
+    """A server that does not fit: where else it would is known when all others have their place."""
+
+    name: str
+    shape: Shape
+    settings: Settings
+    devices: list[Device]
+    local: int
+    described: ServicePlan
+    counts: list[int] | None
+    words: list[str]
+    beside: Beside
+
+
+class _Inventory:
+    def __init__(
+        self,
+        services: Services,
+        models: Models,
+        groups: Groups,
+        nodes: Mapping[str, Mapping[str, Any]],
+        headers: Iterable[dict[str, Any]],
+        build: str | None,
+        previous: Iterable[dict[str, Any]],
+        complete: bool,
+    ) -> None:
         self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
+        self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
         self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
-        self.planned, self.unplanned, self.rendered, self.refused, self.sharing = {}, {}, {}, [], []
-        self.uncounted = []
-        self.claimed = {}  # (node, device): {service: MiB}
-        self.misfits = []  # arguments of _refuse_misfit(): where else it fits is known when all others have their place
+        self.planned: dict[str, list[ServicePlan]] = {}
+        self.unplanned: dict[str, str] = {}
+        self.rendered: dict[str, dict[str, Any]] = {}
+        self.refused: list[str] = []
+        self.sharing: list[str] = []
+        self.uncounted: list[str] = []
+        self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
+        self.misfits: list[_Misfit] = []
 
-    def order(self, name):
+    def order(self, name: str) -> tuple[bool, bool, str]:
         """What leaves no choice is placed first."""
         service = self.services[name]
         return (kind_of(service) != "router", not isinstance(service.get("tensor_split"), dict), name)
 
-    def add(self, name):
+    def add(self, name: str) -> None:
         service = self.services[name]
         hosts = expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups) if "head" in service else []
         hosts = hosts or expand(service["host"], self.groups)
@@ -84,7 +133,7 @@ class _Inventory(object):
         else:
             self._add_server(name, service)
 
-    def _without(self, name, why, strangers=()):
+    def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are enough."""
         service, kept = self.services[name], self.previous.get(name)
         split = value(service, "tensor_split")
@@ -100,49 +149,57 @@ class _Inventory(object):
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
-        same = kept and kept[0]["inputs"][:2] == [service["model"], service["quant"]]
-        if same and split in ("auto", {node: count for node, count in kept[0]["layers"].items() if node in split}):
-            self.planned[name] = kept
+        same = kept if kept and kept[0].inputs[:2] == [service["model"], service["quant"]] else []
+        if same and split in ("auto", {node: count for node, count in same[0].layers.items() if node in split}):
+            self.planned[name] = same
         else:
             self.refused.append(refusals.without_plan(name, service, why, strangers))
 
-    def _render(self, name, service):
+    def _render(self, name: str, service: Mapping[str, Any]) -> None:
         """Layers per node need no header, but the cards of each node."""
         head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
         layers = service["tensor_split"]
         holders = workers + ([head] if layers.get(head) else [])
-        nodes = [node for node in holders for _device in self.nodes[node]["devices"]]
+        nodes = [node for node in holders for _device in self.devices[node]]
         split = with_output(per_device(layers, nodes)) if len(nodes) > 1 else []
         self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
-    def _shape(self, model, quant):
+    def _shape(self, model: str, quant: str) -> tuple[Shape, str]:
         """-> (Shape, header or catalog); raises Refusal."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
-            return shape_of(known["shape"]), "header"
+            return Shape.of(known["shape"]), "header"
         size = weights(self.models[model], quant)[0]
         facts = self.models[model].get("header")
         if size and facts:
             return estimate(facts, size), "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
-    def _devices(self, nodes):
+    def _devices(self, nodes: Iterable[str]) -> list[Device]:
         return [
-            dict(device, claimed_mib=sum(self.claimed.get((device["node"], device["device"]), {}).values()))
-            for node in nodes
-            for device in self.nodes[node]["devices"]
+            device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values())) for node in nodes for device in self.devices[node]
         ]
 
-    def _claim(self, name, devices):
-        for device in devices:
-            if device["total_mib"]:
-                self.claimed.setdefault((device["node"], device["device"]), {})[name] = device["total_mib"]
+    def _claim(self, name: str, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.total_mib:
+                self.claimed.setdefault((row.node, row.device), {})[name] = row.total_mib
 
-    def _described(self, name, model, quant, source, shape, settings, planned, inputs):
-        layers = {}
-        for device in planned["devices"]:
-            layers[device["node"]] = layers.get(device["node"], 0) + device["layers"]
-        return dict(
+    def _described(
+        self,
+        name: str,
+        model: str,
+        quant: str,
+        source: str,
+        shape: Shape,
+        settings: Settings,
+        planned: Plan,
+        inputs: list[Any],
+    ) -> ServicePlan:
+        layers: dict[str, int] = {}
+        for row in planned.devices:
+            layers[row.node] = layers.get(row.node, 0) + row.layers
+        return ServicePlan(
             planned,
             service=name,
             model=model,
@@ -156,12 +213,12 @@ class _Inventory(object):
             inputs=inputs,
         )
 
-    def _add_router(self, name, service, hosts):
+    def _add_router(self, name: str, service: Mapping[str, Any], hosts: Sequence[str]) -> None:
         """Every host serves every model, and has models_max of them at once."""
         settings = settings_for(service, self.build)
-        parts = []
+        parts: list[ServicePlan] = []
         for host in hosts:
-            found = []
+            found: list[ServicePlan] = []
             for model in sorted(service["models"]):
                 quant = service["models"][model]
                 try:
@@ -175,17 +232,18 @@ class _Inventory(object):
                 planned = plan(shape, settings, devices, local=len(devices))
                 found.append(self._described(name, model, quant, source, shape, settings, planned, []))
                 self.refused.extend(refusals.context_length(name, service, model, shape, settings))
-                if not planned["fits"]:
+                if not planned.fits:
                     advice = self._advice(shape, settings, devices, len(devices), model, quant)
                     self.refused.append(refusals.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
             # The largest ones, since any of them may be loaded together.
-            for index, device in enumerate(self._devices([host])):
-                totals = sorted((one["devices"][index]["total_mib"] for one in found if one["fits"]), reverse=True)[: value(service, "models_max")]
-                self._claim(name, [dict(device, total_mib=sum(totals))])
+            fitting = [one.plan.devices for one in found if one.plan.fits]
+            for rows in zip(*fitting):
+                totals = sorted((row.total_mib for row in rows), reverse=True)[: value(service, "models_max")]
+                self._claim(name, [rows[0]._replace(total_mib=sum(totals))])
             parts.extend(found)
         self.planned[name] = parts
 
-    def _add_server(self, name, service):
+    def _add_server(self, name: str, service: Mapping[str, Any]) -> None:
         model, quant = service["model"], service["quant"]
         head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
         try:
@@ -197,119 +255,139 @@ class _Inventory(object):
             return
         own = self._devices([head])
         # llama.cpp computes on a head's main memory only where there is nothing else.
-        local = 0 if workers and own[0]["kind"] == "main" else len(own)
+        local = 0 if workers and own[0].kind == "main" else len(own)
         devices = self._devices(workers) + own[:local]
         told = refusals.settings(name, service, shape, settings, devices)
         counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
-            counts = per_device(split, [device["node"] for device in devices])
+            counts = per_device(split, [device.node for device in devices])
         self.refused.extend(told)
         if told:
             return
-        inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d["node"], d["device"], d["total_mib"], d["margin_mib"]] for d in devices]]
+        inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices]]
         force = value(service, "force_split")
         kept = self.previous.get(name)
         planned = None
-        if counts is None and kept and kept[0]["inputs"] == inputs:
-            planned = plan(shape, settings, devices, local, force, kept[0]["counts"])
-        if not planned or not planned["fits"]:
+        if counts is None and kept and kept[0].inputs == inputs:
+            planned = plan(shape, settings, devices, local, force, kept[0].plan.counts)
+        if not planned or not planned.fits:
             planned = plan(shape, settings, devices, local, force, counts)
         described = self._described(name, model, quant, source, shape, settings, planned, inputs)
         self.planned[name] = [described]
         # One device is enough wherever it is; the head's own are looked at first.
         alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
-        if alone is not planned and alone["topology"] != "split" and alone["fits"]:
+        if alone is not planned and alone.topology != "split" and alone.fits:
             self.refused.append(refusals.needs_no_split(name, described, alone, head))
-        elif not counts and planned["fits"] and workers:
-            idle = [worker for worker in workers if not described["layers"][worker]]
+        elif not counts and planned.fits and workers:
+            idle = [worker for worker in workers if not described.layers[worker]]
             self.refused.extend([table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else [])
-        elif not planned["fits"]:
+        elif not planned.fits:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
-            words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic["fits"] else []
-            self.misfits.append((name, shape, settings, devices, local, described, counts, words, self._beside(devices)))
-        if planned["fits"]:
-            self._claim(name, planned["devices"])
+            words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic.fits else []
+            self.misfits.append(_Misfit(name, shape, settings, devices, local, described, counts, words, self._beside(devices)))
+        if planned.fits:
+            self._claim(name, planned.devices)
         self._share(name, shape, settings, devices, local, planned)
 
-    def _advice(self, shape, settings, devices, local, model, quant, counts=None, more=True):
+    def _advice(
+        self,
+        shape: Shape,
+        settings: Settings,
+        devices: list[Device],
+        local: int,
+        model: str,
+        quant: str,
+        counts: list[int] | None = None,
+        more: bool = True,
+    ) -> list[str]:
         sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
         return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts, more)
 
-    def _beside(self, devices):
+    def _beside(self, devices: Iterable[Device]) -> Beside:
         """What other services take of each device, and what processes that are not ours have of it."""
-        claimed = {(one["node"], one["device"]): sorted(self.claimed.get((one["node"], one["device"]), {}).items()) for one in devices}
-        return {(one["node"], one["device"]): dict(claimed[one["node"], one["device"]], **one.get("others", {})) for one in devices}
+        places = {(one.node, one.device): one.others for one in devices}
+        return {place: dict(sorted(self.claimed.get(place, {}).items()), **others) for place, others in places.items()}
 
-    def refuse_misfits(self):
+    def refuse_misfits(self) -> None:
         for misfit in self.misfits:
-            self._refuse_misfit(*misfit)
+            self._refuse_misfit(misfit)
 
-    def _refuse_misfit(self, name, shape, settings, devices, local, described, counts, words, beside):
-        elsewhere = [] if words or counts else self._elsewhere(name, shape, settings, devices, local)
-        advice = words or elsewhere + self._advice(shape, settings, devices, local, described["model"], described["quant"], counts, not elsewhere)
-        self.refused.append(refusals.does_not_fit(name, self.services[name], described, advice, beside))
+    def _refuse_misfit(self, one: _Misfit) -> None:
+        elsewhere = [] if one.words or one.counts else self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
+        advice = one.words or elsewhere + self._advice(
+            one.shape, one.settings, one.devices, one.local, one.described.model, one.described.quant, one.counts, not elsewhere
+        )
+        self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, advice, one.beside))
 
-    def _elsewhere(self, name, shape, settings, devices, local):
+    def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
         """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given their memory."""
-        used = {device["node"] for device in devices}
+        used = {device.node for device in devices}
         others = []
         for node in self.nodes:
             found = self._devices([node])
-            if node not in used and found and found[0]["kind"] == devices[-1]["kind"]:
-                claims = {service for device in found for service in self.claimed.get((node, device["device"]), {})}
+            if node not in used and found and found[0].kind == devices[-1].kind:
+                claims = {service for device in found for service in self.claimed.get((node, device.device), {})}
                 others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
         others.sort(key=lambda other: other[0] != "")
         for beside, node, found in others:
             planned = plan(shape, settings, found, len(found))
-            if planned["fits"]:
-                self._claim(name, planned["devices"])
+            if planned.fits:
+                self._claim(name, planned.devices)
                 return ["make %s its head%s%s" % (node, beside, " and drop workers" if self.services[name].get("workers") else "")]
         if local:
             for beside, node, found in others:
                 planned = plan(shape, settings, found + devices, local)
-                if planned["fits"]:
-                    self._claim(name, planned["devices"])
+                if planned.fits:
+                    self._claim(name, planned.devices)
                     return ["add %s to workers%s" % (node, beside)]
         return []
 
-    def _share(self, name, shape, settings, devices, local, planned):
+    def _share(
+        self,
+        name: str,
+        shape: Shape,
+        settings: Settings,
+        devices: list[Device],
+        local: int,
+        planned: Plan,
+    ) -> None:
         """What is done about a service whose cards others use too, and what the other choices are."""
-        others = sorted({other for device in devices for other in self.claimed.get((device["node"], device["device"]), {}) if other != name})
+        others = sorted({other for device in devices for other in self.claimed.get((device.node, device.device), {}) if other != name})
         if not others:
             return
         names = ", ".join(others)
-        memory = "cards" if devices[0]["kind"] == "GPU" else "main memory"
+        memory = "cards" if devices[0].kind == "GPU" else "main memory"
         self.sharing.append("%s shares %s with %s:" % (name, memory, names))
         self.sharing.append("  beside %s, as in the table: %s" % (names, _choice(planned)))
-        apart = [device for device in devices if not device["claimed_mib"]]
-        left = sorted({device["node"] for device in devices} - {device["node"] for device in apart})
-        own = sum(not device["claimed_mib"] for device in devices[len(devices) - local :])
+        apart = [device for device in devices if not device.claimed_mib]
+        left = sorted({device.node for device in devices} - {device.node for device in apart})
+        own = sum(not device.claimed_mib for device in devices[len(devices) - local :])
         # The head cannot be left out.
         alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
         if alone:
             self.sharing.append("  apart, with %s left out of workers: %s" % (table.join(left), _choice(alone)))
-        free = plan(shape, settings, [dict(device, claimed_mib=0) for device in devices], local, True)
+        free = plan(shape, settings, [device._replace(claimed_mib=0) for device in devices], local, True)
         self.sharing.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
-        decision = "decision: beside %s, as in the table" % names if planned["fits"] else "decision: none, it does not fit beside %s" % names
-        if alone and alone["fits"]:
+        decision = "decision: beside %s, as in the table" % names if planned.fits else "decision: none, it does not fit beside %s" % names
+        if alone and alone.fits:
             decision += "; to keep them apart leave %s out of workers" % table.join(left)
         self.sharing.append("  " + decision)
 
 
-def _kept(read):
+def _kept(read: Mapping[str, Any]) -> list[ServicePlan]:
     """An earlier plan; [] where there is none, or none of this version's."""
     try:
-        kept = json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))
-        return kept if kept[0]["inputs"] and kept[0]["counts"] else []
+        kept = [ServicePlan.of(one) for one in json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))]
+        return kept if kept[0].inputs and kept[0].plan.counts else []
     except (ValueError, KeyError, IndexError, TypeError):
         return []
 
 
-def _layers(planned):
-    return ", ".join("%s %d" % (row["node"], row["layers"]) for row in planned["devices"])
+def _layers(planned: Plan) -> str:
+    return ", ".join("%s %d" % (row.node, row.layers) for row in planned.devices)
 
 
-def _choice(planned):
-    shares = ["%s %d layers, %d of %d MiB" % (row["node"], row["layers"], row["total_mib"], row["free_mib"]) for row in planned["devices"]]
-    return "%s (%s)" % ("fits" if planned["fits"] else "does not fit", "; ".join(shares))
+def _choice(planned: Plan) -> str:
+    shares = ["%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0) for row in planned.devices]
+    return "%s (%s)" % ("fits" if planned.fits else "does not fit", "; ".join(shares))

@@ -3,16 +3,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.advice import MAX_DEVICES
 from ...module_utils._plan.context import allowed_context, way_out
-from ...module_utils._plan.place import slot_context
+from ...module_utils._plan.devices import Device
+from ...module_utils._plan.place import Plan, ServicePlan, slot_context
 from ...module_utils._plan.table import context_words, join
 from ...module_utils._settings import kind_of
 
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
-def threads(name, service, nodes, head=None):
+def threads(
+    name: str,
+    service: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    head: str | None = None,
+) -> list[str]:
     """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody looked."""
     found = []
     for node, facts in sorted(nodes.items()):
@@ -33,7 +43,7 @@ def threads(name, service, nodes, head=None):
     return found
 
 
-def numa(nodes):
+def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Nodes that a NUMA node is asked of that they do not have. nodes: {node: {numa: {head, rpc: wanted node or empty, cpus: [node of each CPU]}}}."""
     return [
         "%s: %s seen for %s, one of its NUMA nodes (%s) is needed: correct it or leave it empty" % (variable, facts["numa"][kind], node, ", ".join(known))
@@ -44,7 +54,7 @@ def numa(nodes):
     ]
 
 
-def context_length(name, service, model, shape, settings):
+def context_length(name: str, service: Mapping[str, Any], model: str, shape: Shape, settings: Settings) -> list[str]:
     """More context for a slot than llama-server gives it."""
     allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)
     if not allowed or tokens <= allowed:
@@ -55,7 +65,13 @@ def context_length(name, service, model, shape, settings):
     ]
 
 
-def settings(name, service, shape, settings, devices):
+def settings(
+    name: str,
+    service: Mapping[str, Any],
+    shape: Shape,
+    settings: Settings,
+    devices: Sequence[Device],
+) -> list[str]:
     """What a service's settings and the model together get wrong."""
     found = context_length(name, service, service["model"], shape, settings)
     if len(devices) > MAX_DEVICES:
@@ -71,7 +87,13 @@ def settings(name, service, shape, settings, devices):
     return found
 
 
-def layers(name, service, shape, split, without):
+def layers(
+    name: str,
+    service: Mapping[str, Any],
+    shape: Shape,
+    split: Mapping[str, int],
+    without: Sequence[str],
+) -> list[str]:
     """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
     found = [
         "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside workers: leave it out"
@@ -87,7 +109,7 @@ def layers(name, service, shape, split, without):
     return found
 
 
-def without_plan(name, service, why, strangers):
+def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
     """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
     entry = "llama_services.%s.tensor_split: %s seen" % (name, "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto")
     if strangers:
@@ -100,40 +122,47 @@ def without_plan(name, service, why, strangers):
     )
 
 
-def needs_no_split(name, plan, alone, head):
-    device = next(one for one in alone["devices"] if one["layers"])
-    step = "drop workers" if device["node"] == head else "make %s the head and drop workers" % device["node"]
+def needs_no_split(name: str, described: ServicePlan, alone: Plan, head: str) -> str:
+    row = next(row for row in alone.devices if row.layers)
+    step = "drop workers" if row.node == head else "make %s the head and drop workers" % row.node
     return (
         "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since a split is slower: "
-        "%s, or set force_split: true" % (name, plan["model"], plan["quant"], device["device"], device["node"], device["total_mib"], device["free_mib"], step)
+        "%s, or set force_split: true" % (name, described.model, described.quant, row.device, row.node, row.total_mib, row.free_mib or 0, step)
     )
 
 
-def absent(hosts):
+def absent(hosts: Sequence[str]) -> str:
     return "%s %s not part of this run" % (join(hosts), "is" if len(hosts) == 1 else "are") if hosts else ""
 
 
-def not_planned(name, why, strangers):
+def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
     step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
     return "llama_services.%s: not planned, %s%s" % (name, why, step)
 
 
-def does_not_fit(name, service, plan, advice, beside):
-    """plan: described; advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
+def does_not_fit(
+    name: str,
+    service: Mapping[str, Any],
+    described: ServicePlan,
+    advice: Sequence[str],
+    beside: Mapping[tuple[str, str], Mapping[str, int | None]],
+) -> str:
+    """advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
     key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
-    small = [device for device in plan["devices"] if device["total_mib"] > device["free_mib"]]
-    worst = max(small or plan["devices"], key=lambda device: device["total_mib"] - device["free_mib"])
-    others = ["%s%s" % (other, " (%d MiB)" % size if size else "") for other, size in beside.get((worst["node"], worst["device"]), {}).items()]
+    rows = described.plan.devices
+    small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
+    worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))
+    others = ["%s%s" % (other, " (%d MiB)" % size if size else "") for other, size in beside.get((worst.node, worst.device), {}).items()]
     return "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s" % (
         name,
         key,
-        plan["model"],
-        plan["quant"],
-        context_words(plan),
-        worst["total_mib"],
-        worst["device"],
-        worst["node"],
-        worst["free_mib"],
+        described.model,
+        described.quant,
+        context_words(described),
+        worst.total_mib,
+        worst.device,
+        worst.node,
+        worst.free_mib or 0,
         " beside %s" % join(others) if others else "",
         ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
         ", or ".join(advice) or "choose another model, or add nodes",

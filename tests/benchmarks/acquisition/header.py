@@ -44,7 +44,7 @@ with open(sys.argv[2], "rb", buffering=0) as stream:
         return os.pread(stream.fileno(), length, offset)
     shape = memory.read_shape(gguf.read_header(part, sys.argv[2], gguf.MAX_REMOTE_HEADER))
 placed = memory.place(shape, memory.settings_of(ctx_size=8192, parallel=1), [27, 27, 26])
-assert [device["layers"] for device in placed["devices"]] == [27, 27, 26], placed
+assert [device.layers for device in placed.devices] == [27, 27, 26], placed
 print(sum(read), len(read))
 """
 PLAN = """
@@ -55,8 +55,8 @@ from module_utils._plan.header import local_shape
 from module_utils._plan.place import plan, settings_for
 devices = of_cards([{"node": "node%d" % number, "memory_mib": 32510} for number in (1, 2, 3)], 1024)
 found = plan(local_shape(sys.argv[2]), settings_for({"ctx_size": 8192, "parallel": 1}, "b11434"), devices, 1)
-assert found["fits"], found
-print(",".join(map(str, found["tensor_split"])))
+assert found.fits, found
+print(",".join(map(str, found.tensor_split)))
 """
 
 

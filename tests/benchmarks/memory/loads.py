@@ -78,9 +78,9 @@ def main():
                                 settings = memory.settings_of(build=build, ctx_size=ctx_size, cache_type_k=cache_type, cache_type_v=cache_type, **slots)
                                 said = load(folder, build, model, servers.endpoints, counts, settings)
                                 loads += 1
-                                for endpoint, mine in zip(servers.endpoints, memory.place(shape, settings, counts)["devices"]):
+                                for endpoint, mine in zip(servers.endpoints, memory.place(shape, settings, counts).devices):
                                     for kind, name in (("weights", "model_mib"), ("kv", "kv_mib"), ("compute", "compute_mib")):
-                                        worst[kind].append(mine[kind] / MIB - said[endpoint][name])
+                                        worst[kind].append(getattr(mine, kind) / MIB - said[endpoint][name])
             shown = ["%+.2f" % max(worst[kind], key=abs) for kind in ("weights", "kv", "compute")]
             print("| b%d | %s | %d | %d | %s |" % (build, Path(model).name, loads, len(worst["kv"]), " | ".join(shown)), flush=True)
 

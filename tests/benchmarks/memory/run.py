@@ -44,10 +44,10 @@ def cases(build, folder, endpoints, path, shape):
         for cache_type in TYPES:
             settings = memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
-            ours = memory.place(shape, settings, counts, fit_params=True)["devices"]
+            ours = memory.place(shape, settings, counts, fit_params=True).devices
             theirs = gguf_parser.estimate(header, kv_cache.row_bytes, settings, counts)
             case = {"build": build, "counts": counts, "ctx_size": ctx_size, "cache_type": cache_type}
-            yield case, needs, [(mine["weights"], mine["kv"], mine["compute"]) for mine in ours], theirs
+            yield case, needs, [(mine.weights, mine.kv, mine.compute) for mine in ours], theirs
 
 
 def row(name, found, which):
@@ -75,11 +75,11 @@ def others(build, folder, paths, title):
                 counts = [each] * (devices - 1) + [shape.block_count - each * (devices - 1)]
                 settings = memory.settings_of(**dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title]))
                 needs, _host = oracle.fit_params(folder, build, path, servers.endpoints, counts, settings)
-                for need, mine in zip(needs, memory.place(shape, settings, counts, fit_params=True)["devices"]):
+                for need, mine in zip(needs, memory.place(shape, settings, counts, fit_params=True).devices):
                     count += 1
-                    weights += mine["weights"] // MIB == need.weights
-                    caches += mine["kv"] // MIB == need.kv
-                    errors.append(100 * ((mine["weights"] + mine["kv"] + mine["compute"]) / MIB / sum(need) - 1))
+                    weights += mine.weights // MIB == need.weights
+                    caches += mine.kv // MIB == need.kv
+                    errors.append(100 * (mine.total() / MIB / sum(need) - 1))
         worst.append("%+.3f" % max(errors, key=abs))
     return "| %-21s | %5d | %7d | %5d | %s |" % (title, count, weights, caches, " | ".join(worst))
 

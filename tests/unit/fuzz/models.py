@@ -8,8 +8,7 @@ import os
 import struct
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import describe, gguf
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import read_shape
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.place import shape_facts, shape_of
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import Shape, read_shape
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.what_if import what_if
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
@@ -97,7 +96,7 @@ def shape(data):
 def plan(data):
     """The shape as it travels from a node to the controller, and a plan with advice for two cards."""
     try:
-        planned(shape_of(json.loads(json.dumps(shape_facts(read_shape(parsed(data)))))), len(data))
+        planned(Shape.of(json.loads(json.dumps(read_shape(parsed(data)).as_dict()))), len(data))
     except Refusal as error:
         return str(error)
     return None

@@ -1066,7 +1066,7 @@ def test_adoption_needs_one_piece_of_extra_disk(fake, tmp_path, monkeypatch):
         peaks.append(sum(path.stat().st_blocks * 512 for path in tmp_path.iterdir()))
 
     unlink, fdatasync = os.unlink, os.fdatasync
-    monkeypatch.setattr(os, "unlink", lambda path: (blocks(), unlink(path)))
+    monkeypatch.setattr(os, "unlink", lambda path, **folder: (blocks(), unlink(path, **folder)))
     monkeypatch.setattr(os, "fdatasync", lambda fd: (blocks(), fdatasync(fd)))
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=paths)
     assert max(peaks) <= len(MODEL) + len(MODEL) - CUT + (1 << 20)

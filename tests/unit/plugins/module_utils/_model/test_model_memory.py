@@ -65,7 +65,7 @@ def kv(shape, **given):
 
 
 def weights(placed):
-    return [device["weights"] for device in placed["devices"]]
+    return [device.weights for device in placed.devices]
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,12 @@ def shapes():
 @pytest.mark.parametrize("case", RECORDED, ids=["b%(build)d %(model)s %(ctx_size)d" % case for case in RECORDED])
 def test_as_llama_fit_params_says(case, shapes):
     given = settings(build=case["build"], ctx_size=case["ctx_size"], cache_type_k=case["cache_type"], cache_type_v=case["cache_type"])
-    placed = memory.place(shapes[case["model"]], given, case["counts"], fit_params=True)["devices"]
-    assert [(one["weights"] // MIB, one["kv"] // MIB) for one in placed] == [(seen, cache) for seen, cache, _compute in case["needs"]]
+    placed = memory.place(shapes[case["model"]], given, case["counts"], fit_params=True).devices
+    assert [(one.weights // MIB, one.kv // MIB) for one in placed] == [(seen, cache) for seen, cache, _compute in case["needs"]]
     worst = DOCUMENTED[(case["build"], case["model"])] + 0.0005
     for one, (seen, cache, compute) in zip(placed, case["needs"]):
         total = seen + cache + compute
-        assert abs((one["weights"] + one["kv"] + one["compute"]) / MIB / total - 1) * 100 <= worst, "percent, by docs/memory.md"
+        assert abs(one.total() / MIB / total - 1) * 100 <= worst, "percent, by docs/memory.md"
 
 
 def test_every_model_is_recorded_for_both_builds():
@@ -98,21 +98,21 @@ def test_every_model_is_recorded_for_both_builds():
 
 def test_blocks_go_where_the_counts_say():
     placed = memory.place(shape_of(), settings(), [1, 1])
-    assert [(one["first_layer"], one["last_layer"], one["layers"]) for one in placed["devices"]] == [(0, 0, 1), (1, 1, 1)]
+    assert [(one.first_layer, one.last_layer, one.layers) for one in placed.devices] == [(0, 0, 1), (1, 1, 1)]
     assert weights(placed) == [65536, 65536 + MIB]
-    assert (placed["host"]["weights"], placed["host"]["kv"]) == (MIB, 0)
+    assert (placed.host.weights, placed.host.kv) == (MIB, 0)
 
 
 def test_output_goes_with_the_last_device_that_has_layers():
     placed = memory.place(shape_of(), settings(), [0, 2, 0])
     assert weights(placed) == [0, 2 * 65536 + MIB, 0]
-    assert placed["devices"][0] == {"first_layer": None, "last_layer": None, "layers": 0, "weights": 0, "kv": 0, "compute": 0}
-    assert placed["devices"][1]["compute"] > 0
+    assert placed.devices[0] == memory.Share(layers=0, first_layer=None, last_layer=None, weights=0, kv=0, compute=0)
+    assert placed.devices[1].compute > 0
 
 
 def test_tied_embedding_counts_twice():
     placed = memory.place(shape_of(tied=True), settings(), [2])
-    assert (weights(placed), placed["host"]["weights"]) == ([2 * 65536 + MIB], MIB)
+    assert (weights(placed), placed.host.weights) == ([2 * 65536 + MIB], MIB)
 
 
 def test_counts_must_sum_up():
@@ -287,13 +287,13 @@ def test_unknown_build_takes_the_larger(name, shapes):
     needs = {}
     for build in (7772, 11434, None):
         placed = memory.place(shape, settings(build=build, ctx_size=32768), [half, shape.block_count - half])
-        needs[build] = [device[kind] for device in placed["devices"] for kind in ("weights", "kv", "compute")] + [placed["host"]["compute"]]
+        needs[build] = [size for device in placed.devices for size in (device.weights, device.kv, device.compute)] + [placed.host.compute]
     assert needs[None] == [max(pair) for pair in zip(needs[7772], needs[11434])]
     assert needs[7772] != needs[11434]
 
 
 def compute(shape, counts, local=None, **given):
-    return [device["compute"] for device in memory.place(shape, settings(**given), counts, local)["devices"]]
+    return [device.compute for device in memory.place(shape, settings(**given), counts, local).devices]
 
 
 def test_compute_buffers_by_hand(shapes):

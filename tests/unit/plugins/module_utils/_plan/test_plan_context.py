@@ -4,7 +4,7 @@
 """How much context a slot may have, and the way to more."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import context, place
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import context
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS, chat, nodes, plan
 
@@ -48,7 +48,7 @@ def test_the_way_out_of_the_headers_context_is_one():
 
 def test_a_header_that_scales_positions_caps_too():
     shape = estimate.estimate(FACTS, 47 * 10**9)._replace(rope_scaling=True)
-    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": place.shape_facts(shape)}
+    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": shape.as_dict()}
     (sentence,) = plan(chat(ctx_size=65536), nodes(48000), [header])["refused"]
     assert sentence.endswith("set override_kv: ['qwen3.context_length=int:65536'], its header scales already")
 

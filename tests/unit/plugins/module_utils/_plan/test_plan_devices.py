@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_cards, of_inventory, of_node
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import Device, as_dicts, of_cards, of_inventory, of_node
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -26,59 +26,68 @@ def process(pid, used, name="/opt/llama.cpp/current/bin/llama-server"):
 
 def test_real_cards():
     for card, device in zip(gpus("nvidia_smi_535_v100s.xml"), of_node("node1", gpus("nvidia_smi_535_v100s.xml"), 384000, 1024)):
-        assert device["kind"] == "GPU" and device["bandwidth"] == 1134
-        assert device["total_mib"] == card["memory_used_mib"] + card["memory_free_mib"] <= card["memory_total_mib"]
+        assert device.kind == "GPU" and device.bandwidth == 1134
+        assert device.total_mib == card["memory_used_mib"] + card["memory_free_mib"] <= card["memory_total_mib"]
 
 
 def test_a_mig_instance_is_what_a_process_sees():
     (card,) = gpus("nvidia_smi_550_a100_mig.xml")[:1]
     assert card["mig"]
     device = of_node("node1", [card], 1, 1024)[0]
-    assert device["total_mib"] <= card["mig_devices"][0]["memory_total_mib"] < card["memory_total_mib"]
+    assert device.total_mib <= card["mig_devices"][0]["memory_total_mib"] < card["memory_total_mib"]
 
 
 def test_our_own_process_is_nobody_else():
     card = gpu(0, used=20000, processes=[process(7, 18000), process(8, None)])
-    assert of_node("n", [card], 1, 1024, [7, 8])[0]["others_mib"] == 2000
-    assert of_node("n", [card], 1, 1024)[0]["others_mib"] == 20000
-    assert of_node("n", [gpu(0, processes=None)], 1, 1024)[0]["others_mib"] == 0
+    assert of_node("n", [card], 1, 1024, [7, 8])[0].others_mib == 2000
+    assert of_node("n", [card], 1, 1024)[0].others_mib == 20000
+    assert of_node("n", [gpu(0, processes=None)], 1, 1024)[0].others_mib == 0
 
 
 def test_the_largest_processes_of_others_are_named():
     jobs = [process(number, 100 * number, "/opt/vasp/bin/vasp\x1b_std") for number in range(1, 6)] + [process(9, 30000), process(8, None, None)]
-    others = of_node("n", [gpu(0, used=20000, processes=jobs)], 1, 1024, [9])[0]["others"]
+    others = of_node("n", [gpu(0, used=20000, processes=jobs)], 1, 1024, [9])[0].others
     assert others == {"vasp?_std[5]": 500, "vasp?_std[4]": 400, "vasp?_std[3]": 300, "3 more processes": 300}
-    assert of_node("n", [gpu(0, processes=[process(8, None, None)])], 1, 1024)[0]["others"] == {"?[8]": None}
+    assert of_node("n", [gpu(0, processes=[process(8, None, None)])], 1, 1024)[0].others == {"?[8]": None}
 
 
 @pytest.mark.parametrize("visible, found", [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("GPU-0001", [1]), (0, [0]), ("0,9,1", [0])])
 def test_only_the_visible_cards(visible, found):
     devices = of_node("n", [gpu(0), gpu(1)], 1, 1024, visible=visible)
-    assert [device["device"] for device in devices] == ["GPU%d" % index for index in found]
+    assert [device.device for device in devices] == ["GPU%d" % index for index in found]
 
 
 def test_a_node_without_a_card_has_its_main_memory():
     assert of_node("n", [], 7812, 1024) == [
-        {"node": "n", "device": "main", "name": "main memory", "kind": "main", "total_mib": 7812, "others_mib": 0, "margin_mib": 1024, "bandwidth": None}
+        Device(node="n", device="main", name="main memory", kind="main", total_mib=7812, others_mib=0, margin_mib=1024, bandwidth=None)
     ]
-    assert of_node("n", [gpu(0)], 7812, 1024, visible="")[0]["kind"] == "main"
+    assert of_node("n", [gpu(0)], 7812, 1024, visible="")[0].kind == "main"
 
 
 def test_main_memory_of_an_inventory_is_no_card():
     (device,) = of_inventory("mem1", [{"main": True, "memory_mib": 257000, "bandwidth": 200, "name": "RTX 3090"}], 1024)
-    assert (device["kind"], device["device"], device["bandwidth"], device["total_mib"]) == ("main", "main", 200, 257000)
-    assert of_inventory("mem1", [{"main": True, "memory_mib": 257000}], 1024)[0]["bandwidth"] is None
+    assert (device.kind, device.device, device.bandwidth, device.total_mib) == ("main", "main", 200, 257000)
+    assert of_inventory("mem1", [{"main": True, "memory_mib": 257000}], 1024)[0].bandwidth is None
     # llama.cpp computes there only on a node without a GPU.
     both = of_inventory("n", [{"main": True, "memory_mib": 257000}, {"name": "RTX 3090", "memory_mib": 24576}], 1024)
-    assert [(one["kind"], one["device"], one["bandwidth"]) for one in both] == [("GPU", "GPU0", 936)]
+    assert [(one.kind, one.device, one.bandwidth) for one in both] == [("GPU", "GPU0", 936)]
 
 
 def test_a_bandwidth_that_the_inventory_gives_counts_more_than_the_table():
     described = [{"name": "any", "memory_mib": 1, "bandwidth": 77}, {"memory_mib": 1}]
-    assert [one["bandwidth"] for one in of_node("n", [gpu(0), gpu(1)], 1, 1024, described=described)] == [77, 1134]
-    assert of_node("n", [], 1, 1024, described=[{"main": True, "memory_mib": 9, "bandwidth": 50}])[0]["bandwidth"] == 50
+    assert [one.bandwidth for one in of_node("n", [gpu(0), gpu(1)], 1, 1024, described=described)] == [77, 1134]
+    assert of_node("n", [], 1, 1024, described=[{"main": True, "memory_mib": 9, "bandwidth": 50}])[0].bandwidth == 50
 
 
 def test_cards_of_one_node_have_numbers_of_their_own():
     devices = of_cards([{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0)
-    assert [(one["node"], one["device"], one["total_mib"]) for one in devices] == [("a", "GPU0", 1), ("a", "GPU1", 3), ("b", "GPU0", 2)]
+    assert [(one.node, one.device, one.total_mib) for one in devices] == [("a", "GPU0", 1), ("a", "GPU1", 3), ("b", "GPU0", 2)]
+
+
+def test_a_filter_returns_what_the_plan_reads_again():
+    devices = of_node("n", [gpu(0, used=20000, processes=[process(8, 19000)])], 1, 1024)
+    (told,) = as_dicts(devices)
+    assert told["others"] == {"llama-server[8]": 19000} and told["kind"] == "GPU"
+    assert [Device(**told)] == devices
+    # What other services of a plan have of a device is known in that plan alone.
+    assert as_dicts([devices[0]._replace(claimed_mib=5)]) == [told]

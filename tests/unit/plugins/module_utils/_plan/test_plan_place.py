@@ -9,7 +9,7 @@ import random
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import place, settings_of
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import Mla
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.shape import Mla, Shape
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import advice, split
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place as plan_place
@@ -35,11 +35,11 @@ SHORT = settings_of(build=11434, ctx_size=4096, parallel=1)
 def cards(*sizes, **more):
     """A card of each size (MiB) in a node of its own, node1 last, as a head's card is."""
     names = ["node%d" % number for number in range(2, len(sizes) + 1)] + ["node1"]
-    return [dict(plan_devices.of_card(name, 0, {"memory_mib": size}, 1024), **more) for name, size in zip(names, sizes)]
+    return [plan_devices.of_card(name, 0, {"memory_mib": size}, 1024)._replace(**more) for name, size in zip(names, sizes)]
 
 
 def layers(planned):
-    return [device["layers"] for device in planned["devices"]]
+    return [device.layers for device in planned.devices]
 
 
 def small(blocks=9, size=9 * GB):
@@ -48,42 +48,41 @@ def small(blocks=9, size=9 * GB):
 
 def test_equal_cards_share_the_layers_and_the_output_layer_counts():
     planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
-    assert (planned["fits"], planned["topology"]) == (True, "split")
+    assert (planned.fits, planned.topology) == (True, "split")
     assert layers(planned) == [27, 27, 26]
-    assert planned["tensor_split"] == [27, 27, 27]
-    assert [(device["first_layer"], device["last_layer"]) for device in planned["devices"]] == [(0, 26), (27, 53), (54, 79)]
-    for device in planned["devices"]:
-        parts = device["weights_mib"] + device["kv_mib"] + device["compute_mib"] + device["margin_mib"]
-        assert device["total_mib"] <= parts <= device["total_mib"] + 2  # each part is rounded up
-        assert device["total_mib"] <= device["free_mib"]
+    assert planned.tensor_split == [27, 27, 27]
+    assert [(device.first_layer, device.last_layer) for device in planned.devices] == [(0, 26), (27, 53), (54, 79)]
+    for device in planned.devices:
+        parts = device.weights_mib + device.kv_mib + device.compute_mib + device.margin_mib
+        assert device.total_mib <= parts <= device.total_mib + 2  # each part is rounded up
+        assert device.total_mib <= device.free_mib
 
 
 def test_the_sizes_are_those_of_place():
     planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
     placed = place(BIG, SHORT, [27, 27, 26], 1)
-    assert [device["kv_mib"] << 20 for device in planned["devices"]] == [device["kv"] for device in placed["devices"]]
-    assert planned["host"]["weights_mib"] == -(-placed["host"]["weights"] // (1 << 20))
+    assert [device.kv_mib << 20 for device in planned.devices] == [share.kv for share in placed.devices]
+    assert planned.host["weights_mib"] == -(-placed.host.weights // (1 << 20))
 
 
 @pytest.mark.parametrize("sizes, others", [((40960, 14336, 32510), (0, 0, 0)), ((32510, 32510, 32510), (0, 20000, 0)), ((61440, 12288, 24576), (0, 0, 0))])
 def test_unequal_and_shared_cards_get_what_fits(sizes, others):
-    devices = [dict(device, others_mib=used) for device, used in zip(cards(*sizes), others)]
+    devices = [device._replace(others_mib=used) for device, used in zip(cards(*sizes), others)]
     planned = plan_place.plan(BIG, SHORT, devices, 1, force_split=True)
-    assert planned["fits"]
+    assert planned.fits
     assert sum(layers(planned)) == 80 and min(layers(planned)) > 0
     assert layers(planned)[1] == min(layers(planned))
-    for device, card, used in zip(planned["devices"], sizes, others):
-        assert device["free_mib"] == card - used
-        assert device["total_mib"] <= device["free_mib"]
+    for device, card, used in zip(planned.devices, sizes, others):
+        assert device.free_mib == card - used
+        assert device.total_mib <= device.free_mib
 
 
 def test_a_faster_card_gets_more():
-    devices = cards(81920, 81920)
-    devices[0]["bandwidth"], devices[1]["bandwidth"] = 2000, 1000
+    devices = [device._replace(bandwidth=speed) for device, speed in zip(cards(81920, 81920), (2000, 1000))]
     planned = plan_place.plan(BIG, SHORT, devices, 1, force_split=True)
     first, second = layers(planned)
     assert 1.9 < first / second < 2.3
-    devices[1]["bandwidth"] = None  # not known: all count alike
+    devices[1] = devices[1]._replace(bandwidth=None)  # not known: all count alike
     assert abs(layers(plan_place.plan(BIG, SHORT, devices, 1, force_split=True))[0] - 40) <= 1
 
 
@@ -98,47 +97,47 @@ def test_split_is_the_best():
         ways = [counts for counts in itertools.product(range(1, 8), repeat=3) if sum(counts) == 9]
         times = []
         for counts in ways:
-            placed = place(shape, SHORT, list(counts), 1)["devices"]
-            if all(split.needed(device) <= room for device, room in zip(placed, rooms)):
-                times.append(max(device["weights"] / speed for device, speed in zip(placed, speeds)))
+            placed = place(shape, SHORT, list(counts), 1).devices
+            if all(share.total() <= room for share, room in zip(placed, rooms)):
+                times.append(max(share.weights / speed for share, speed in zip(placed, speeds)))
         found = split.split(shape, SHORT, rooms, speeds, 1)
         if not times:
             assert found is None
             continue
         judged += 1
-        assert max(device["weights"] / speed for device, speed in zip(place(shape, SHORT, found, 1)["devices"], speeds)) == min(times)
+        assert max(share.weights / speed for share, speed in zip(place(shape, SHORT, found, 1).devices, speeds)) == min(times)
     assert 10 < judged < 60
 
 
 def test_what_fits_one_card_is_not_split():
     one = plan_place.plan(small(), SHORT, cards(4096, 32510, 4096), 1)
-    assert (one["topology"], layers(one), one["tensor_split"]) == ("single", [0, 9, 0], [0, 10])
+    assert (one.topology, layers(one), one.tensor_split) == ("single", [0, 9, 0], [0, 10])
     each = plan_place.plan(small(), SHORT, cards(32510, 32510), 1)
-    assert (each["topology"], layers(each)) == ("replicas", [9, 0])
+    assert (each.topology, layers(each)) == ("replicas", [9, 0])
     told = plan_place.plan(small(), SHORT, cards(32510, 32510), 1, force_split=True)
-    assert (told["topology"], sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
-    assert told["reason"] == "told to, it fits node2 GPU0 alone"
+    assert (told.topology, sum(layers(told))) == ("split", 9) and min(layers(told)) > 0
+    assert told.reason == "told to, it fits node2 GPU0 alone"
 
 
 def test_counts_that_somebody_chose_are_kept_and_judged():
     planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[40, 40, 0])
-    assert (planned["fits"], planned["tensor_split"]) == (True, [40, 41])
-    assert not plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[70, 5, 5])["fits"]
+    assert (planned.fits, planned.tensor_split) == (True, [40, 41])
+    assert not plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[70, 5, 5]).fits
 
 
 def test_a_head_without_a_card_keeps_its_own_share_in_the_same_memory():
-    main = [dict(cards(32510)[0], kind="main", device="main")]
+    main = [cards(32510)[0]._replace(kind="main", device="main")]
     planned = plan_place.plan(small(), SHORT, main, 1)
     placed = place(small(), SHORT, [9], 1)
-    assert planned["devices"][0]["weights_mib"] << 20 >= placed["devices"][0]["weights"] + placed["host"]["weights"]
-    assert set(planned["host"].values()) == {0}
+    assert planned.devices[0].weights_mib << 20 >= placed.devices[0].weights + placed.host.weights
+    assert set(planned.host.values()) == {0}
 
 
 def test_where_nothing_fits_the_table_shows_by_how_much():
     planned = plan_place.plan(BIG, SHORT, cards(8192, 8192), 1)
-    assert not planned["fits"]
+    assert not planned.fits
     assert sum(layers(planned)) == 80
-    assert any(device["total_mib"] > device["free_mib"] for device in planned["devices"])
+    assert any(device.total_mib > device.free_mib for device in planned.devices)
 
 
 def test_advice_names_the_largest_context_a_cache_and_a_quant():
@@ -148,10 +147,10 @@ def test_advice_names_the_largest_context_a_cache_and_a_quant():
     tokens = int(words[0].split()[-1])
     assert words[0].startswith("lower slot_ctx_size to ")
     assert tokens % 1024 == 0 and tokens < 65536
-    assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1)["fits"]
-    assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
+    assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1).fits
+    assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1).fits
     assert words[1:] == ["set cache_type_k and cache_type_v to q8_0", "choose quant Q3_K (35.0 GB)", "use 4 cards of 20480 MiB"]
-    assert plan_place.plan(BIG, long, cards(*[20480] * 4), 1)["fits"]
+    assert plan_place.plan(BIG, long, cards(*[20480] * 4), 1).fits
 
 
 def test_where_one_change_is_not_enough_two_are_named():
@@ -162,8 +161,8 @@ def test_where_one_change_is_not_enough_two_are_named():
     assert tokens > int(plain.split()[-1]) > 0
     assert words == "lower slot_ctx_size to %d and set cache_type_k and cache_type_v to q4_0" % tokens
     small_cache = long._replace(ctx_size=tokens, cache_type_k="q4_0", cache_type_v="q4_0")
-    assert plan_place.plan(BIG, small_cache, devices, 1)["fits"]
-    assert not plan_place.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1)["fits"]
+    assert plan_place.plan(BIG, small_cache, devices, 1).fits
+    assert not plan_place.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1).fits
 
 
 def test_nothing_that_does_not_fit_is_advised():
@@ -182,7 +181,7 @@ def test_context_advice_is_for_each_slot():
     words = advice.nearest(BIG, two, cards(20480, 20480, 20480), 1)
     tokens = int(words[0].split()[-1])
     assert tokens < 65536
-    assert plan_place.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1)["fits"]
+    assert plan_place.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1).fits
 
 
 def mixed(gpus, mains, **more):
@@ -197,38 +196,37 @@ def test_main_memory_is_no_gpu(force, bandwidth):
     """However large it is and however fast it is said to be."""
     devices = mixed((24576, 24576, 24576), (257000, 257000), bandwidth=bandwidth)
     planned = plan_place.plan(BIG, SHORT, devices, 1, force)
-    assert planned["fits"] and layers(planned)[:2] == [0, 0]
+    assert planned.fits and layers(planned)[:2] == [0, 0]
     assert layers(planned)[2:] == layers(plan_place.plan(BIG, SHORT, cards(24576, 24576, 24576), 1))
-    assert "mem1" not in planned["reason"]
+    assert "mem1" not in planned.reason
     one = plan_place.plan(small(), SHORT, mixed((32510, 32510), (257000,)), 1, force)
     assert layers(one)[0] == 0
 
 
 def test_main_memory_takes_what_is_left_over():
     planned = plan_place.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1)
-    assert planned["fits"] and planned["topology"] == "split"
+    assert planned.fits and planned.topology == "split"
     first, second, *gpus = layers(planned)
     assert sorted((first, second))[0] == 0, "one is enough"
     # No GPU could hold one more layer.
     for index in (2, 3):
-        more = list(planned["counts"])
+        more = list(planned.counts)
         more[index], more[0 if first else 1] = more[index] + 1, max(first, second) - 1
-        assert not plan_place.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1, counts=more)["fits"]
-    assert "what the GPUs cannot hold is left over for mem1 main" in planned["reason"]
+        assert not plan_place.plan(BIG, SHORT, mixed((16384, 16384), (257000, 257000)), 1, counts=more).fits
+    assert "what the GPUs cannot hold is left over for mem1 main" in planned.reason
     # A smaller one needs the other.
     both = plan_place.plan(BIG, SHORT, mixed((16384, 16384), (10000, 10000)), 1)
-    assert both["fits"] and min(layers(both)) > 0
+    assert both.fits and min(layers(both)) > 0
 
 
 def test_nodes_without_any_gpu_count_alike():
     devices = [plan_devices.main_memory("mem%d" % number, {"memory_mib": 64000}, 1024) for number in (1, 2)]
     assert layers(plan_place.plan(BIG, SHORT, devices, 1, True)) == [41, 39]  # the output layer is one of the last's
-    assert "GPU" not in plan_place.plan(BIG, SHORT, devices, 1, True)["reason"]
+    assert "GPU" not in plan_place.plan(BIG, SHORT, devices, 1, True).reason
 
 
 def test_a_card_that_nobody_uses_comes_first():
-    devices = cards(32510, 32510)
-    devices[0]["claimed_mib"] = 4000
+    devices = [device._replace(claimed_mib=claimed) for device, claimed in zip(cards(32510, 32510), (4000, 0))]
     assert layers(plan_place.plan(small(), SHORT, devices, 2)) == [0, 9]
 
 
@@ -243,19 +241,19 @@ def test_the_notes_of_the_reference_cluster():
 
     The peak is more than weights, cache and buffers by what only a margin can stand for; with that margin three cards hold the model and two do not.
     """
-    worker = plan_place.plan(BIG, TIERS, cards(32510, 32510, 32510), 1, counts=[27, 27, 26])["devices"][0]
-    planned = worker["total_mib"] - worker["margin_mib"]
+    worker = plan_place.plan(BIG, TIERS, cards(32510, 32510, 32510), 1, counts=[27, 27, 26]).devices[0]
+    planned = worker.total_mib - worker.margin_mib
     assert 18000 < planned < 22574
     margin = 28708 - planned
-    seen = [dict(device, margin_mib=margin) for device in cards(32510, 32510, 32510)]
-    assert plan_place.plan(BIG, TIERS, seen, 1)["fits"]
-    assert not plan_place.plan(BIG, TIERS, seen[1:], 1)["fits"]
-    assert plan_place.plan(BIG, TIERS, cards(32510, 32510), 1)["fits"]  # with the default margin
+    seen = [device._replace(margin_mib=margin) for device in cards(32510, 32510, 32510)]
+    assert plan_place.plan(BIG, TIERS, seen, 1).fits
+    assert not plan_place.plan(BIG, TIERS, seen[1:], 1).fits
+    assert plan_place.plan(BIG, TIERS, cards(32510, 32510), 1).fits  # with the default margin
 
 
 def test_a_shape_survives_json():
     for shape in (BIG, BIG._replace(mla=Mla(512, 64, 192))):
-        assert plan_place.shape_of(json.loads(json.dumps(plan_place.shape_facts(shape)))) == shape
+        assert Shape.of(json.loads(json.dumps(shape.as_dict()))) == shape
 
 
 @pytest.mark.parametrize("build, number", [("b11434", 11434), ("b7772", 7772), ("master", None), ("", None), (None, None)])

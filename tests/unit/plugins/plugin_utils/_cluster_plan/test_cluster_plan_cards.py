@@ -35,7 +35,7 @@ def test_a_node_without_a_card():
         ("node2", True, 262144),
         ("node3", True, 262144),
     ]
-    assert [device["device"] for device in of_cards(typed, 1024)] == ["GPU0", "main", "main"]
+    assert [device.device for device in of_cards(typed, 1024)] == ["GPU0", "main", "main"]
 
 
 @pytest.mark.parametrize("text", ["main:", "main:256GB+24GB", "24GB+main:256GB", "", "3x", "3x0", "32TB", "0x32510", "3*32510", "24GB+", "2x2x24GB", "24.5GB"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_inventory
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import as_dicts, of_inventory
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 
@@ -31,7 +31,7 @@ def plan(cards=None, services=("big", "small"), known=None, headers=(), only=Non
             described = own.get("llama_devices") or copy.deepcopy(group["vars"]["llama_devices"])
             if cards and not host.startswith("mem"):
                 described = [dict(card, memory_mib=cards) for card in described]
-            nodes[host] = {"devices": of_inventory(host, described, 1024), "cores": None}
+            nodes[host] = {"devices": as_dicts(of_inventory(host, described, 1024)), "cores": None}
     known = known or dict(SERVICES, third=THIRD)
     wanted = {name: dict(known[name], **(changes if name == "big" else {})) for name in services}
     nodes = {host: nodes[host] for host in only or nodes}

@@ -7,7 +7,7 @@ import base64
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices, place
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
@@ -27,7 +27,7 @@ def test_an_automatic_split_is_planned_and_says_where_its_sizes_come_from():
 
 def test_a_header_is_better_than_the_catalog():
     shape = estimate.estimate(FACTS, 40 * 10**9)
-    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": json.loads(json.dumps(place.shape_facts(shape)))}
+    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": json.loads(json.dumps(shape.as_dict()))}
     planned = plan(chat(), headers=[header])
     (one,) = planned["services"]["chat"]
     assert one["source"] == "header"
@@ -42,7 +42,7 @@ def test_explicit_layers_are_rendered_in_llama_cpps_order():
 
 
 def test_a_nodes_layers_are_spread_over_itscards():
-    two = {"devices": devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024), "cores": 40}
+    two = {"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024)), "cores": 40}
     planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), nodes(node2=two))
     assert planned["services"]["chat"][0]["tensor_split"] == [18, 17, 25, 21]
     assert planned["services"]["chat"][0]["layers"] == {"node2": 35, "node3": 25, "node1": 20}

@@ -14,7 +14,7 @@ def test_what_fits_one_card_is_refused_a_split():
     (sentence,) = plan(chat(model="small", quant="Q8_0"))["refused"]
     assert sentence.startswith("llama_services.chat.workers: small Q8_0 fits GPU0 of node1 alone (")
     assert sentence.endswith("needed, since a split is slower: drop workers, or set force_split: true")
-    tight = {"devices": devices.of_inventory("node1", [{"memory_mib": 8000}], 1024), "cores": 40}
+    tight = {"devices": devices.as_dicts(devices.of_inventory("node1", [{"memory_mib": 8000}], 1024)), "cores": 40}
     (sentence,) = plan(chat(model="small", quant="Q8_0"), nodes(node1=tight))["refused"]
     assert "fits GPU0 of node2 alone (" in sentence and "make node2 the head and drop workers" in sentence
     forced = plan(chat(model="small", quant="Q8_0", force_split=True))
@@ -84,7 +84,7 @@ def test_without_any_header_weights_that_exceed_all_cards_are_refused():
 
 
 def test_workers_that_no_layer_is_left_for_are_refused():
-    of = nodes(24000, node3={"devices": devices.of_inventory("node3", [{"main": True, "memory_mib": 257000}], 1024), "cores": 40})
+    of = nodes(24000, node3={"devices": devices.as_dicts(devices.of_inventory("node3", [{"main": True, "memory_mib": 257000}], 1024)), "cores": 40})
     (sentence,) = plan(chat(quant="Q4_K_M"), dict(of, node2=dict(of["node2"], devices=cards("node2", 24000, 24000))))["refused"]
     assert sentence == (
         "llama_services.chat.workers: node3 would hold no layers, since the GPUs hold all of big Q4_K_M, and each worker needs one: leave it out of workers"
@@ -115,7 +115,7 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
 
 def test_fifteen_devices_and_no_more():
     def of(count):
-        return nodes(node2={"devices": devices.of_inventory("node2", [{"memory_mib": 8000}] * count, 256), "cores": 40})
+        return nodes(node2={"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * count, 256)), "cores": 40})
 
     assert plan(chat(force_split=True), of(13))["refused"] == []
     (sentence,) = plan(chat(force_split=True), of(14))["refused"]
@@ -123,7 +123,7 @@ def test_fifteen_devices_and_no_more():
 
 
 def test_fewer_layers_than_devices():
-    of = nodes(node2={"devices": devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256), "cores": 40})
+    of = nodes(node2={"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256)), "cores": 40})
     (sentence,) = plan(chat(model="small", quant="Q8_0", force_split=True), of)["refused"]
     assert sentence.startswith("llama_services.chat.workers: 14 devices seen, at most 12 are allowed, one for each layer of small")
 
