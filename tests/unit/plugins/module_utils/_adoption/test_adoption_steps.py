@@ -576,6 +576,15 @@ def test_a_log_that_others_exchanged_is_not_opened_as_root(leftover, tmp_path, h
     assert protected.read_text() == "root:x:0:0\n"
 
 
+def test_a_log_that_is_gone_is_made_again_and_everybody_may_read_it(tmp_path):
+    before = os.umask(0)
+    try:
+        os.close(processes.open_log(str(tmp_path / "rpc.log")))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "rpc.log").stat().st_mode & 0o777 == 0o644
+
+
 def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
     record = {"executable": str(tmp_path / "rpc-server"), "argv": ["rpc-server", "300"], "cwd": "/", "environment": {}, "outputs": {}}
     tmp_path.chmod(0o777)

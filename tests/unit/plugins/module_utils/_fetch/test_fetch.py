@@ -169,6 +169,13 @@ def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
     assert (tmp_path / "m-00002-of-00003.gguf").read_bytes() == parts["m-00002-of-00003.gguf"]
 
 
+def test_a_shard_that_is_alone_may_have_one_sha256(fake, tmp_path):
+    name, data = "m-00001-of-00001.gguf", gguf_files.shards(1)[0]
+    url = fake.add_plain(name, data)
+    assert fetch(tmp_path, fake, urls=[url], sha256=[sha(data)])["verified"] == "sha256"
+    assert (tmp_path / name).read_bytes() == data
+
+
 def test_one_sha256_of_the_joined_file(fake, tmp_path):
     urls = [fake.add_plain(name, data) for name, data in PIECES.items()]
     done = fetch(tmp_path / "m.gguf", urls=urls, sha256=[sha(MODEL).upper()])
@@ -327,6 +334,7 @@ def test_a_server_that_is_down_is_one_sentence(tmp_path):
         ({"urls": ["file:///a.gguf"], "sha256": ["0" * 64] * 2}, "2 digests given for 1 urls"),
         ({"repo": "a/b"}, "holds several models"),
         ({"urls": ["file:///a.gguf"], "connections": 17}, "connections: 17 given, 1 to 16 are possible"),
+        ({"urls": ["file:///a.gguf"], "connections": 0}, "connections: 0 given, 1 to 16 are possible"),
         ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: piece 2 is missing, pieces 1 are there: give all pieces"),
         ({"urls": ["file:///m.gguf.part2of2", "file:///m.gguf.part1of2"]}, "are not in order: give them by number"),
         ({"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]}, "are not in order: give them by number"),

@@ -98,6 +98,20 @@ def test_compressed_answers_are_refused(fake, client):
         source.open(client, 0, 10)
 
 
+@pytest.mark.parametrize(
+    ("status", "followed"),
+    [(301, True), (302, True), (303, True), (307, True), (308, True), (300, False), (305, False), (306, False), (309, False)],
+)
+def test_a_location_is_followed_where_the_status_is_a_redirect(fake, client, status, followed):
+    location = fake.add_plain("a", DATA).encode()
+    with speaking(b"HTTP/1.1 %d Elsewhere\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % (status, location)) as url:
+        if followed:
+            assert resolved(url, client).size == len(DATA)
+        else:
+            with pytest.raises(Refusal, match="answered %d Elsewhere" % status):
+                resolved(url, client)
+
+
 def test_redirects_end(fake, client):
     fake.add_repo("o/r", {"a": DATA})
     fake.redirect_to = fake.url + "/o/r/resolve/main/a"
@@ -116,6 +130,8 @@ def test_a_shorter_range_than_asked_for_is_continued(fake, client):
     source = resolved(fake.add_plain("a", DATA), client)
     fake.answers = [(206, {"Content-Range": "bytes 0-9/%d" % len(DATA)}, DATA[:10])]
     assert read_range(source, client, 0, 100) == DATA[:100]
+    assert [asked for _path, asked in fake.bytes_requests()[-2:]] == ["bytes=0-99", "bytes=10-99"]
+    assert fake.servers["hub"].connections == 1, "what was sent was read to its end"
 
 
 @pytest.mark.parametrize("ranges", [True, False])

@@ -132,9 +132,21 @@ def test_a_file_whose_flush_failed_is_sent_again(tmp_path, monkeypatch):
         real(fd)
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(Refusal, match="Input/output error"):
+    with pytest.raises(Refusal) as caught:
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+    assert str(caught.value) == "%s: cannot be written: Input/output error" % (tmp_path / "m.gguf")
     assert left(tmp_path) == []
+
+
+def test_a_directory_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+
+    def fail(path, *_arguments):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "rename", fail)
+    with pytest.raises(Refusal, match="/m.gguf.*: cannot be written: Permission denied"):
+        receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
 
 
 def test_a_file_of_another_user_becomes_ours(tmp_path):

@@ -20,6 +20,11 @@ FOLDERS = os.environ.get("LLAMA_CLUSTER_GGUF", CACHE + "/files").split(":")
 REAL = [path for folder in FOLDERS for path in sorted(Path(folder).rglob("*.gguf"))]
 
 
+# general.file_type of files that hubs have many of, each with the quantization in its name.
+COMMON = [(0, "F32"), (1, "F16"), (2, "Q4_0"), (3, "Q4_1"), (7, "Q8_0"), (8, "Q5_0"), (9, "Q5_1"), (10, "Q2_K"), (11, "Q3_K_S"), (12, "Q3_K_M")]
+COMMON += [(13, "Q3_K_L"), (14, "Q4_K_S"), (15, "Q4_K_M"), (16, "Q5_K_S"), (17, "Q5_K_M"), (18, "Q6_K"), (25, "IQ4_NL"), (30, "IQ4_XS"), (32, "BF16")]
+
+
 def parse(data, limit=gguf.MAX_HEADER):
     return gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf", limit)
 
@@ -109,7 +114,7 @@ def test_describe_names_what_the_file_is():
     }
 
 
-@pytest.mark.parametrize(("file_type", "name"), [(15, "Q4_K_M"), (7, "Q8_0"), (1024 + 18, "Q6_K"), (38, "MXFP4_MOE")])
+@pytest.mark.parametrize(("file_type", "name"), [*COMMON, (1024 + 18, "Q6_K"), (38, "MXFP4_MOE")])
 def test_quantization_is_the_name_of_the_file_type(file_type, name):
     assert describe.quantization([parse(make.header_bytes([("general.file_type", make.U32, file_type)], []))]) == name
 
@@ -192,6 +197,20 @@ def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
 
     with pytest.raises(Refusal, match="7,340,032 strings"):
         gguf.read_header(read, "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("data", "announced", "words"),
+    [
+        (make.header_bytes([], [("a", (1,), 24)]), (2, 0), "announces 2 tensors"),
+        (make.header_bytes([("k", make.U8, 1)], []), (0, 2), "announces 2 metadata keys"),
+    ],
+)
+def test_a_header_announces_no_more_than_its_bytes_can_hold(data, announced, words):
+    """The shortest description of a tensor and the shortest key: names of one letter, one dimension, one byte."""
+    parse(data, limit=len(data))
+    with pytest.raises(Refusal, match=words):
+        parse(data[:8] + struct.pack("<QQ", *announced) + data[24:], limit=len(data))
 
 
 def test_no_more_than_the_limit_is_read():

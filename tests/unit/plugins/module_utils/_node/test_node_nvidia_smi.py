@@ -200,6 +200,13 @@ def test_no_gpu_and_no_driver_are_answers(collect, does, reason):
     assert facts == {"available": False, "warning": None, "driver": None, "cuda": None, "gpus": [], "xids": [], "xids_reason": None}
 
 
+def test_a_long_message_of_the_tool_is_cut(tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho %s\nexit 7\n" % ("x" * 400))
+    tool.chmod(0o755)
+    assert nvidia_smi.collect(str(tool))["reason"] == "%s failed with status 7: %s" % (tool, "x" * 300)
+
+
 def test_a_corrupt_inforom_is_a_warning(collect):
     facts = collect("inforom %s" % V100S)
     assert (facts["available"], facts["warning"]) == (True, "WARNING: infoROM is corrupted at gpu 0000:3B:00.0")

@@ -39,6 +39,17 @@ def test_caches_come_and_go_with_their_services(tmp_path):
     assert not folder.exists()
 
 
+def test_a_cache_that_was_opened_to_others_is_closed_again(tmp_path):
+    folder = tmp_path / "rpc-cache"
+    have(folder, "chat")
+    (folder / "chat").chmod(0o755)
+    assert have(folder, "chat", check=True) == ["change chat"]
+    assert stat.S_IMODE((folder / "chat").stat().st_mode) == 0o755
+    assert have(folder, "chat") == ["change chat"]
+    assert stat.S_IMODE((folder / "chat").stat().st_mode) == 0o700
+    assert have(folder, "chat") == []
+
+
 def test_directories_of_others_are_never_touched(tmp_path):
     folder = tmp_path / "rpc-cache"
     have(folder, "chat")

@@ -69,6 +69,24 @@ def test_the_connection_of_a_head_that_is_gone(worker):
     assert reason == "its connection is to a head that is gone, and a new one has waited for 5 s"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "sample"),
+    [
+        (3, {"state": "T"}),
+        (60, {"state": "D"}),
+        (5, {"waiting": 1}),
+        (5, {"waiting": 1, "serving": 1, "head": False}),
+    ],
+)
+def test_a_round_that_comes_late_decides_all_the_same(worker, seconds, sample):
+    """No round falls on the second itself."""
+    start = worker.now
+    while not worker.judge.decide(dict(QUIET, now=worker.now, **sample)):
+        assert worker.now - start < seconds
+        worker.now += 0.7
+    assert worker.now - start > seconds
+
+
 def test_a_unit_that_is_not_to_be_touched(worker):
     assert worker.run(100, process=None, state="T", waiting=1) == []
 

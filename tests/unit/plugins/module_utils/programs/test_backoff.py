@@ -120,6 +120,15 @@ def test_a_damaged_state_is_none(unit):
     assert unit.start() == 0
 
 
+def test_nobody_else_writes_the_state(unit, tmp_path):
+    before = os.umask(0)
+    try:
+        backoff.write(UNIT, {"failures": 1, "started": None}, str(tmp_path / "new/backoff"))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new/backoff").stat().st_mode & 0o777 == 0o755
+
+
 def test_the_wait_is_told(unit, capsys, monkeypatch, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))

@@ -50,6 +50,13 @@ def test_an_idle_head_takes_one_request(server):
     assert [path for _method, path, _body in server.requests] == ["/metrics"]
 
 
+def test_a_counter_that_a_build_lacks_counts_nothing(server):
+    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 30\n")
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["total"], look["requests"]) == (30, 0)
+    assert [path for _method, path, _body in server.requests] == ["/metrics"]
+
+
 def test_a_busy_head_shows_its_slots(server):
     server.responses["/metrics"] = fake.metrics(processing=1)
     assert isinstance(head_api(server).look(5.0, may_sleep=False)["slots"], list)
@@ -338,6 +345,63 @@ def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
     assert lines[:4] == ["worker chat: it hangs: restarting it"] * 4
     assert len(lines) == 5 and lines[4].startswith("worker chat: it hangs: not repaired again before ") and lines[4].endswith("(3 repairs in 10 min)")
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]] * 4
+
+
+def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd):
+    watch = watchdog.WorkerWatch("chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""})
+    watch.unit.look(0)
+    systemd.job = "71"
+    watch.repair(watch._judge, actions.Repair("it hangs", False), 100.0)
+    systemd.job, asked = "", systemd.asked
+    watch.repair(watch._judge, actions.Repair("it hangs", False), 101.9)
+    assert (systemd.asked, systemd.killed) == (asked, [])
+    watch.repair(watch._judge, actions.Repair("it hangs", False), 102.0)
+    assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]]
+
+
+class Asked:
+    """A looker that notes what it is asked, and has the look of the moment."""
+
+    def __init__(self, look):
+        self.look, self.asked = look, []
+
+    def of(self, process):
+        return self.look
+
+    def ask(self, process, may_sleep):
+        self.asked.append(may_sleep)
+
+    def stop(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("now", "change", "asked"),
+    [
+        (30.0, {}, []),
+        (39.9, {}, []),
+        (40.0, {}, [False]),
+        (30.0, {"received": 8}, [False]),
+        (30.0, {"sent": 9}, [False]),
+        (30.0, {"state": "closed"}, [True]),
+        (30.0, {"look": None}, [False]),
+        (30.0, {"working": True}, [False]),
+        (30.0, {"process": (8, 80)}, [False]),
+    ],
+)
+def test_an_idle_head_is_asked_when_something_moved_or_after_thirty_seconds(systemd, monkeypatch, now, change, asked):
+    config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [WORKER], "api_key_file": None, "ubatch": 512}
+    watch = watchdog.HeadWatch("chat", config)
+    watch.stop()
+    seen = dict({"state": "up", "received": 7, "sent": 3, "process": (7, 70), "working": False}, **change)
+    monkeypatch.setattr(watch._links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
+    monkeypatch.setattr(watch.unit, "look", lambda now: seen["process"])
+    monkeypatch.setattr(watch.unit, "age", lambda: 100.0)
+    monkeypatch.setattr(watch, "_judge", type("Judge", (), {"working": seen["working"], "decide": lambda self, sample: []})())
+    watch._looker = Asked(change.get("look", {"at": 10.0}))
+    watch._known, watch._looked = seen["process"], ((7, 70), 7, 3)
+    watch.round(now)
+    assert watch._looker.asked == asked
 
 
 # The rules

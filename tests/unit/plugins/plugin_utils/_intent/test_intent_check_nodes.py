@@ -40,6 +40,7 @@ def test_what_is_right(facts):
         ({"llama_cpp_version": 11434}, "llama_cpp_version: 11434 seen for n, the tag of a release such as b11434 is needed: write b11434"),
         ({"llama_cpp_version": "11434"}, "llama_cpp_version: '11434' seen for n, the tag of a release such as b11434 is needed: write b11434"),
         ({"llama_cpp_version": "latest"}, "llama_cpp_version: 'latest' seen for n, the tag of a release such as b11434 is needed: choose one of github.com"),
+        ({"llama_cpp_version": "b7759"}, "llama_cpp_version: b7759 seen for n, b7760 or a newer release is needed: its command line is the oldest"),
         ({"llama_cpp_version": "b4000"}, "llama_cpp_version: b4000 seen for n, b7760 or a newer release is needed: its command line is the oldest"),
         ({"llama_cpp_version": "mine/../x", "llama_cpp_source": "x"}, "llama_cpp_version: 'mine/../x' seen for n, "),
         ({"llama_cpp_source_sha256": "abc"}, "llama_cpp_source_sha256: 'abc' seen for n, 64 hexadecimal digits is needed: copy the whole digest"),
