@@ -140,12 +140,15 @@ def test_a_file_whose_flush_failed_is_sent_again(tmp_path, monkeypatch):
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+    real = os.rename
 
-    def fail(path, *_arguments):
-        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
+    def fail(source, target, **folders):
+        if source == str(tmp_path / "m.gguf.sent"):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), source)
+        real(source, target, **folders)
 
     monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(Refusal, match="/m.gguf.*: cannot be written: Permission denied"):
+    with pytest.raises(Refusal, match="/m.gguf.sent: cannot be written: Permission denied"):
         receive(Request(str(tmp_path / "m.gguf"), **NOWHERE), bundled(m=MODEL))
 
 

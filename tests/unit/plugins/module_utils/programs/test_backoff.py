@@ -123,10 +123,10 @@ def test_a_damaged_state_is_none(unit):
 def test_nobody_else_writes_the_state(unit, tmp_path):
     before = os.umask(0)
     try:
-        backoff.write(UNIT, {"failures": 1, "started": None}, str(tmp_path / "new/backoff"))
+        backoff.write(UNIT, {"failures": 1, "started": None}, str(tmp_path / "state"))
     finally:
         os.umask(before)
-    assert (tmp_path / "new/backoff").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "state").stat().st_mode & 0o777 == 0o755
 
 
 def test_the_wait_is_told(unit, capsys, monkeypatch, tmp_path):
