@@ -96,9 +96,10 @@ def roles():
 
 
 def role(path):
+    """Without what a role is told by its caller alone: an inventory has no default to replace."""
     options = {}
     for entry_point in yaml.safe_load((path / "meta/argument_specs.yml").read_text())["argument_specs"].values():
-        options = dict(entry_point.get("options", {}), **options)
+        options = dict({name: option for name, option in entry_point.get("options", {}).items() if not option.get("required")}, **options)
     rows = ["| variable | value | default | meaning |", "|---|---|---|---|"]
     return "\n".join(rows + ["| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option)) for name, option in options.items()])
 
@@ -110,8 +111,6 @@ def kind(option):
 
 
 def default(option):
-    if option.get("required"):
-        return "required"
     given = option.get("default")
     if "{{" in str(given):
         sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in variables.known()]

@@ -49,7 +49,7 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
     model = node.folder / "old.gguf"
     model.write_text("weights")
     record = {"files": [str(model)], "pieces": [{"size": 7, "sha256": hashlib.sha256(b"weights").hexdigest()}]}
-    variables = {"old_model": str(model), "__model_old": record, "giver": "giver", "taker": "localhost"}
+    variables = {"model_old": str(model), "__model_old": record, "giver": "giver", "taker": "localhost"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         variables["model_share_port"] = free.getsockname()[1]

@@ -42,11 +42,11 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 @functools.lru_cache(maxsize=None)
 def role_options():
-    """The names of all variables of all roles."""
+    """The names of all variables of all roles that an inventory may set: what a role needs of its caller is none."""
     found = set()
     for path in ROLES.glob("*/meta/argument_specs.yml"):
         for entry_point in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
-            found.update(entry_point.get("options", {}))
+            found.update(name for name, option in entry_point.get("options", {}).items() if not option.get("required"))
     return frozenset(found)
 
 

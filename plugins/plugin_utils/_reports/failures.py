@@ -1,13 +1,15 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What failed tasks say, for the callback brief: each sentence once, without what Ansible wraps around it. Private to the collection."""
+"""What failed tasks say, for the callback brief and for rescues, without what Ansible wraps around it. Private to the collection."""
 
 import re
+from collections.abc import Mapping
 
 OURS = "thefermisea.llama_cluster."
 # They look at something and change nothing: their messages are sentences of ours, one for each line.
 REFUSE = ("assert", "fail", "set_fact", "validate_argument_spec")
+NO_REASON = "no reason given"
 # So many lines of a program's output are shown.
 TAIL = 5
 # What Ansible writes before the message of an error, of 2.16 to 2.21.
@@ -49,6 +51,17 @@ def unwrapped(text):
         text = bare
 
 
+def failure_reason(result):
+    """The message of a failed task, or of the first of its items that failed, without line breaks.
+
+    result: ansible_failed_result of a rescue. A node that only shares the failure of another one has none.
+    """
+    result = result or {}
+    items = [item for item in result.get("results") or [] if isinstance(item, Mapping) and item.get("failed")]
+    message = (items or [result])[0].get("msg") or result.get("msg") or ""
+    return " ".join(unwrapped(str(message)).split()) or NO_REASON
+
+
 class Failures:
     """Collects what fails in a task on several hosts, until it is taken to be shown."""
 
@@ -68,9 +81,9 @@ class Failures:
         refused = asserted or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
         items = [item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item]
         for one in [item for item in items if item.get("failed") or item.get("exception")] or [returned]:
-            message = str(one.get("msg") or one.get("censored") or "no reason given")
+            message = str(one.get("msg") or one.get("censored") or NO_REASON)
             before = BEFORE.search(message) is not None
-            sentences = [line.strip() for line in unwrapped(message).split("\n") if line.strip()] or ["no reason given"]
+            sentences = [line.strip() for line in unwrapped(message).split("\n") if line.strip()] or [NO_REASON]
             if before or refused:
                 # In what others wrote a line feed is no mark of a sentence.
                 if before or not asserted:

@@ -52,17 +52,20 @@ def _option(arguments, name):
     return arguments[arguments.index(name) + 1] if name in arguments[:-1] else ""
 
 
-def unit_changes(nodes, host, wanted, degraded):
+def unit_changes(nodes, host, wanted, degraded, services=()):
     """What a node has to do, as lists of unit names, in the order it has to be done.
 
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns them; degraded: services
-    whose head lost a worker.
+    whose head lost a worker; services: those that may be touched, all where none is named.
 
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere; and what waits
     after runs that failed, to be tried at once with what is there now.
     unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
+    idle: whether all of this leaves everything as it is.
     Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left alone, whatever their name.
     """
+    if services:
+        nodes = {node: [unit for unit in units if unit["service"] in services] for node, units in nodes.items()}
     workers = {node: _workers(units, wanted.get(node, [])) for node, units in nodes.items()}
     disturbed = set(degraded)
     for changes in workers.values():
@@ -71,13 +74,15 @@ def unit_changes(nodes, host, wanted, degraded):
     heads = [unit for unit in nodes[host] if unit["kind"] == "head" and unit["installed"] and unit["ours"]]
     kept = [unit for unit in heads if unit["name"] in wanted.get(host, [])]
     unwanted = [unit["name"] for unit in heads if unit not in kept]
-    return {
+    found = {
         "heads_down": unwanted + [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"] or unit["service"] in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],
         "heads_up": [unit["name"] for unit in kept if unit["enabled"]],
     }
+    up = [unit["name"] for unit in heads if unit["active_state"] == "active"]
+    return dict(found, idle=not any(names for step, names in found.items() if step != "heads_up") and set(found["heads_up"]) <= set(up))
 
 
 def _workers(units, wanted):
@@ -89,9 +94,3 @@ def _workers(units, wanted):
         # A worker that systemd is about to restart counts as down: its head has lost it already.
         "start": [unit["name"] for unit in kept if unit["enabled"] and unit["active_state"] != "active"],
     }
-
-
-def idle(changes, units):
-    """Whether unit_changes() of a node leave everything as it is."""
-    running = [unit["name"] for unit in units if unit["active_state"] == "active"]
-    return not any(names for step, names in changes.items() if step != "heads_up") and set(changes["heads_up"]) <= set(running)

@@ -25,7 +25,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_start(self, playbook):
         list(filter_loader.all())
         list(test_loader.all())
-        for path in Path(playbook._basedir).parent.glob("plugins/filter/*.yml"):
+        for path in Path(playbook._basedir).parent.glob("plugins/filter/*.*"):
             filter_loader.get("thefermisea.llama_cluster." + path.stem)
         gc.collect()
         gc.freeze()

@@ -4,7 +4,7 @@
 """Answers a playbook's tasks for a node that is a directory: units are files, what runs is a file, each task that touches a node is an event.
 
 An action plugin under the name of each module that simulation.py replaces. Builds and snapshots are read and put back by the collection's own code.
-A build that is named *deaf has workers that do not listen, a build that is named *mute has heads that do not answer.
+A build that is named *deaf has workers that do not listen, a build or a model that is named *mute has heads that do not answer.
 """
 
 import base64
@@ -130,6 +130,10 @@ class ActionModule(ActionBase):
             partial.rename(self.node.prefix / "current")
         return {"changed": changed}
 
+    def do_model(self, arguments):
+        self.event("model %s" % arguments["step"])
+        return {"changed": False}
+
     def do_configure(self, arguments):
         """Writes the units of one kind."""
         changed = False
@@ -137,6 +141,8 @@ class ActionModule(ActionBase):
         for one in arguments["instances"]:
             name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
             options = ["--host", one["address"], "--port", str(one["port"])]
+            if one.get("model_path"):
+                options += ["--model", one["model_path"]]
             if one.get("rpc_endpoints"):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
             if one.get("cache"):
@@ -267,7 +273,7 @@ class ActionModule(ActionBase):
             state, reason = "down", "nobody listens"
         elif not all(workers) or {worker["release"] for worker in workers} != {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
-        elif process["release"].endswith("mute") or process["settings"] == "mute":
+        elif process["release"].endswith("mute") or process["settings"] == "mute" or any("-mute.gguf" in word for word in process["arguments"]):
             state, reason = "loading", "it has been loading for ever"
         planned = json.loads((self.node.root / "health.json").read_text()) if (self.node.root / "health.json").exists() else {}
         moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in arguments["rpc_endpoints"]]

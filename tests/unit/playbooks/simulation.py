@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the collection's own playbooks over two nodes that are directories: seconds where containers take minutes, and any moment can be kept.
 
-Real are the playbooks, roles acceptance and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that touch a node
+Real are the playbooks, roles acceptance, apply and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that touch a node
 (simulated_node.py) and the roles that take long. What those do on a node is for the scenarios in containers.
 """
 
@@ -32,7 +32,7 @@ OURS = (
     "remove_ours",
     "tensor_caches",
 )
-ROLES = ("activate", "configure", "stage")
+ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
 
 STAGE = """
@@ -66,6 +66,16 @@ CACHES = """
 - name: Caches
   thefermisea.llama_cluster.tensor_caches: {services: "{{ rpc_worker_cached }}"}
 """
+MODEL = """
+- name: Handle the model
+  thefermisea.llama_cluster.model: {step: %s}
+"""
+# A disk that has no room for both where the old model is to be parked.
+ROOM = """
+- name: Note where the old model is
+  ansible.builtin.set_fact: {model_parked: true}
+  when: model_park_on != ''
+"""
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
@@ -74,8 +84,14 @@ REPLACED = {
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
     "head_server/tasks/clients_interface.yml": INTERFACE,
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
+    "model/tasks/main.yml": MODEL % "fetch",
+    "model/tasks/retire.yml": MODEL % "retire",
+    "model/tasks/room.yml": ROOM,
+    "model/tasks/unpark.yml": MODEL % "unpark",
 }
 REPLACED.update({"%s/tasks/remove.yml" % role: REMOVE % role for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")})
+# The last one does not load.
+QUANTS = {"F16": "m.gguf", "Q8_0": "m8.gguf", "Q4_X": "m-mute.gguf"}
 SERVICE = {"model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
 INVENTORY = {
     "llama_nodes": {
@@ -85,7 +101,7 @@ INVENTORY = {
             "ansible_become": False,
             "llama_cpp_version": "b1",
             "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache="1G")},
-            "llama_models": {"m": {"quants": {"F16": {"urls": ["file:///m.gguf"], "file": "m.gguf"}}}},
+            "llama_models": {"m": {"quants": {name: {"urls": ["file:///" + file], "file": file} for name, file in QUANTS.items()}}},
             "acceptance_wait": 1,
             "upgrade_requests": 1,
         },
@@ -113,7 +129,7 @@ def build_collection(folder):
         target = collection / name
         target.parent.mkdir(parents=True, exist_ok=True)
         role, _slash, rest = name.partition("roles/")[2].partition("/")
-        if role not in ("", "acceptance", "upgrade"):
+        if role not in ("", "acceptance", "apply", "upgrade"):
             if rest.startswith("tasks/"):
                 target.write_text(REPLACED.get("%s/%s" % (role, rest), "[]\n"))
         else:

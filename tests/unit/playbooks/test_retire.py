@@ -20,7 +20,7 @@ def retire(tmp_path, *names, forged=False):
     (models / "old.gguf.manifest.json").write_text(json.dumps(record))
     if forged:
         give_away(models / "old.gguf.manifest.json")
-    variables = {"old_model": str(models / "old.gguf"), "ansible_python_interpreter": sys.executable}
+    variables = {"model_old": str(models / "old.gguf"), "ansible_python_interpreter": sys.executable}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables}
     play["tasks"] = [{"ansible.builtin.include_tasks": str(ROOT / "roles/model/tasks/retire.yml")}]
     (tmp_path / "play.yml").write_text(json.dumps([play]))

@@ -94,7 +94,8 @@ def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster)
 
 
 def test_a_worker_without_its_layers_is_refused(cluster):
-    loaded = {"reason": None, "devices": [{"device": "RPC0", "endpoint": "10.0.0.2:50052", "layers": 29}]}
+    sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
+    loaded = {"reason": None, "devices": [dict(sizes, device="RPC0", endpoint="10.0.0.2:50052", layers=29)]}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
     status, output = cluster.run("_verify")
     assert status != 0
@@ -127,6 +128,7 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
         ("held", "maintenance", "node=node2 state=return"),
         ("upgraded", "rollback", "llama_cpp_version=b2"),
         ("deployed", "upgrade", "llama_cpp_version=b2"),
+        ("deployed", "switch_model", "service=chat quant=Q8_0"),
     ],
 )
 def test_check_mode_changes_nothing(request, tmp_path, state, playbook, settings):
@@ -337,6 +339,86 @@ def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp
     status, output = cluster.run("rollback")
     assert status == 0, output
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
+
+
+# Another quant of a model
+
+
+def models(cluster):
+    """The models of what runs on node1."""
+    processes = [json.loads(path.read_text()) for path in sorted((cluster.node("node1") / "run").iterdir())]
+    return [process["arguments"][process["arguments"].index("--model") + 1] for process in processes]
+
+
+def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, cluster):
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status == 0, output
+    assert models(cluster) == ["/opt/models/m8.gguf"]
+    assert disturbed(cluster) == ["node1 configure " + HEAD, "node1 stopped " + HEAD, "node1 started " + HEAD]
+    # Nothing stops before the model is there.
+    assert cluster.events.index("node1 model fetch") < cluster.events.index("node1 configure " + HEAD)
+    assert "chat: m8.gguf serves, /opt/models/m.gguf stays on node1" in output
+    assert "the inventory says F16: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back" in output
+    assert cluster.snapshots() == [["last.json"], ["last.json"]]
+    # A second run changes nothing, and leaves the way back.
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status == 0, output
+    assert disturbed(cluster) == [] and cluster.snapshots() == [["last.json"], ["last.json"]]
+    assert "node1 ask " + HEAD in cluster.events
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
+
+
+def test_a_switch_leaves_other_services_alone(cluster):
+    """The unit of a service that is in no inventory any more, as before the next run of site.yml."""
+    other = HEAD.replace("chat", "other")
+    for folder in ("etc/systemd/system", "run"):
+        path = cluster.node("node1") / folder / HEAD
+        path.with_name(other).write_text(path.read_text().replace('"8000"', '"8001"'))
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 retire=after")
+    assert status == 0, output
+    assert not any(other in event for event in disturbed(cluster)) and "node1 model retire" in cluster.events
+    # Without its model there is nothing to go back to.
+    assert cluster.snapshots() == [[], []]
+
+
+def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X")
+    assert status != 0
+    assert (
+        "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been loading for ever), "
+        "the old one serves again: see journalctl -u llama-head-chat.service on node1"
+    ) in output
+    assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
+    assert cluster.snapshots() == [[], []] and "node1 model retire" not in cluster.events
+
+
+def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
+    cluster.fail("node1 model fetch")
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status != 0
+    assert "no space left" in output
+    assert disturbed(cluster) == [] and cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
+
+
+def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
+    cluster.fail("node1 model fetch")
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 park=node2")
+    assert status != 0
+    assert "llama_services.chat: the new model does not serve (no space left), m.gguf is back from node2 and serves again" in output
+    assert disturbed(cluster) == ["node1 stopped " + HEAD, "node1 started " + HEAD]
+    assert cluster.events.index("node1 model unpark") < cluster.events.index("node1 started " + HEAD)
+    assert cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
+
+
+def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
+    cluster = held.copy(tmp_path)
+    before = cluster.files()
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status != 0
+    assert "switch_model: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e node=node2" in output
+    assert cluster.files() == before and cluster.events == []
 
 
 # Teardown

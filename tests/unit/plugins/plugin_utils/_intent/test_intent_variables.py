@@ -117,6 +117,11 @@ def test_every_variable_that_a_default_reads_is_known():
     assert read - intent_variables.known() == {"llama_cpp_build"}
 
 
+def test_what_a_role_needs_of_its_caller_is_no_variable_of_an_inventory():
+    assert "apply_wait" in intent_variables.known()
+    assert "apply_wanted" not in intent_variables.known()
+
+
 def test_every_extra_variable_that_is_documented_is_known():
     pages = [*ROOT.glob("playbooks/*.yml"), *ROOT.glob("docs/*.md"), ROOT / "README.md"]
     named = {name for page in pages for name in re.findall(r"-e ([a-z]\w*)=", page.read_text())}

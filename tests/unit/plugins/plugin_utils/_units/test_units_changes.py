@@ -1,4 +1,4 @@
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import deployed_heads, deployed_workers, idle, unit_changes, wanted_units
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import deployed_heads, deployed_workers, unit_changes, wanted_units
 
 GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
@@ -17,7 +17,7 @@ def changes(host, node2=None, node1=None, services=None, degraded=()):
         "node3": [unit("rpc")],
     }
     found = unit_changes(nodes, host, wanted_units(SERVICES if services is None else services, GROUPS), degraded)
-    return {key: names for key, names in found.items() if names}
+    return {key: names for key, names in found.items() if names and key != "idle"}
 
 
 def test_nothing_to_do_is_only_seeing_that_the_heads_are_up():
@@ -49,6 +49,16 @@ def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
         down = [unit("rpc", active=state)]
         assert changes("node2", down) == {"workers_start": ["llama-rpc-chat.service"]}
         assert changes("node1", down)["heads_down"] == ["llama-head-chat.service"]
+
+
+def test_services_that_are_not_named_are_left_alone():
+    """Whatever else waits for a run of site.yml: stale heads, dead workers, units that nobody wants."""
+    nodes = {"node1": [unit("head", stale=True), unit("head", "alone", stale=True), unit("head", "gone")], "node2": [unit("rpc", active="failed")]}
+    wanted = wanted_units(SERVICES, GROUPS)
+    assert unit_changes(nodes, "node1", wanted, [], ["alone"])["heads_down"] == ["llama-head-alone.service"]
+    assert unit_changes(nodes, "node1", wanted, [], ["alone"])["unwanted"] == []
+    assert unit_changes(nodes, "node2", wanted, [], ["alone"])["idle"]
+    assert unit_changes(nodes, "node2", wanted, [], ["chat"])["workers_start"] == ["llama-rpc-chat.service"]
 
 
 def test_a_stale_or_degraded_head():
@@ -91,11 +101,16 @@ def test_wanted_are_the_units_of_what_systemd_runs():
 
 
 def test_idle_is_a_node_where_all_that_should_run_runs():
-    running = [unit("head"), unit("head", "alone")]
-    changes = unit_changes({"node1": running, "node2": [unit("rpc")], "node3": [unit("rpc")]}, "node1", wanted_units(SERVICES, GROUPS), [])
-    assert idle(changes, running)
-    assert not idle(changes, [unit("head"), unit("head", "alone", active="activating")])
-    assert not idle(dict(changes, unwanted=["llama-head-old.service"]), running)
+    def idle(head, wanted=None):
+        nodes = {"node1": [unit("head"), head], "node2": [unit("rpc")], "node3": [unit("rpc")]}
+        return unit_changes(nodes, "node1", wanted or wanted_units(SERVICES, GROUPS), [])["idle"]
+
+    assert idle(unit("head", "alone")) is True
+    assert idle(unit("head", "alone", active="activating")) is False
+    assert idle(unit("head", "alone", stale=True)) is False
+    assert (
+        idle(unit("head", "alone"), {"node1": ["llama-head-chat.service"], "node2": ["llama-rpc-chat.service"], "node3": ["llama-rpc-chat.service"]}) is False
+    )
 
 
 def test_deployed_is_what_the_units_start():

@@ -1,0 +1,160 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What became of a change of what serves: what its nodes have noted meanwhile, and the lines that its playbook ends with. Private to the collection.
+
+Nodes note facts: switch_failure (why something failed there), switch_idle (whether nothing is to be done there), switch_undone (whether it is as
+it was). A node that is gone counts as one that failed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .failures import NO_REASON
+from .speed import speed_lines
+
+HostVars = Mapping[str, Mapping[str, Any]]
+ANSWERS = ("ready", "busy")
+DISTURBING = ("heads_down", "unwanted", "workers_restart", "workers_start")
+
+
+def _noted(hostvars: HostVars, hosts: Sequence[str], fact: str) -> list[Any]:
+    """A fact of each of these nodes that has it."""
+    return [hostvars[host][fact] for host in hosts if fact in hostvars[host]]
+
+
+def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str]) -> dict[str, Any]:
+    """-> {failures: sentences, idle, undone: whether every node says so}. hosts: the nodes of the play; left: those that can still be worked on."""
+    failures = _noted(hostvars, left, "switch_failure")
+    # A node that was taken along when another one failed knows no reason.
+    failures.sort(key=lambda reason: reason == NO_REASON)
+    failures += ["%s cannot be reached any more" % host for host in hosts if host not in left]
+    return {
+        "failures": failures,
+        "idle": len([one for one in _noted(hostvars, left, "switch_idle") if one]) == len(hosts),
+        "undone": len([one for one in _noted(hostvars, left, "switch_undone") if one]) == len(hosts),
+    }
+
+
+def outcome_lines(hostvars: HostVars, ending: str, hosts: Sequence[str], run: Mapping[str, Any] | None = None) -> list[str]:
+    """The lines of an ending of a playbook. hosts: the nodes that are left; run: what the playbook knows of it, see each ending below."""
+    return ENDINGS[ending](hostvars, hosts, run or {})
+
+
+def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: services, build, old_build, id of the snapshot, check_mode, idle, resumed: after a run that died, seconds: without an answer."""
+    names = ", ".join(sorted(run["services"]))
+    if run["check_mode"]:
+        return ["%s: check mode, %s serves on; what would change is shown above" % (names, run["old_build"])]
+    if run["idle"]:
+        return ["%s: nothing to do, %s serves with the inventory's configuration" % (names, run["build"])]
+    if run["resumed"]:
+        outage = "which finishes what an earlier run began"
+    elif any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes")):
+        outage = "nothing served for %s s" % run["seconds"]
+    else:
+        outage = "no head had to restart"
+    measured: dict[str, Any] = {}
+    baselines: dict[str, Any] = {}
+    for found, fact in ((measured, "upgrade_measured"), (baselines, "upgrade_baseline")):
+        for of_node in _noted(hostvars, hosts, fact):
+            found.update(of_node)
+    return [
+        "%s: %s serves, %s" % (names, run["build"], outage),
+        *speed_lines(measured, baselines),
+        "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
+        "what was given with -e belongs in the inventory, or the next site.yml switches back",
+    ]
+
+
+def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: failure: the first one, old_build, undone, check_mode, seconds: since heads went down, empty where none did."""
+    if run["undone"]:
+        after = ", %s s after the switch began" % run["seconds"] if run["seconds"] != "" else ""
+        end = "rolled back, %s serves again%s" % (run["old_build"], after)
+    elif run["check_mode"]:
+        end = "nothing was changed, this is check mode"
+    else:
+        end = "the old one is not back either (%s), correct this and run rollback.yml" % _second_failure(hostvars, hosts, run["failure"])
+    return ["upgrade: %s: %s" % (run["failure"], end)]
+
+
+def _second_failure(hostvars: HostVars, hosts: Sequence[str], first: str) -> str:
+    """What the way back failed with."""
+    later = dict.fromkeys(failure for failure in _noted(hostvars, hosts, "switch_failure") if failure != first)
+    return "; ".join(later) or "see above"
+
+
+def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: id of the snapshot, seconds: without an answer."""
+    builds = [files["open"]["build"] for files in _noted(hostvars, hosts, "apply_restored") if files["open"]["build"]]
+    build = builds[0] if builds else "none"
+    answers = [answer for asked in _noted(hostvars, hosts, "apply_answers") for answer in asked["results"]]
+    changed = any(changes[step] for changes in _noted(hostvars, hosts, "apply_changes") for step in DISTURBING)
+    outage = "nothing served for %s s" % run["seconds"] if changed else "nothing had to restart"
+    services = ", ".join(answer["item"]["service"] for answer in answers)
+    reasons = ", ".join(answer["reason"] for answer in answers)
+    return [
+        "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
+        "the inventory may still say what was rolled back: set llama_cpp_version to %s and the services as they were there, "
+        "or the next site.yml switches again" % build.split("-")[0],
+    ]
+
+
+def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """hosts: those of its heads; run: service, quant, was: the quant of the inventory, retire, park: the node that has the old model, check_mode."""
+    files = hostvars[hosts[0]]["switch_model_files"]
+    old, new = (os.path.basename(files[key]) for key in ("old", "new"))
+    if run["check_mode"]:
+        return ["%s: check mode, %s serves on; what would change is shown above" % (run["service"], old)]
+    stays = not files["needed"] and run["retire"] == "never"
+    kept = ", %s stays on %s" % (files["old"], run["park"] or ", ".join(hosts)) if stays else ""
+    lines = ["%s: %s serves%s" % (run["service"], new, kept)]
+    if run["was"] != run["quant"]:
+        step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (run["service"], run["quant"])
+        lines.append("the inventory says %s: %s" % (run["was"], step))
+    return lines
+
+
+def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: as of a switch that did not fail, failure: the first one, undone."""
+    if run["check_mode"]:
+        end = "nothing was changed, this is check mode"
+    elif not run["undone"]:
+        end = "the old one does not answer either (%s)" % _second_failure(hostvars, list(hostvars), run["failure"])
+    elif run["park"]:
+        end = "%s is back from %s and serves again" % (os.path.basename(hostvars[hosts[0]]["switch_model_files"]["old"]), run["park"])
+    else:
+        end = "the old one serves again"
+    words = (run["service"], run["failure"], end, run["service"], ", ".join(hosts))
+    return ["llama_services.%s: the new model does not serve (%s), %s: see journalctl -u llama-head-%s.service on %s" % words]
+
+
+def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """The heads made by hand that do not answer after they were put back, each with the reason."""
+    asked = [answer for health in _noted(hostvars, hosts, "adoption_answers") for answer in health.get("results", []) if "state" in answer]
+    return ["%s %s" % (answer["item"]["name"], answer["reason"]) for answer in asked if answer["state"] not in ANSWERS]
+
+
+def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: node, services."""
+    mine = [unit["service"] for unit in hostvars[run["node"]]["apply_node"]["units"]]
+    waiting = ", ".join(name for name in run["services"] if name in mine) or "no service"
+    return [
+        "maintenance: %s is held, %s cannot answer until it returns" % (run["node"], waiting),
+        "patch and reboot %s, then run maintenance.yml -e node=%s -e state=return" % (run["node"], run["node"]),
+    ]
+
+
+ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {
+    "upgraded": _upgraded,
+    "upgrade_failed": _upgrade_failed,
+    "rolled_back": _rolled_back,
+    "model_switched": _model_switched,
+    "model_switch_failed": _model_switch_failed,
+    "silent": _silent,
+    "held": _held,
+}

@@ -1,0 +1,186 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a switch has come to, and the sentences that operators read at the end of it."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.outcome import outcome_lines, switch_state
+
+NODES = ["node1", "node2"]
+NOTHING = {"heads_down": [], "unwanted": [], "workers_restart": [], "workers_start": [], "heads_up": ["llama-head-chat.service"]}
+RATES = {"requests": 5, "tokens_per_second": 40.0, "prompt_tokens_per_second": 200.0}
+UPGRADE = {
+    "services": {"embed": {}, "chat": {}},
+    "build": "b2-cpu",
+    "old_build": "b1-cpu",
+    "id": "2026-11-22T00:00:00Z",
+    "check_mode": False,
+    "idle": False,
+    "resumed": False,
+    "seconds": 4.2,
+}
+FAILED = {"failure": "chat is slow", "old_build": "b1-cpu", "undone": True, "check_mode": False, "seconds": 9.1}
+
+
+# What nodes have noted
+
+
+def test_a_node_that_is_gone_is_a_failure_after_what_the_others_said():
+    hostvars = {"node1": {"switch_failure": "chat is down"}, "node2": {}}
+    assert switch_state(hostvars, NODES, NODES)["failures"] == ["chat is down"]
+    assert switch_state(hostvars, NODES, ["node1"])["failures"] == ["chat is down", "node2 cannot be reached any more"]
+    assert switch_state({"node1": {}, "node2": {}}, NODES, NODES)["failures"] == []
+
+
+def test_who_knows_the_reason_is_heard_first():
+    hostvars = {"node1": {"switch_failure": "no reason given"}, "node2": {"switch_failure": "chat is down"}}
+    assert switch_state(hostvars, NODES, NODES)["failures"] == ["chat is down", "no reason given"]
+
+
+@pytest.mark.parametrize("fact,key", [("switch_idle", "idle"), ("switch_undone", "undone")])
+def test_all_nodes_have_to_agree(fact, key):
+    assert switch_state({"node1": {fact: True}, "node2": {fact: True}}, NODES, NODES)[key]
+    assert not switch_state({"node1": {fact: True}, "node2": {fact: False}}, NODES, NODES)[key]
+    assert not switch_state({"node1": {fact: True}, "node2": {}}, NODES, NODES)[key]
+    # What a node said before it was lost is no word of all.
+    assert not switch_state({"node1": {fact: True}, "node2": {fact: True}}, NODES, ["node1"])[key]
+
+
+# An upgrade
+
+
+def upgraded(node1=None, **run):
+    hostvars = {"node1": dict({"apply_changes": NOTHING}, **node1 or {}), "node2": {}}
+    return outcome_lines(hostvars, "upgraded", NODES, dict(UPGRADE, **run))
+
+
+def test_an_upgrade_says_what_serves_how_fast_and_what_follows():
+    slower = dict(RATES, tokens_per_second=30.0)
+    facts = {"apply_changes": dict(NOTHING, heads_down=["llama-head-chat.service"]), "upgrade_measured": {"chat": RATES}}
+    facts["upgrade_baseline"] = {"chat": dict(slower, build="b1-cpu")}
+    assert upgraded(facts) == [
+        "chat, embed: b2-cpu serves, nothing served for 4.2 s",
+        "chat: 40.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 30.0 and 200.0 with b1-cpu",
+        "rollback.yml puts b1-cpu of 2026-11-22T00:00:00Z back",
+        "what was given with -e belongs in the inventory, or the next site.yml switches back",
+    ]
+    assert upgraded(facts, resumed=True)[0] == "chat, embed: b2-cpu serves, which finishes what an earlier run began"
+
+
+def test_an_upgrade_without_a_restart_has_no_outage():
+    assert upgraded()[0] == "chat, embed: b2-cpu serves, no head had to restart"
+
+
+def test_an_upgrade_that_changes_nothing_says_so():
+    assert upgraded(idle=True, check_mode=True) == ["chat, embed: check mode, b1-cpu serves on; what would change is shown above"]
+    assert upgraded(idle=True) == ["chat, embed: nothing to do, b2-cpu serves with the inventory's configuration"]
+
+
+@pytest.mark.parametrize(
+    "facts,run,sentence",
+    [
+        ({}, {}, "upgrade: chat is slow: rolled back, b1-cpu serves again, 9.1 s after the switch began"),
+        ({}, {"seconds": ""}, "upgrade: chat is slow: rolled back, b1-cpu serves again"),
+        ({}, {"undone": False, "check_mode": True}, "upgrade: chat is slow: nothing was changed, this is check mode"),
+        (
+            {"node1": "chat is slow", "node2": "no space left"},
+            {"undone": False},
+            "upgrade: chat is slow: the old one is not back either (no space left), correct this and run rollback.yml",
+        ),
+        (
+            {"node1": "no space left", "node2": "no space left"},
+            {"undone": False},
+            "upgrade: chat is slow: the old one is not back either (no space left), correct this and run rollback.yml",
+        ),
+        ({"node1": "chat is slow"}, {"undone": False}, "upgrade: chat is slow: the old one is not back either (see above), correct this and run rollback.yml"),
+    ],
+)
+def test_an_upgrade_that_failed_is_one_sentence(facts, run, sentence):
+    hostvars = {node: {"switch_failure": facts[node]} if node in facts else {} for node in NODES}
+    assert outcome_lines(hostvars, "upgrade_failed", NODES, dict(FAILED, **run)) == [sentence]
+
+
+# A rollback
+
+
+def rolled_back(changes, build="b1-cpu-5f27"):
+    answers = {"results": [{"item": {"service": "chat"}, "reason": "it answered 2 tokens in 0.1 s"}]}
+    hostvars = {
+        "node1": {"apply_restored": {"open": {"build": build}}, "apply_answers": answers, "apply_changes": changes},
+        "node2": {"apply_restored": {"open": {"build": build}}, "apply_answers": {"results": []}, "apply_changes": NOTHING},
+    }
+    return outcome_lines(hostvars, "rolled_back", NODES, {"id": "2026-11-22", "seconds": 3.5})
+
+
+def test_a_rollback_names_the_moment_and_the_answer():
+    assert rolled_back(dict(NOTHING, heads_down=["llama-head-chat.service"])) == [
+        "chat: as of 2026-11-22, b1-cpu-5f27 serves (it answered 2 tokens in 0.1 s), nothing served for 3.5 s",
+        "the inventory may still say what was rolled back: set llama_cpp_version to b1 and the services as they were there, "
+        "or the next site.yml switches again",
+    ]
+
+
+def test_a_rollback_to_what_runs_restarts_nothing():
+    assert rolled_back(NOTHING)[0].endswith(", nothing had to restart")
+    assert rolled_back(NOTHING, build=None)[0].startswith("chat: as of 2026-11-22, none serves (")
+
+
+# Another quant of a model
+
+SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "retire": "never", "park": "", "check_mode": False}
+OLD, NEW = "/opt/models/m.Q4_1.gguf", "/opt/models/m.Q8_0.gguf"
+
+
+def model_switched(ending="model_switched", needed=False, second=None, **run):
+    hostvars = {"node1": {"switch_model_files": {"old": OLD, "new": NEW, "needed": needed}}, "node2": second or {}}
+    return outcome_lines(hostvars, ending, ["node1"], dict(SWITCH, **run))
+
+
+def test_a_switch_says_where_the_old_model_stays():
+    assert model_switched() == ["chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on node1"]
+    assert model_switched(park="node2") == ["chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on node2"]
+    # Gone, or what serves.
+    assert model_switched(retire="after") == model_switched(needed=True) == ["chat: m.Q8_0.gguf serves"]
+    assert model_switched(check_mode=True) == ["chat: check mode, m.Q4_1.gguf serves on; what would change is shown above"]
+
+
+def test_a_switch_says_what_the_inventory_lacks():
+    step = "set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
+    assert model_switched(was="Q4_1")[1:] == ["the inventory says Q4_1: " + step]
+
+
+@pytest.mark.parametrize(
+    "run,end",
+    [
+        ({}, "the old one serves again"),
+        ({"park": "node2"}, "m.Q4_1.gguf is back from node2 and serves again"),
+        ({"undone": False}, "the old one does not answer either (no space left)"),
+        ({"undone": False, "check_mode": True}, "nothing was changed, this is check mode"),
+    ],
+)
+def test_a_switch_that_failed_says_what_serves(run, end):
+    (sentence,) = model_switched("model_switch_failed", second={"switch_failure": "no space left"}, **dict({"failure": "chat is down", "undone": True}, **run))
+    assert sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -u llama-head-chat.service on node1" % end
+
+
+# Adoption and maintenance
+
+
+def test_what_was_put_back_and_does_not_answer_is_named_with_its_reason():
+    results = [
+        {"item": {"name": "llama-head"}, "state": "ready", "reason": "it answered"},
+        {"item": {"name": "old"}, "state": "busy", "reason": "1 of 1 slots at work"},
+        {"item": {"name": "mute"}, "state": "down", "reason": "nobody listens"},
+        {"item": {"name": "skipped"}, "skipped": True},
+    ]
+    assert outcome_lines({"node1": {"adoption_answers": {"results": results}}, "node2": {}}, "silent", NODES) == ["mute nobody listens"]
+    assert outcome_lines({"node1": {"adoption_answers": {"skipped": True}}, "node2": {}}, "silent", NODES) == []
+
+
+def test_a_node_that_is_held_names_the_services_that_wait_for_it():
+    hostvars = {"node2": {"apply_node": {"units": [{"service": "chat"}, {"service": "retired"}]}}}
+    assert outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {"chat": {}, "embed": {}}}) == [
+        "maintenance: node2 is held, chat cannot answer until it returns",
+        "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",
+    ]
+    assert " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
