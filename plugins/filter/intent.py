@@ -9,7 +9,7 @@ from ..module_utils._text import Refusal
 from ..plugin_utils._access import clients, firewalld, reach
 from ..plugin_utils._cluster_plan import room
 from ..plugin_utils._intent import check, models, services, values, variables
-from ..plugin_utils._reports import acceptance, drill, speed, status
+from ..plugin_utils._reports import drill, speed, status
 from ..plugin_utils._units import changes, sandbox, systemd_escape
 
 
@@ -46,8 +46,6 @@ class FilterModule:
             "deployed_workers": changes.deployed_workers,
             "upgrade_rates": speed.rates,
             "upgrade_too_slow": speed.too_slow,
-            "acceptance_report": acceptance.acceptance,
-            "acceptance_lines": acceptance.acceptance_lines,
             "firewalld_changes": firewalld.changes,
             "firewalld_stopped_changes": firewalld.stopped_changes,
             "client_access": _one_sentence(clients.access),

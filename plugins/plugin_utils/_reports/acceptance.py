@@ -1,18 +1,38 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator reads: the acceptance report of a service and the status of a cluster. Private to the collection."""
+"""Whether a service is accepted: what it answered, what its workers held and moved for it, and how far the plan was off. Private to the collection."""
 
 import json
 import re
 
 
-def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
-    """One service's report: what was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off.
+def acceptance(head, host, health, load, prompt, max_tokens, plans=(), cards=None):
+    """-> {refused, report, lines} of a service: why it is not accepted, a sentence each; what is kept, and what an operator reads of it.
 
-    head is an entry of head_instances; health and load are the results of llama_health and llama_load_info for it; plans its entry in
-    memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is loaded.
+    head is an entry of head_instances, and host its node; health and load are the results of llama_health and llama_load_info for it; plans its entry
+    in memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is loaded.
     """
+    report = _report(head, health, load, prompt, max_tokens, plans, cards or {})
+    return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
+
+
+def _refused(head, host, load):
+    """A sentence for each worker that does not hold the layers that the plan gives it, or none at all."""
+    found = []
+    for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
+        holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
+        planned = head["layers"].get(node)
+        if not holds or holds != (planned or holds):
+            reason = " (%s)" % load["reason"] if load["reason"] else ""
+            worker = "llama_services.%s: worker %s holds %d layers of %s" % (head["service"], endpoint, holds, head["model"])
+            step = "see journalctl -u llama-head-%s on %s" % (head["service"], host)
+            found.append("%s, %s needed%s: %s" % (worker, planned or "at least one", reason, step))
+    return found
+
+
+def _report(head, health, load, prompt, max_tokens, plans, cards):
+    """What was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off."""
     moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
     for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
@@ -44,7 +64,7 @@ def acceptance(head, health, load, prompt, max_tokens, plans=(), cards=None):
         "context": context_of(health),
         "answer": health.get("answer"),
         "workers": workers,
-        "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards or {})],
+        "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
         "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], key, body),
     }
 
@@ -84,7 +104,7 @@ def _places(devices, endpoint, name):
     return [one for one in devices if one["endpoint"] is None]
 
 
-def acceptance_lines(report):
+def _lines(report):
     """A report as lines to print, the endpoint and what it is worth last."""
     lines = [
         "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV cache" % worker

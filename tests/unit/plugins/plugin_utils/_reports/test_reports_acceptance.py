@@ -1,5 +1,6 @@
 import shlex
 
+import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import acceptance, status
 
 HEAD = {
@@ -9,14 +10,16 @@ HEAD = {
     "quant": "Q4_1",
     "workers": ["node2", "node3"],
     "rpc_endpoints": ["10.100.0.32:50052", "10.100.0.33:50052"],
+    "layers": {},
 }
 LOAD = {
+    "reason": None,
     "devices": [
         {"endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0},
         {"endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0},
         {"endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0},
         {"endpoint": "10.100.0.33:50052", "layers": None, "model_mib": 60.4, "kv_mib": 45.0},
-    ]
+    ],
 }
 READY = {
     "state": "ready",
@@ -32,8 +35,37 @@ READY = {
 }
 
 
+def accepted(head, *found):
+    return acceptance.acceptance(head, "node1", *found)
+
+
+def refused(layers, node2=15, reason=None):
+    devices = [dict(LOAD["devices"][1], layers=node2), dict(LOAD["devices"][3], layers=1)]
+    return accepted(dict(HEAD, layers=layers), READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8)["refused"]
+
+
+def test_a_worker_holds_the_layers_of_the_plan():
+    assert refused({"node2": 15, "node3": 1, "node1": 20}) == []
+    assert refused({"node2": 16, "node3": 1}) == [
+        "llama_services.chat: worker 10.100.0.32:50052 holds 15 layers of small, 16 needed: see journalctl -u llama-head-chat on node1"
+    ]
+    assert len(refused({"node2": 14, "node3": 2})) == 2
+
+
+@pytest.mark.parametrize("layers", [{}, {"node2": 0, "node3": 1}])
+def test_without_a_plan_a_worker_holds_some(layers):
+    assert refused(layers) == []
+    for nothing in (0, None):
+        (sentence,) = refused(layers, nothing, "the log has no layers")
+        assert "worker 10.100.0.32:50052 holds 0 layers of small, at least one needed (the log has no layers): see journalctl" in sentence
+
+
+def test_a_service_without_workers_has_no_layers_elsewhere():
+    assert accepted(dict(HEAD, workers=[], rpc_endpoints=[]), READY, LOAD, "Where?", 8)["refused"] == []
+
+
 def test_each_worker_by_endpoint_with_all_its_cards():
-    report = acceptance.acceptance(HEAD, READY, LOAD, "Where?", 8)
+    report = accepted(HEAD, READY, LOAD, "Where?", 8)["report"]
     assert report["workers"][0] == {
         "node": "node2",
         "endpoint": "10.100.0.32:50052",
@@ -48,35 +80,35 @@ def test_each_worker_by_endpoint_with_all_its_cards():
 
 def test_bytes_that_ss_does_not_count_are_unknown():
     untold = [dict(worker, bytes_sent=None, bytes_received=None) for worker in READY["workers"]]
-    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8))
+    lines = accepted(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8)["lines"]
     assert lines[0].endswith(", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them")
 
 
 def test_the_last_lines():
-    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, READY, LOAD, "Where?", 8))
+    lines = accepted(HEAD, READY, LOAD, "Where?", 8)["lines"]
     assert lines[0] == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and 20 back for the answer"
     assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1, 4096 tokens a slot (2 slots)", "tokens/s: 33.1"]
     assert lines[-1] == "answer: It is Paris."
-    untold = acceptance.acceptance_lines(acceptance.acceptance(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8))
+    untold = accepted(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8)["lines"]
     assert untold[2] == "endpoint: http://10.0.0.31:8000/v1"
 
 
 def test_the_curl_line_survives_a_quote():
-    curl = acceptance.acceptance(HEAD, READY, LOAD, "What's up?", 8)["curl"]
+    curl = accepted(HEAD, READY, LOAD, "What's up?", 8)["report"]["curl"]
     words = shlex.split(curl)
     assert words[0] == "curl" and words[2] == "http://10.0.0.31:8000/v1/chat/completions"
     assert '"content": "What\\u0027s up?"' in words[-1]
 
 
 def test_the_curl_line_takes_the_key_from_the_environment():
-    lines = acceptance.acceptance_lines(acceptance.acceptance(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"), READY, LOAD, "Where?", 8))
+    lines = accepted(dict(HEAD, api_key_file="/etc/llama-cluster/keys/chat"), READY, LOAD, "Where?", 8)["lines"]
     assert lines[4] == "with LLAMA_API_KEY set to one of llama_api_keys.chat:"
     assert ' -H "Authorization: Bearer $LLAMA_API_KEY" ' in lines[5]
 
 
 def test_a_busy_service_is_not_given_a_rate():
     busy = {"state": "busy", "reason": "1 of 1 slots at work", "workers": [], "tokens_per_second": None, "answer": None}
-    lines = acceptance.acceptance_lines(acceptance.acceptance(HEAD, busy, LOAD, "Where?", 8))
+    lines = accepted(HEAD, busy, LOAD, "Where?", 8)["lines"]
     assert "tokens/s: not measured, the service is busy with other requests and makes progress" in lines
 
 
@@ -101,13 +133,14 @@ def planned(node, device, weights, kv, compute):
 
 
 LOADED = {
+    "reason": None,
     "devices": [
         {"device": "CPU", "endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0, "compute_mib": 9.0},
         {"device": "CUDA0", "endpoint": None, "layers": 20, "model_mib": 40.0, "kv_mib": 10.0, "compute_mib": 5.0},
         {"device": "CUDA_Host", "endpoint": None, "layers": 0, "model_mib": 1.0, "kv_mib": 0.0, "compute_mib": 2.0},
         {"device": "RPC0", "endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0, "compute_mib": 4.0},
         {"device": "RPC1", "endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0, "compute_mib": 3.0},
-    ]
+    ],
 }
 PLAN = {
     "devices": [
@@ -121,7 +154,8 @@ PLAN = {
 
 def test_the_plan_beside_the_log_and_the_cards():
     cards = {"node2": [{"index": 0, "memory_used_mib": 700}, {"index": 1, "memory_used_mib": 600}], "node1": [{"index": 0, "memory_used_mib": None}]}
-    report = acceptance.acceptance(HEAD, READY, LOADED, "Where?", 8, [PLAN], cards)
+    judged = accepted(HEAD, READY, LOADED, "Where?", 8, [PLAN], cards)
+    report = judged["report"]
     rows = report["plan"]
     assert [(row["node"], row["device"], row["card_mib"]) for row in rows] == [
         ("node2", "GPU0", 700),
@@ -134,7 +168,7 @@ def test_the_plan_beside_the_log_and_the_cards():
     assert rows[1]["loaded_mib"]["weights"] == 11.5
     assert rows[2]["loaded_mib"] is None and rows[2]["error_percent"] is None
     assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
-    lines = acceptance.acceptance_lines(report)
+    lines = judged["lines"]
     assert lines[2] == (
         "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 %, "
         "the card has 700 MiB in use of 1079 planned with the margin"
@@ -144,7 +178,8 @@ def test_the_plan_beside_the_log_and_the_cards():
 
 def test_a_head_that_computes_on_its_main_memory():
     plan = {"devices": [planned("node1", "main", 70, 10, 16)]}
-    (row,) = acceptance.acceptance(dict(HEAD, workers=[], rpc_endpoints=[]), READY, {"devices": LOADED["devices"][:3]}, "Where?", 8, [plan])["plan"]
+    alone = dict(HEAD, workers=[], rpc_endpoints=[])
+    (row,) = accepted(alone, READY, dict(LOADED, devices=LOADED["devices"][:3]), "Where?", 8, [plan])["report"]["plan"]
     assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
 
 
