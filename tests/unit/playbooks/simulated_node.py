@@ -218,8 +218,33 @@ class ActionModule(ActionBase):
         return {"changed": bool(found)}
 
     def do_adoption_info(self, arguments):
-        record = self.node.root / "var/lib/llama-cluster/adopted/record.json"
-        return {"changed": False, "recorded": json.loads(record.read_text()) if record.exists() else None}
+        """What serves by hand is a file by-hand, with its kind."""
+        record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
+        units = [{"name": "llama-%s.service" % by_hand.read_text()}] if by_hand.exists() else []
+        found = {"units": units, "processes": [], "pids": [], "lines": ["by hand: %s" % unit["name"] for unit in units]}
+        return dict(found, changed=False, recorded=json.loads(record.read_text()) if record.exists() else None)
+
+    def do_adoption(self, arguments):
+        """A head that is put back answers at a unit of its name; one whose node has a file `broken` does not."""
+        step, kind = arguments["step"], arguments.get("kind")
+        record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
+        recorded = json.loads(record.read_text()) if record.exists() else None
+        if step == "save" and by_hand.exists():
+            heads = [{"name": "old", "url": "http://%s:8080" % self.node.name, "rpc_endpoints": []}] if by_hand.read_text() == "head" else []
+            recorded = {"created": "2026-10-01T08:00:00Z", "finished": False, "kind": by_hand.read_text(), "heads": heads}
+        acts = recorded and kind in (None, recorded["kind"])
+        if acts:
+            self.event(" ".join(["adoption", step] + ([kind] if kind else [])))
+        if acts and not self.check:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text(json.dumps(dict(recorded, finished=recorded["finished"] or step == "finish")))
+            if step == "stop":
+                by_hand.unlink()
+            elif step == "start":
+                by_hand.write_text(kind)
+            elif step == "forget":
+                record.unlink()
+        return {"changed": bool(acts), "actions": []}
 
     def do_slurp(self, arguments):
         path = self.node.path(arguments["src"])
@@ -265,6 +290,9 @@ class ActionModule(ActionBase):
         if arguments.get("health_only"):
             closed = (self.node.root / "closed").exists()
             return {"changed": False, "state": "down" if closed else "ready", "reason": "No route to host" if closed else "it answers /health"}
+        if "unit" not in arguments:
+            broken = (self.node.root / "broken").exists()
+            return {"changed": False, "state": "down" if broken else "ready", "reason": "nobody listens" if broken else "it answered 1 token"}
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
         workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs the collection's own playbooks over two nodes that are directories: seconds where containers take minutes, and any moment can be kept.
 
-Real are the playbooks, roles acceptance, apply and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that touch a node
-(simulated_node.py) and the roles that take long. What those do on a node is for the scenarios in containers.
+Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that
+touch a node (simulated_node.py) and the roles that take long. What those do on a node is for the scenarios in containers.
 """
 
 import fcntl
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service")
 OURS = (
+    "adoption",
     "adoption_info",
     "llama_drain",
     "llama_health",
@@ -64,7 +65,7 @@ REMOVE = """
 """
 CACHES = """
 - name: Caches
-  thefermisea.llama_cluster.tensor_caches: {services: "{{ rpc_worker_cached }}"}
+  thefermisea.llama_cluster.tensor_caches: {services: "{{ rpc_worker_cached | default([]) }}"}
 """
 MODEL = """
 - name: Handle the model
@@ -81,8 +82,10 @@ REPLACED = {
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
     "rpc_worker/tasks/cache.yml": CACHES,
+    "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", WORKERS),
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
     "head_server/tasks/clients_interface.yml": INTERFACE,
+    "head_server/tasks/configure.yml": CONFIGURE % ("head", HEADS),
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/retire.yml": MODEL % "retire",
@@ -129,7 +132,7 @@ def build_collection(folder):
         target = collection / name
         target.parent.mkdir(parents=True, exist_ok=True)
         role, _slash, rest = name.partition("roles/")[2].partition("/")
-        if role not in ("", "acceptance", "apply", "upgrade"):
+        if role not in ("", "acceptance", "adoption", "apply", "upgrade"):
             if rest.startswith("tasks/"):
                 target.write_text(REPLACED.get("%s/%s" % (role, rest), "[]\n"))
         else:

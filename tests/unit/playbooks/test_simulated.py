@@ -421,6 +421,68 @@ def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
     assert cluster.files() == before and cluster.events == []
 
 
+# Adoption
+
+
+@pytest.fixture
+def by_hand(deployed, tmp_path):
+    """What serves was made by hand: nothing of ours is there but the build."""
+    cluster = deployed.copy(tmp_path)
+    for name, kind in (("node1", "head"), ("node2", "worker")):
+        (cluster.node(name) / "by-hand").write_text(kind)
+        for folder in ("etc/systemd/system", "run"):
+            for path in sorted((cluster.node(name) / folder).rglob("llama-*")):
+                path.unlink()
+    return cluster
+
+
+def serves_by_hand(cluster):
+    return [(cluster.node(name) / "by-hand").exists() for name in ("node1", "node2")]
+
+
+def recorded(cluster):
+    return [(cluster.node(name) / "var/lib/llama-cluster/adopted/record.json").exists() for name in ("node1", "node2")]
+
+
+def test_heads_stop_before_workers_and_start_after_them(by_hand):
+    status, output = by_hand.run("adopt")
+    assert status == 0, output
+    order = ["node1 adoption stop head", "node2 adoption stop worker", "node2 started " + WORKER, "node1 started " + HEAD, "node1 ask " + HEAD]
+    assert [event for event in by_hand.events if event in order] == order
+    assert by_hand.events.index("node2 adoption put_aside") < by_hand.events.index("node2 started " + WORKER)
+    assert "adopt: nothing answered for at most " in output and "adopt.yml -e undo=true brings it back" in output
+    assert by_hand.builds() == ALL_B1 and serves_by_hand(by_hand) == [False, False] and recorded(by_hand) == [True, True]
+    # Nothing is left to do, and nothing is undone but when it is asked for.
+    status, output = by_hand.run("adopt")
+    assert status == 0, output
+    assert "adopt: nothing runs by hand on node1, node2, nothing is to be done" in output and disturbed(by_hand) == []
+    status, output = by_hand.run("adopt", "-e", "undo=true")
+    assert status == 0, output
+    assert "adopt: undone, the old one serves again; nothing answered for " in output
+    order = ["node1 remove all of head_server", "node2 remove all of rpc_worker", "node2 adoption start worker", "node1 adoption start head"]
+    assert [event for event in by_hand.events if event in order] == order
+    assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [False, False]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken):
+    for name in ("node1", "node2"):
+        by_hand.install(name, "b1-mute")
+    if broken:
+        (by_hand.node("node1") / "broken").touch()
+    status, output = by_hand.run("adopt", "-e", "llama_cpp_version=b1-mute")
+    assert status != 0
+    end = "and the old one does not answer either: old nobody listens" if broken else "the old one serves again"
+    reason = "llama_health: http://node1:8000 is loading: it has been loading for ever"
+    assert "adopt: the new deployment does not serve (%s), %s: correct that, then run adopt.yml again" % (reason, end) in output
+    # The record stays for as long as something is to be repaired by it.
+    assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [broken, broken]
+    if broken:
+        status, output = by_hand.run("adopt", "-e", "undo=true")
+        assert status != 0
+        assert "adopt: ours is gone, and the old one does not answer either: old nobody listens: see journalctl on the node" in output
+
+
 # Teardown
 
 
