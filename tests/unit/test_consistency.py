@@ -107,9 +107,11 @@ def test_role_has_a_scenario(role):
 def test_every_scenario_is_run():
     """molecule runs what it is asked for, and make test asks for what tests/scenarios.py names."""
     program = ast.parse((ROOT / "tests/scenarios.py").read_text())
-    tables = [node.value for node in program.body if isinstance(node, ast.Assign) and node.targets[0].id == "BUDGETS"]
+    assigned = {node.targets[0].id: node.value for node in program.body if isinstance(node, ast.Assign)}
+    named = {table: set(ast.literal_eval(assigned[table])) for table in ("BUDGETS", "WITHOUT_BUILD", "ALONE")}
     folders = {path.parent.name for path in ROOT.glob("molecule/*/*") if path.suffix == ".yml" and path.parent.name != "shared"}
-    assert set(ast.literal_eval(tables[0])) - {"build"} == folders
+    assert named["BUDGETS"] - {"build"} == folders
+    assert named["WITHOUT_BUILD"] | named["ALONE"] <= folders
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=name)
