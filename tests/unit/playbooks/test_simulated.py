@@ -412,6 +412,18 @@ def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
     assert cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
 
 
+def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
+    cluster.fail("node1 model unpark")
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X park=node2")
+    assert status != 0
+    assert "it has been loading for ever), the old one does not answer either (no space left): see journalctl -u llama-head-chat.service on node1" in output
+    # The next run, or rollback.yml, goes on with it.
+    assert cluster.snapshots() == [["open.json"], ["open.json"]]
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
+
+
 def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
     cluster = held.copy(tmp_path)
     before = cluster.files()
