@@ -45,6 +45,18 @@ REFUSALS = {
         "llama_cpp", "activate", {"activate_build": "b1"},
         "FOLDER/llama.cpp/previous: no link seen on node1, a link to a release or nothing is needed: move it away",
     ),
+    "model whose bytes nobody has hashed": (
+        "model", "copy_old",
+        {"model_old": "FOLDER/old.gguf", "__model_old": {"pieces": [{"sha256": None}]}, "giver": "node1", "taker": "node2"},
+        "FOLDER/old.gguf: no sha256 recorded on node1, one is needed to park it on node2: run gguf_fetch with reverify full there, or choose "
+        "-e retire=first",
+    ),
+    "model that is smaller than what is missing": (
+        "model", "make_room",
+        {"model_old": "FOLDER/old.gguf", "model_items": [{"dest": "/opt/models/new.gguf"}],
+         "__model_disk": {"folder": "/opt/models", "free": 1500000000, "missing": 8000000000}},
+        "/opt/models: 1.5 GB free on node1, new.gguf needs 8.0 GB, and old.gguf only has 0.0 GB: free other space",
+    ),
 }  # fmt: skip
 
 
@@ -55,6 +67,7 @@ def fixture_said(tmp_path_factory):
     for path in ("releases/b1", "previous"):
         (folder / "llama.cpp" / path).mkdir(parents=True)
     (folder / "llama.cpp/releases/b1/build.json").write_text('{"build": "b1", "files": {}}')
+    (folder / "old.gguf").write_text("weights")
     # A journal in which nothing stands.
     (folder / "stub_systemd").write_text("#!/bin/sh\n")
     (folder / "stub_systemd").chmod(0o755)

@@ -540,3 +540,13 @@ def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
     status, output = cluster.run("verify")
     assert status == 0, output
     assert "chat: not asked from another machine, node2 is no client of its port (10.0.0.0/24)" in output
+
+
+def test_a_service_that_is_not_deployed_cannot_be_switched(cluster):
+    (cluster.node("node1") / "etc/systemd/system" / HEAD).unlink()
+    (cluster.node("node1") / "run" / HEAD).unlink()
+    before = cluster.files()
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=F16")
+    assert status != 0
+    assert "%s: missing on node1, a deployed service is needed: run playbooks/site.yml first" % HEAD in output
+    assert cluster.files() == before and cluster.events == []
