@@ -20,8 +20,11 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .._files import sha256_file, write_atomically
 from .._text import Refusal, human, printable
-from .manifest import MOST, Entry, are_files, is_digest, is_file_name, is_size
+from .manifest import MOST, are_files, is_digest, is_file_name, is_size
 from .urls import content_url
+
+# {name, size, sha256}, of a model with its pieces; size and digest are None of one that is not there yet.
+File = Dict[str, Any]
 
 VERSION = 1
 RECORD = "bundle.json"
@@ -64,7 +67,7 @@ def _problem(record: Dict[str, Any]) -> Optional[str]:
     return None
 
 
-def _names(files: Iterable[Entry]) -> str:
+def _names(files: Iterable[File]) -> str:
     """The names as they stand there, so that an odd one is seen."""
     return printable(", ".join(json.dumps(one["name"]) for one in files))
 
@@ -162,8 +165,8 @@ def _content(path: str) -> Optional[bytes]:
         return None
 
 
-def _model(done: Dict[str, Any], known: Dict[str, Entry], check: bool) -> Dict[str, Any]:
-    files: List[Entry] = []
+def _model(done: Dict[str, Any], known: Dict[str, File], check: bool) -> Dict[str, Any]:
+    files: List[File] = []
     for one in done["files"]:
         name = os.path.basename(one["path"])
         pieces = one["pieces"]
@@ -181,7 +184,7 @@ def _model(done: Dict[str, Any], known: Dict[str, Entry], check: bool) -> Dict[s
     return {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
 
 
-def _file(path: str, check: bool) -> Entry:
+def _file(path: str, check: bool) -> File:
     absent = check and not os.path.exists(path)
     return {"name": os.path.basename(path), "size": None if absent else os.path.getsize(path), "sha256": _digest(path, check)}
 
@@ -190,7 +193,7 @@ def _digest(path: str, check: bool) -> Optional[str]:
     return None if check and not os.path.exists(path) else sha256_file(path)
 
 
-def contents(record: Dict[str, Any]) -> List[Tuple[str, Entry]]:
+def contents(record: Dict[str, Any]) -> List[Tuple[str, File]]:
     """[(path in the bundle, its file entry)]"""
     found = [("models/" + one["name"], one) for entry in record["models"] for one in entry["files"]]
     return found + [("%s/%s" % (kind, one["name"]), one) for kind in ("builds", "source") for one in record[kind]]

@@ -20,7 +20,7 @@ from .errors import DiskTooSmall
 from .http import Client
 from .journal import CLOSED
 from .lock import lock
-from .manifest import Entry, file_entry, manifest_path, result, write_manifest
+from .manifest import Entry, Manifest, Part, file_entry, manifest_path, result, write_manifest
 from .pieces import Loose, adopt, extra_disk, loose_pieces, open_same
 from .present import alike, existing_entry, unchanged
 from .request import Plan, Request, Watch
@@ -105,8 +105,8 @@ def _foretell(request: Request, plan: Plan, watch: Watch) -> Dict[str, Any]:
         kept = _kept(pieces)
     names = [name for target in missing for name in alike(target)]
     for target in missing:
-        parts = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
-        entries[target.path] = {"name": os.path.basename(target.path), "size": target.size, "pieces": parts}
+        parts = [Part(span.end - span.start, span.sha256) for span in target.spans]
+        entries[target.path] = Entry(os.path.basename(target.path), target.size, parts)
     outcome = "would be fetched" if missing else "is there"
     foretold = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
     return dict(foretold, alike=names, kept=kept)
@@ -185,7 +185,7 @@ def _publish(request: Request, plan: Plan, entries: Dict[str, Entry], targets: S
     for target in targets:
         target.flush()
         os.fsync(target.fd)
-        pieces = [{"size": span.end - span.start, "sha256": digest} for span, digest in zip(target.spans, target.digests)]
+        pieces = [Part(span.end - span.start, digest) for span, digest in zip(target.spans, target.digests)]
         entries[target.path] = file_entry(os.path.basename(target.path), os.fstat(target.fd), pieces)
     write_manifest(manifest_path(plan.path), _manifest(request, plan, entries))
     # The first shard last: it is the one that gets loaded.
@@ -196,11 +196,6 @@ def _publish(request: Request, plan: Plan, entries: Dict[str, Entry], targets: S
         target.journal.delete()
 
 
-def _manifest(request: Request, plan: Plan, entries: Dict[str, Entry]) -> Dict[str, Any]:
-    return {
-        "request": request.identity(),
-        "commit": plan.commit,
-        "verified": plan.verified,
-        "gguf": plan.facts,
-        "files": [entries[target.path] for target in plan.targets],
-    }
+def _manifest(request: Request, plan: Plan, entries: Dict[str, Entry]) -> Manifest:
+    files = [entries[target.path] for target in plan.targets]
+    return Manifest(request.identity(), plan.commit, plan.verified, plan.facts, files)

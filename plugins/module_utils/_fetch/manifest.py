@@ -13,18 +13,55 @@ import glob
 import json
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._files import is_ours, read_ours, sha256_stream, write_atomically
-
-# {name, size, mtime_ns, inode, pieces}, a file of a record; and {size, sha256}, a part of it that is hashed apart.
-Entry = Dict[str, Any]
-Part = Dict[str, Any]
 
 VERSION = 1
 SUFFIX = ".manifest.json"
 MOST = 8 << 20  # bytes of a record; one of a thousand shards has half a megabyte
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
+
+
+class Part(NamedTuple):
+    """A stretch of a file that is hashed by itself."""
+
+    size: int
+    sha256: Optional[str]  # None where nobody has hashed it
+
+
+class Entry(NamedTuple):
+    """A file of a model: as it was published, or as a bundle or a plan has it, which know neither time nor inode."""
+
+    name: str
+    size: int
+    pieces: List[Part]
+    mtime_ns: Optional[int] = None
+    inode: Optional[int] = None
+    found: bool = False  # it was there before it was asked for
+
+    def as_dict(self) -> Dict[str, Any]:
+        facts = dict(self._asdict(), pieces=[dict(piece._asdict()) for piece in self.pieces])
+        return {key: value for key, value in facts.items() if value is not None and value is not False}
+
+    @classmethod
+    def of(cls, facts: Dict[str, Any]) -> "Entry":
+        """Of one that are_files() has let pass."""
+        pieces = [Part(piece["size"], piece["sha256"]) for piece in facts["pieces"]]
+        return cls(facts["name"], facts["size"], pieces, facts.get("mtime_ns"), facts.get("inode"), facts.get("found") is True)
+
+
+class Manifest(NamedTuple):
+    """The record of a model."""
+
+    request: Dict[str, Any]
+    commit: Optional[str]
+    verified: str
+    gguf: Dict[str, Any]
+    files: List[Entry]
+
+    def as_dict(self) -> Dict[str, Any]:
+        return dict(self._asdict(), version=VERSION, files=[entry.as_dict() for entry in self.files])
 
 
 def manifest_path(path: str) -> str:
@@ -69,7 +106,7 @@ def are_files(files: Any, hashed: bool = True) -> bool:
         return False
 
 
-def read_manifest(path: str) -> Optional[Dict[str, Any]]:
+def read_manifest(path: str) -> Optional[Manifest]:
     """The record at ``path`` (of the manifest), or None when there is none that can be used."""
     try:
         manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
@@ -81,40 +118,41 @@ def read_manifest(path: str) -> Optional[Dict[str, Any]]:
         return None
     if not all(is_integer(one.get(key)) for one in manifest["files"] for key in ("mtime_ns", "inode")):
         return None
-    return manifest
+    files = [Entry.of(one) for one in manifest["files"]]
+    return Manifest(manifest["request"], manifest["commit"], manifest["verified"], manifest["gguf"], files)
 
 
-def find_manifests(folder: str, request: Dict[str, Any]) -> List[Tuple[str, Dict[str, Any]]]:
+def find_manifests(folder: str, request: Dict[str, Any]) -> List[Tuple[str, Manifest]]:
     """[(model path, record)] of the models in ``folder`` that were published for this very request."""
     found = []
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*" + SUFFIX))):
         manifest = read_manifest(path)
-        if manifest is not None and manifest.get("request") == request:
+        if manifest is not None and manifest.request == request:
             found.append((path[: -len(SUFFIX)], manifest))
     return found
 
 
-def write_manifest(path: str, manifest: Dict[str, Any]) -> None:
+def write_manifest(path: str, manifest: Manifest) -> None:
     """Have ``manifest`` at ``path``, atomically and on disk."""
-    text = json.dumps(dict(manifest, version=VERSION), indent=1, sort_keys=True) + "\n"
+    text = json.dumps(manifest.as_dict(), indent=1, sort_keys=True) + "\n"
     write_atomically(path, text.encode("utf-8"), mode=None, anywhere=True)
 
 
 def file_entry(name: str, status: os.stat_result, pieces: List[Part]) -> Entry:
-    """The record of one file. status: os.stat_result; pieces: [{size, sha256}] in order."""
-    return {"name": name, "size": status.st_size, "mtime_ns": status.st_mtime_ns, "inode": status.st_ino, "pieces": pieces}
+    """The record of one file; pieces: in order."""
+    return Entry(name, status.st_size, pieces, status.st_mtime_ns, status.st_ino)
 
 
 def covers(pieces: Sequence[Part], wanted: Sequence[Part]) -> bool:
-    """Whether recorded pieces [{size, sha256}] answer the wanted ones: the same stretches, with every digest that is wanted."""
-    return [piece["size"] for piece in pieces] == [piece["size"] for piece in wanted] and all(
-        need["sha256"] in (None, piece["sha256"]) for piece, need in zip(pieces, wanted)
+    """Whether recorded pieces answer the wanted ones: the same stretches, with every digest that is wanted."""
+    return [piece.size for piece in pieces] == [piece.size for piece in wanted] and all(
+        need.sha256 in (None, piece.sha256) for piece, need in zip(pieces, wanted)
     )
 
 
 def untouched(entry: Entry, status: os.stat_result) -> bool:
     """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says nothing: its owner sets it."""
-    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry["size"], entry["mtime_ns"], entry["inode"]]
+    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry.size, entry.mtime_ns, entry.inode]
 
 
 def hash_pieces(
@@ -132,20 +170,21 @@ def hash_pieces(
     return digests
 
 
-def result(manifest: Dict[str, Any], folder: str, changed: bool, message: str) -> Dict[str, Any]:
+def result(manifest: Manifest, folder: str, changed: bool, message: str) -> Dict[str, Any]:
     """What the module returns, from the record of a model."""
-    files = [{"path": os.path.join(folder, entry["name"]), "size": entry["size"], "pieces": entry["pieces"]} for entry in manifest["files"]]
+    records = [entry.as_dict() for entry in manifest.files]
+    files = [{"path": os.path.join(folder, one["name"]), "size": one["size"], "pieces": one["pieces"]} for one in records]
     pieces = [piece for entry in files for piece in entry["pieces"]]
     return {
         "changed": changed,
         "msg": message,
         "dest": files[0]["path"],
         "files": files,
-        "size": sum(entry["size"] for entry in files),
+        "size": sum(entry.size for entry in manifest.files),
         "sha256": pieces[0]["sha256"] if len(pieces) == 1 else None,
-        "verified": manifest["verified"],
-        "commit": manifest["commit"],
-        "gguf": manifest["gguf"],
+        "verified": manifest.verified,
+        "commit": manifest.commit,
+        "gguf": manifest.gguf,
         "transferred": 0,
         "resumed": 0,
         "adopted": 0,

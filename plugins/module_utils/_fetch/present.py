@@ -45,32 +45,38 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
     if not found:
         return None
     path, manifest = found[0]
-    entries = [(entry, os.path.join(folder, entry["name"])) for entry in manifest["files"]]
+    entries = [(entry, os.path.join(folder, entry.name)) for entry in manifest.files]
     try:
-        touched = [(entry, at) for entry, at in entries if not untouched(entry, os.lstat(at)) or request.full]
+        touched = [entry for entry, at in entries if not untouched(entry, os.lstat(at)) or request.full]
     except FileNotFoundError:
         return None
     if touched and not hashing:
         return None
-    for entry, at in touched:
+    files: List[Entry] = []
+    for entry, at in entries:
+        if entry not in touched:
+            files.append(entry)
+            continue
         # A file that the caller gives away is proved by each run, and not given to and fro.
         with proving(at, check or request.owner is not None) as fd:
             status = os.fstat(fd)
-            if status.st_size != entry["size"]:
-                raise Refusal("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry["size"])))
-            _compare(at, entry["pieces"], watch.meter(at, status.st_size), fd)
-        entry.update(file_entry(entry["name"], status, entry["pieces"]))
+            if status.st_size != entry.size:
+                raise Refusal("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry.size)))
+            pieces = _compared(at, entry.pieces, watch.meter(at, status.st_size), fd)
+        files.append(file_entry(entry.name, status, pieces)._replace(found=entry.found))
+    manifest = manifest._replace(files=files)
     if touched and not check:
         write_manifest(manifest_path(path), manifest)
     return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
 
 
-def _compare(path: str, pieces: List[Part], advance: Advance, fd: int) -> None:
-    """Hash a file against [{size, sha256}]; digests nobody knew are filled in."""
-    for piece, digest in zip(pieces, hash_pieces(path, [piece["size"] for piece in pieces], advance, fd)):
-        if piece["sha256"] not in (None, digest):
-            raise Refusal("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece["sha256"]))
-        piece["sha256"] = digest
+def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[Part]:
+    """The pieces of a file, once it was hashed, with the digests that nobody knew."""
+    digests = hash_pieces(path, [piece.size for piece in pieces], advance, fd)
+    for piece, digest in zip(pieces, digests):
+        if piece.sha256 not in (None, digest):
+            raise Refusal("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece.sha256))
+    return [piece._replace(sha256=digest) for piece, digest in zip(pieces, digests)]
 
 
 def existing_entry(
@@ -96,17 +102,15 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
     source = target.pieces[0].source.name
     if size != target.size:
         raise Refusal("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
-    wanted = [{"size": span.end - span.start, "sha256": span.sha256} for span in target.spans]
+    wanted = [Part(span.end - span.start, span.sha256) for span in target.spans]
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
-    recorded = [
-        entry for entry in (manifest["files"] if manifest else []) if entry["name"] == name and untouched(entry, status) and covers(entry["pieces"], wanted)
-    ]
-    if any(piece["sha256"] for piece in wanted):
+    recorded = [entry for entry in (manifest.files if manifest else []) if entry.name == name and untouched(entry, status) and covers(entry.pieces, wanted)]
+    if any(piece.sha256 for piece in wanted):
         if recorded:
             return recorded[0], True
         try:
-            _compare(target.path, wanted, watch.meter(target.path, size), fd)
+            wanted = _compared(target.path, wanted, watch.meter(target.path, size), fd)
         except Refusal:
             raise Refusal("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
     elif header and read_header(reading(fd), target.path) != header:
@@ -115,7 +119,7 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
     if recorded:
         return recorded[0], True
     # Whoever put it there did not ask us: it is used, and not ours to remove.
-    return dict(file_entry(name, status, wanted), found=True), False
+    return file_entry(name, status, wanted)._replace(found=True), False
 
 
 def alike(target: Target) -> List[str]:

@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .._files import is_ours, sync_folder
 from .._text import Refusal, duration, exact, human
 from .lock import lock
-from .manifest import Entry, are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
+from .manifest import Entry, Manifest, are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
 from .pieces import proving
 from .present import unchanged
 from .request import Request, Watch
@@ -29,12 +29,12 @@ SUFFIX = ".sent"
 
 def _places(request: Request, bundled: Dict[str, Any]) -> List[Tuple[str, Entry]]:
     """[(path, file of the bundle)]; the first is the one that is loaded."""
-    files = bundled["files"]
-    if not are_files(files):
+    if not are_files(bundled["files"]):
         raise Refusal("bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml")
+    files = [Entry.of(one) for one in bundled["files"]]
     if len(files) == 1 and not request.into_folder:
         return [(request.dest, files[0])]
-    return [(os.path.join(request.folder(), one["name"]), one) for one in files]
+    return [(os.path.join(request.folder(), one.name), one) for one in files]
 
 
 def _sent(path: str, check: bool) -> int:
@@ -58,10 +58,11 @@ def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> L
 
     Raises Refusal when the disk is too small for it.
     """
-    wanted = []
+    wanted: List[Dict[str, Any]] = []
     for path, one in _places(request, bundled):
         if not os.path.exists(path):
-            wanted.append({"name": one["name"], "path": path + SUFFIX, "size": one["size"], "there": _sent(path + SUFFIX, check)})
+            there = _sent(path + SUFFIX, check)
+            wanted.append({"name": one.name, "path": path + SUFFIX, "size": one.size, "there": there})
     if wanted:
         size = sum(one["size"] for one in wanted)
         check_disk(request.folder(), bundled["files"][0]["name"], size, max(0, size - sum(one["there"] for one in wanted)))
@@ -98,7 +99,7 @@ def _foretell(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[s
     missing = awaited(request, bundled, check=True)
     first = _places(request, bundled)[0][0]
     outcome = "would be sent from the bundle" if missing else "is there"
-    message = "%s (%s) %s" % (first, human(sum(one["size"] for one in bundled["files"])), outcome)
+    message = "%s (%s) %s" % (first, human(sum(one.size for _path, one in _places(request, bundled))), outcome)
     for path, one in _places(request, bundled):
         entries.setdefault(path, one)
     return result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), message)
@@ -115,10 +116,10 @@ def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[st
     write_manifest(manifest_path(first), _manifest(request, bundled, entries))
     for path, _one in reversed(missing):
         os.rename(path + SUFFIX, path)
-        if os.lstat(path).st_ino != entries[path]["inode"]:
+        if os.lstat(path).st_ino != entries[path].inode:
             raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
     sync_folder(request.folder())
-    size, seconds = sum(one["size"] for _path, one in missing), time.monotonic() - started
+    size, seconds = sum(one.size for _path, one in missing), time.monotonic() - started
     outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"
     done = result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), "%s: %s" % (first, outcome))
     return dict(done, transferred=size, seconds=round(seconds, 1))
@@ -141,25 +142,25 @@ def _there(
             continue
         with proving(path, check) as fd:
             status = os.fstat(fd)
-            if status.st_size != one["size"]:
+            if status.st_size != one.size:
                 text = "%s: is there with %s, the bundle's has %s: remove it or choose another dest"
-                raise Refusal(text % (path, exact(status.st_size), exact(one["size"])))
-            manifest = read_manifest(manifest_path(path)) or {"files": []}
-            known = [entry for entry in manifest["files"] if entry["name"] == os.path.basename(path)]
-            known = [entry for entry in known if untouched(entry, status) and covers(entry["pieces"], one["pieces"])]
+                raise Refusal(text % (path, exact(status.st_size), exact(one.size)))
+            manifest = read_manifest(manifest_path(path))
+            known = [entry for entry in (manifest.files if manifest else []) if entry.name == os.path.basename(path)]
+            known = [entry for entry in known if untouched(entry, status) and covers(entry.pieces, one.pieces)]
             if not known and _differs(path, one, fd, watch):
                 raise Refusal("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
-        entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one["pieces"])
+        entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one.pieces)
         news = news or not known
     return entries, news
 
 
-def _differs(path: str, one: Entry, fd: int, watch: Watch) -> Optional[Tuple[str, str]]:
+def _differs(path: str, one: Entry, fd: int, watch: Watch) -> Optional[Tuple[str, Optional[str]]]:
     """(found, needed) of the first piece whose sha256 is not the bundle's, or None."""
-    found = hash_pieces(path, [piece["size"] for piece in one["pieces"]], watch.meter(path, one["size"]), fd)
-    for digest, piece in zip(found, one["pieces"]):
-        if digest != piece["sha256"]:
-            return digest, piece["sha256"]
+    found = hash_pieces(path, [piece.size for piece in one.pieces], watch.meter(path, one.size), fd)
+    for digest, piece in zip(found, one.pieces):
+        if digest != piece.sha256:
+            return digest, piece.sha256
     return None
 
 
@@ -172,28 +173,23 @@ def _arrived(path: str, one: Entry, watch: Watch) -> Entry:
 def _proved(path: str, one: Entry, fd: int, watch: Watch) -> Entry:
     sent = path + SUFFIX
     size = os.fstat(fd).st_size
-    if size != one["size"]:
-        raise Refusal("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one["size"])))
+    if size != one.size:
+        raise Refusal("%s: has %s, %s are to be sent: run again, it goes on" % (sent, exact(size), exact(one.size)))
     wrong = _differs(sent, one, fd, watch)
     if wrong:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(sent)
         text = "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
-        raise Refusal(text % ((one["name"],) + wrong))
+        raise Refusal(text % ((one.name,) + wrong))
     try:
         os.fsync(fd)
     except OSError:
         # A second fsync would say that all is well. Nobody knows which bytes are lost.
         os.unlink(sent)
         raise
-    return file_entry(os.path.basename(path), os.fstat(fd), one["pieces"])
+    return file_entry(os.path.basename(path), os.fstat(fd), one.pieces)
 
 
-def _manifest(request: Request, bundled: Dict[str, Any], entries: Dict[str, Entry]) -> Dict[str, Any]:
-    return {
-        "request": request.identity(),
-        "commit": bundled["commit"],
-        "verified": "sha256",
-        "gguf": bundled["gguf"],
-        "files": [entries[path] for path, _one in _places(request, bundled)],
-    }
+def _manifest(request: Request, bundled: Dict[str, Any], entries: Dict[str, Entry]) -> Manifest:
+    files = [entries[path] for path, _one in _places(request, bundled)]
+    return Manifest(request.identity(), bundled["commit"], "sha256", bundled["gguf"], files)

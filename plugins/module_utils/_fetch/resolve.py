@@ -14,7 +14,7 @@ from .._model.gguf import Header, read_header
 from .._text import Refusal, exact
 from .http import Client, attempts
 from .hub import Hub, model_name, order_files, piece_name, select
-from .manifest import Part, is_model_name
+from .manifest import is_model_name
 from .request import Plan, Request
 from .sources import HttpSource, Source, make_source, read_range, size_of
 from .target import Piece, Span, Target
@@ -83,7 +83,7 @@ def _resolve_copy(
     request: Request,
     copied: Dict[str, Any],
     check: bool,
-) -> Tuple[List[Source], Digests, List[str], List[Part]]:
+) -> Tuple[List[Source], Digests, List[str], List[Dict[str, Any]]]:
     """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it may become so."""
     files = copied["files"]
     names = [os.path.basename(entry["path"]) for entry in files]
@@ -107,7 +107,7 @@ def _targets(
     sources: Sequence[Source],
     digests: Digests,
     names: List[str],
-    known: List[Part],
+    known: List[Dict[str, Any]],
 ) -> List[Target]:
     base = model_name(names)
     if shard_name(base):
@@ -130,7 +130,7 @@ def _targets(
 
 def _target(
     request: Request,
-    known: List[Part],
+    known: List[Dict[str, Any]],
     path: str,
     sources: Sequence[Source],
     digests: Digests,

@@ -29,6 +29,18 @@ RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
 
 
+class _Layout:
+    """What the log says of one way to lay the model out."""
+
+    def __init__(self) -> None:
+        self.mib: Dict[Tuple[str, Optional[str], str], float] = {}  # by place and kind of buffer
+        self.assigned: Dict[int, str] = {}  # device of each layer
+        self.offloaded: Optional[Tuple[int, int]] = None  # layers, of how many
+        self.caches: List[Tuple[Dict[str, Any], Dict[Place, float]]] = []  # each with the MiB of its places
+        self.open_cache: Dict[Place, float] = {}  # of the cache whose own line has not come yet
+        self.recurrent = False
+
+
 def parse(lines: Iterable[str]) -> Dict[str, Any]:
     """Log lines of one run -> dict as llama_load_info returns it.
 
@@ -38,7 +50,7 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
     """
     build: Dict[str, Any] = {"build": None, "commit": None}
     devices: Dict[str, Optional[str]] = {}
-    layout = _empty()
+    layout = _Layout()
     for line in lines:
         found = BUILD.search(line)
         if found and build["build"] is None:
@@ -47,54 +59,49 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
         if found:
             devices[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2)) else None
         if PASS.search(line):
-            layout = _empty()
+            layout = _Layout()
         _read(layout, line)
     return _report(build, devices, layout)
 
 
-def _empty() -> Dict[str, Any]:
-    return {"mib": {}, "assigned": {}, "offloaded": None, "caches": [], "open_cache": {}, "recurrent": False}
-
-
-def _read(layout: Dict[str, Any], line: str) -> None:
+def _read(layout: _Layout, line: str) -> None:
     found = BUFFER.search(line)
     if found:
         name, kind, size = found.group(1), found.group(2), float(found.group(3))
         # The number in an RPC buffer's name counts the devices at that endpoint, not those of the head.
         rpc = RPC_NAME.match(name)
-        place = (rpc.group(1), rpc.group(2)) if rpc else (name, None)
-        key = place + ("KV" if kind == "RS" else kind,)
-        layout["recurrent"] = layout["recurrent"] or kind == "RS"
-        layout["mib"][key] = size if kind == "compute" else layout["mib"].get(key, 0.0) + size
+        place: Place = (rpc.group(1), rpc.group(2)) if rpc else (name, None)
+        key = (place[0], place[1], "KV" if kind == "RS" else kind)
+        layout.recurrent = layout.recurrent or kind == "RS"
+        layout.mib[key] = size if kind == "compute" else layout.mib.get(key, 0.0) + size
         if kind == "KV":
-            layout["open_cache"][place] = layout["open_cache"].get(place, 0.0) + size
+            layout.open_cache[place] = layout.open_cache.get(place, 0.0) + size
         return
     found = CACHE.search(line)
     if found:
         mib, cells, layers, k_type, v_type = found.groups()
         cache = {"mib": float(mib), "cells": int(cells), "layers": int(layers), "k_type": k_type, "v_type": v_type}
-        layout["caches"].append((cache, layout["open_cache"]))
-        layout["open_cache"] = {}
+        layout.caches.append((cache, layout.open_cache))
+        layout.open_cache = {}
         return
     found = ASSIGNED.search(line)
     if found:
-        layout["assigned"][int(found.group(1))] = found.group(2)
+        layout.assigned[int(found.group(1))] = found.group(2)
     found = OFFLOADED.search(line)
     if found:
-        layout["offloaded"] = (int(found.group(1)), int(found.group(2)))
+        layout.offloaded = (int(found.group(1)), int(found.group(2)))
 
 
-def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: Dict[str, Any]) -> Dict[str, Any]:
+def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _Layout) -> Dict[str, Any]:
     layers = _assigned_layers(layout, devices)
     if layers is None:
         layers = _cache_layers(layout)
     buffers = [
-        {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
-        for (device, endpoint, kind), size in sorted(layout["mib"].items(), key=str)
+        {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)} for (device, endpoint, kind), size in sorted(layout.mib.items(), key=str)
     ]
     places: List[Dict[str, Any]] = []
-    for place in sorted({(buffer["device"], buffer["endpoint"]) for buffer in buffers} | set(layers or {}), key=str):
-        sums = {kind: layout["mib"].get(place + (kind,), 0.0) for kind in ("model", "KV", "compute", "output")}
+    for place in sorted({(device, endpoint) for device, endpoint, _kind in layout.mib} | set(layers or {}), key=str):
+        sums = {kind: layout.mib.get((place[0], place[1], kind), 0.0) for kind in ("model", "KV", "compute", "output")}
         places.append(
             {
                 "device": place[0],
@@ -111,7 +118,7 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: Di
     for row in places:
         if row["endpoint"]:
             endpoints[row["endpoint"]] = round(endpoints.get(row["endpoint"], 0.0) + row["total_mib"], 2)
-    offloaded, total = layout["offloaded"] or (None, None)
+    offloaded, total = layout.offloaded or (None, None)
     return dict(
         build,
         buffers=buffers,
@@ -119,13 +126,13 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: Di
         endpoints=endpoints,
         layers_offloaded=offloaded,
         layers_total=total,
-        kv_caches=[cache for cache, _sizes in layout["caches"]],
+        kv_caches=[cache for cache, _sizes in layout.caches],
     )
 
 
-def _assigned_layers(layout: Dict[str, Any], devices: Dict[str, Optional[str]]) -> Optional[Dict[Place, int]]:
+def _assigned_layers(layout: _Layout, devices: Dict[str, Optional[str]]) -> Optional[Dict[Place, int]]:
     """{(device at its endpoint, endpoint): blocks} from the lines of -lv 5; None without them."""
-    if not layout["assigned"]:
+    if not layout.assigned:
         return None
     # The head numbers all RPC devices through; at an endpoint the count starts again, in the same order.
     places: Dict[str, Place] = {}
@@ -134,21 +141,21 @@ def _assigned_layers(layout: Dict[str, Any], devices: Dict[str, Optional[str]]) 
         if endpoint:
             places[name] = ("RPC%d" % seen.get(endpoint, 0), endpoint)
             seen[endpoint] = seen.get(endpoint, 0) + 1
-    output = max(layout["assigned"])
+    output = max(layout.assigned)
     layers: Dict[Place, int] = {}
-    for number, name in layout["assigned"].items():
+    for number, name in layout.assigned.items():
         if number != output:
             place = places.get(name, (name, None))
             layers[place] = layers.get(place, 0) + 1
     return layers
 
 
-def _cache_layers(layout: Dict[str, Any]) -> Optional[Dict[Place, int]]:
+def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
     """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not tell."""
-    if layout["recurrent"]:
+    if layout.recurrent:
         return None  # their layers have no share in the caches
     layers: Dict[Place, int] = {}
-    for cache, sizes in layout["caches"]:
+    for cache, sizes in layout.caches:
         if not cache["mib"]:
             return None
         counts = {place: size / cache["mib"] * cache["layers"] for place, size in sizes.items()}

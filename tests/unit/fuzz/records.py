@@ -62,7 +62,7 @@ def bundle(data):
 def manifest_seeds(_files):
     path = FOLDER.write(b"GGUF.", "model", "m.gguf")
     request = fetch_request.Request(path, urls=["file://" + path]).identity()
-    files = [fetch_manifest.file_entry("m.gguf", os.stat(path), [PIECE])]
+    files = [fetch_manifest.file_entry("m.gguf", os.stat(path), [fetch_manifest.Part(**PIECE)]).as_dict()]
     return [json.dumps({"version": 1, "request": request, "commit": None, "verified": "sha256", "gguf": {"tensors": 1}, "files": files})]
 
 

@@ -276,3 +276,19 @@ def test_a_slot_without_context_is_a_sentence():
         with pytest.raises(plan_place.Refusal) as refusal:
             plan_place.slot_context(BIG._replace(context_length=length), settings)
         assert str(refusal.value).endswith("for %d slots, 1 a slot is needed: set slot_ctx_size" % settings.parallel)
+
+
+def test_a_plan_survives_json():
+    planned = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1)
+    one = plan_place.ServicePlan(planned, "chat", "big", "Q8_0", "header", 4096, 4096, "f16", {"node1": 26}, ["inputs"])
+    facts = json.loads(json.dumps(one.as_dict()))
+    assert plan_place.ServicePlan.of(facts) == one
+    assert (facts["fits"], facts["service"], facts["layers"], facts["devices"][2]["layers"]) == (True, "chat", {"node1": 26}, 26)
+    # What is kept on a head says nothing of what was free.
+    for row in facts["devices"]:
+        del row["free_mib"]
+    del facts["problem"]
+    assert {row.free_mib for row in plan_place.ServicePlan.of(facts).plan.devices} == {None}
+    for key in ("counts", "service"):
+        with pytest.raises((KeyError, TypeError)):
+            plan_place.ServicePlan.of({name: value for name, value in facts.items() if name != key})
