@@ -129,10 +129,11 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
         ("upgraded", "rollback", "llama_cpp_version=b2"),
         ("deployed", "upgrade", "llama_cpp_version=b2"),
         ("deployed", "switch_model", "service=chat quant=Q8_0"),
+        ("by_hand", "adopt", "undo=false"),
     ],
 )
-def test_check_mode_changes_nothing(request, tmp_path, state, playbook, settings):
-    cluster = request.getfixturevalue(state).copy(tmp_path)
+def test_check_mode_changes_nothing(request, tmp_path_factory, state, playbook, settings):
+    cluster = request.getfixturevalue(state).copy(tmp_path_factory.mktemp("checked"))
     before = cluster.files()
     status, output = cluster.run(playbook, "--check", "--diff", "-e", settings)
     assert status == 0, output
