@@ -33,6 +33,7 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ..module_utils._text import printable
 from ..plugin_utils._progress import duration
 from ..plugin_utils._reports.failures import Failures, is_rescued, of
+from ..plugin_utils._warm import warm
 
 HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
@@ -56,6 +57,7 @@ class CallbackModule(Default):
 
     def __init__(self):
         super().__init__()
+        warm()
         if self._display.verbosity:
             # Or each method would begin by asking for it.
             self.__class__ = Default

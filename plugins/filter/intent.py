@@ -6,11 +6,11 @@
 from ansible.errors import AnsibleFilterError
 
 from ..module_utils._text import Refusal
-from ..plugin_utils._access import clients, firewalld, reach
+from ..plugin_utils._access import clients, firewalld, node, reach
 from ..plugin_utils._cluster_plan import room
 from ..plugin_utils._intent import check, models, services, values, variables
 from ..plugin_utils._reports import drill, speed, status
-from ..plugin_utils._units import changes, sandbox, systemd_escape
+from ..plugin_utils._units import changes, files, refusals, sandbox, systemd_escape
 
 
 def _one_sentence(function):
@@ -31,11 +31,13 @@ class FilterModule:
             "unknown_variables": variables.unknown_variables,
             "undeployable": check.undeployable,
             "hopeless": _one_sentence(check.hopeless),
-            "port_conflicts": check.port_conflicts,
+            "node_refusals": node.node_refusals,
             "rpc_instances": _one_sentence(services.rpc_instances),
             "rpc_access": _one_sentence(services.rpc_access),
             "head_instances": _one_sentence(services.head_instances),
             "unit_sandbox": sandbox.unit_sandbox,
+            "unit_files": files.unit_files,
+            "unit_refusals": refusals.unit_refusals,
             "systemd_escape": _one_sentence(systemd_escape.systemd_escape),
             "model_items": _one_sentence(models.model_items),
             "quant_way": room.way,

@@ -270,6 +270,11 @@ class ActionModule(ActionBase):
         units = [self.node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
         return dict(self.node.build(arguments.get("release")), changed=False, units=units, held=units_of_node.held_since(str(self.node.held)))
 
+    def do_node_facts(self, arguments):
+        """The roles that ask are replaced: what playbooks have forgotten is forgotten."""
+        assert arguments == {"forget": True}, arguments
+        return {"changed": False, "ansible_facts": {"llama_node": {}}}
+
     def do_llama_snapshot(self, arguments):
         folder = self.node.root / "var/lib/llama-cluster/rollback"
         folder.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,7 @@ OURS = (
     "llama_load_info",
     "llama_snapshot",
     "llama_unit_info",
+    "node_facts",
     "nvidia_smi_facts",
     "remove_ours",
     "tensor_caches",

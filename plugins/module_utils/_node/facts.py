@@ -1,0 +1,238 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What preflight and the roles want to know of a node, by subset. Everything here only looks. Private to the collection."""
+
+import base64
+import glob
+import os
+import re
+import stat
+import subprocess
+
+from .._files import text_of
+from .._text import Refusal
+from . import fabric as fabrics
+from . import nvidia_smi
+from . import units as services
+from .build import build_info
+from .ours import is_our_alias
+
+UNITS = (
+    "llama-rpc-*.service",
+    "llama-head-*.service",
+    "llama-router-*.service",
+    "llama-rpc.service",
+    "llama-head.service",
+    "llama-watchdog.service",
+    "llama-firewall.service",
+)
+SERVICES = UNITS[:3]
+LINKS = ("current", "previous", "build")
+CONFIGURATION = "/etc/llama-cluster"
+# The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
+RECORDS = ("/var/lib/llama-cluster/rpc-rules", "/var/lib/llama-cluster/client-rules", "/run/llama-lending-rules")
+ADDED = re.compile(r"(running|permanent) \S+ rule ")
+# Debian keeps some programs where only root looks.
+BINARIES = ":/usr/sbin:/sbin"
+
+
+def said(command):
+    """(exit status, output) of a program; status 127 where there is none."""
+    environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, errors="replace", env=environment)
+    except OSError:
+        return 127, ""
+    output = process.communicate()[0]
+    return process.returncode, output
+
+
+def answer(command, *statuses):
+    """The output of a program that every node has. Errors: Refusal, where it ends with another status than 0 or these."""
+    status, output = said(command)
+    if status and status not in statuses:
+        raise Refusal("%s ended with status %d, an answer is needed: run `%s` on the node" % (command[0], status, " ".join(command)))
+    return output
+
+
+def accounts(asked):
+    """Entries of the accounts and groups of these names, and of the accounts with these ids, each split into its fields."""
+    keys = list(asked["names"]) + [one for one in asked["ids"] if one != "0"]
+    return {"accounts": {"passwd": _entries("passwd", keys), "group": _entries("group", asked["names"])}}
+
+
+def _entries(database, keys):
+    return [line.split(":") for line in answer(["getent", database] + list(keys), 2).splitlines()]  # 2: one of them is missing
+
+
+def writable(folders):
+    """Of these directories those that others than root may write, links followed."""
+    return {"writable": [folder for folder in folders if _others_may_write(folder)]}
+
+
+def _others_may_write(folder):
+    try:
+        seen = os.stat(folder)
+    except FileNotFoundError:
+        return False
+    return seen.st_uid != 0 or bool(seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def packages(query):
+    """Whether the package database has all that a query names: dpkg-query also knows packages of which only configuration is left."""
+    status, output = said(query)
+    return {"packages_installed": status == 0 and not re.search("not-installed|config-files|half-", output)}
+
+
+def selinux(_asked):
+    """Whether SELinux is enabled, and the file contexts that were added to its policy."""
+    if said(["selinuxenabled"])[0] != 0:
+        return {"selinux": {"enabled": False, "contexts": []}}
+    listed = said(["semanage", "fcontext", "--list", "--locallist", "--noheading"])[1]
+    return {"selinux": {"enabled": True, "contexts": [line.split()[0] for line in listed.splitlines() if line.strip()]}}
+
+
+def machine(asked):
+    """Main memory, cores, addresses, and the NUMA node of each core where that is asked for."""
+    with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
+        total = re.search(r"^MemTotal:\s+(\d+) kB", stream.read(), re.MULTILINE)
+    addresses = fabrics.parse_addresses(said(["ip", "-o", "-4", "addr", "show"])[1])
+    nodes = said(["lscpu", "--parse=NODE"])[1].splitlines() if asked["numa"] else []
+    return {
+        "machine": {
+            "memory_mib": int(total.group(1)) // 1024,
+            "cores": len(os.sched_getaffinity(0)),
+            "addresses": sorted(address for address, name in addresses.items() if name != "lo"),
+            "numa_nodes": [line for line in nodes if not line.startswith("#")],
+        }
+    }
+
+
+def gpus(_asked):
+    return {"nvidia_smi": nvidia_smi.collect()}
+
+
+def fabric(asked):
+    """See llama_fabric_facts. Errors: Refusal."""
+    return {"llama_fabric": fabrics.collect(**asked)}
+
+
+def units(_asked):
+    """Our units, short names that are links of ours, and since when the node is held for maintenance. Errors: Refusal."""
+    aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(services.UNIT_DIR, name))]
+    return {"units": services.unit_info(UNITS), "aliases": aliases, "held": services.held_since()}
+
+
+def listeners(_asked):
+    """What listens, and our processes after that: one that crashed since units() looked is back under another number. Errors: Refusal."""
+    sockets = answer(["ss", "-Hltnp"])
+    pids = [int(unit.get("MainPID") or 0) for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))]
+    return {"listeners": sockets, "service_pids": [pid for pid in pids if pid]}
+
+
+def plans(services):
+    """{service: its memory plan as {item: service, content: base64}}; without the content where there is none."""
+    return {"plans": {service: _plan(service) for service in services}}
+
+
+def _plan(service):
+    text = text_of(os.path.join(CONFIGURATION, "plan-%s.json" % service))
+    return {"item": service} if text is None else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
+
+
+def build(asked):
+    """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are there. Errors: Refusal."""
+    prefix = asked["prefix"]
+    found = build_info(prefix, asked["release"])
+    links = {name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))}
+    folder = os.path.join(prefix, "releases")
+    found.update(
+        links=links,
+        taken=[name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
+        releases=sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+    )
+    return {"build": found}
+
+
+def firewalls(_asked):
+    """The rules that the kernel has, whether firewalld runs, and what earlier runs told it."""
+    found = {"ruleset": said(["nft", "list", "ruleset"])[1], "firewalld": said(["firewall-cmd", "--state"])[0] == 0}
+    return dict(found, **records(RECORDS))
+
+
+def interfaces(addresses):
+    """What `ip` says of the interface that has each of these addresses or names: a head may listen at either."""
+    return {"interfaces": {address: _interface(address) for address in addresses}}
+
+
+def _interface(address):
+    number = said(["getent", "ahostsv4", address])[1].split()[:1]
+    return said(["ip", "-oneline", "-4", "address", "show", "to"] + number)[1].strip() if number else ""
+
+
+def routes(addresses):
+    """{address: the interface that packets to it leave by}."""
+    found = {address: fabrics.parse_route(said(["ip", "-oneline", "route", "get", address])[1])[0] for address in addresses}
+    return {"routes": {address: interface or "" for address, interface in found.items()}}
+
+
+def records(paths):
+    """{path: the rules of firewalld that earlier runs added and noted there}."""
+    return {"records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in paths}}
+
+
+def files(paths):
+    """{path: [size, time of its last change] of a file}, None where there is none."""
+    return {"files": {path: _seen(path) for path in paths}}
+
+
+def _seen(path):
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return [seen.st_size, seen.st_mtime]
+
+
+def watched(_asked):
+    """The files that say what the watchdog watches; what has only the name is somebody else's."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(CONFIGURATION, "watchdog/*.json"))):
+        kind = os.path.basename(path).partition("-")[0]
+        if kind in ("rpc", "head") and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
+            found.append(path)
+    return {"watched": found}
+
+
+# In the order in which they are asked: the sockets after the units.
+SUBSETS = (
+    ("accounts", accounts),
+    ("writable", writable),
+    ("packages", packages),
+    ("selinux", selinux),
+    ("machine", machine),
+    ("gpus", gpus),
+    ("fabric", fabric),
+    ("units", units),
+    ("listeners", listeners),
+    ("plans", plans),
+    ("build", build),
+    ("firewalls", firewalls),
+    ("interfaces", interfaces),
+    ("routes", routes),
+    ("records", records),
+    ("watched", watched),
+    ("files", files),
+)
+
+
+def collect(asked):
+    """{fact: value} of the subsets that are asked for: {subset: argument}, None and False for none. Errors: Refusal."""
+    facts = {}
+    for name, look in SUBSETS:
+        if asked.get(name) not in (None, False):
+            for fact, value in look(asked[name]).items():
+                # Of records several subsets know some.
+                facts[fact] = dict(facts[fact], **value) if fact in facts else value
+    return facts

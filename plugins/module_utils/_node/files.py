@@ -1,0 +1,145 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Has directories, files and links be what a list of them says. Private to the collection."""
+
+import errno
+import grp
+import os
+import pwd
+import stat
+import subprocess
+import tempfile
+
+from .. import _files
+from .._files import MOST_TEXT, text_of
+from .._text import Refusal
+
+
+class Files(object):
+    """Applies entries and keeps `changes`, a list of {before, after, before_header, after_header}. check: only the list; folder: for files to validate.
+
+    An entry has path and state: file (content, mode, owner, group, validate, hidden), directory (mode, owner, group, kept), link (target), absent.
+    """
+
+    def __init__(self, check=False, folder=None):
+        self.check = check
+        self.folder = folder
+        self.changes = []
+        self.paths = []
+
+    def apply(self, entry):
+        """Errors: Refusal, OSError."""
+        getattr(self, "_" + entry["state"])(entry["path"], entry)
+
+    def _file(self, path, entry):
+        data, mode = entry["content"].encode("utf-8"), int(entry["mode"] or "0644", 8)
+        owner = self._owner(entry)
+        seen = _lstat(path)
+        if seen is not None and stat.S_ISDIR(seen.st_mode):
+            raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
+        same = seen is not None and stat.S_ISREG(seen.st_mode) and _read(path) == data
+        if same and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
+            return
+        if not same and entry["validate"]:
+            self._validate(path, entry["validate"], data)
+        before = None if seen is None else "not shown\n" if entry["hidden"] else text_of(path) or ""
+        self._changed(path, before, "not shown, another\n" if entry["hidden"] else entry["content"], same)
+        if not self.check:
+            _files.write_atomically(path, data, mode, owner)
+
+    def _validate(self, path, command, data):
+        """Errors: Refusal, with what the program said."""
+        with tempfile.NamedTemporaryFile(dir=self.folder) as stream:
+            stream.write(data)
+            stream.flush()
+            words = [stream.name if word == "%s" else word for word in command]
+            try:
+                process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+            except OSError as error:
+                # What would install the program was only pretended.
+                if self.check and error.errno == errno.ENOENT:
+                    return
+                raise Refusal("%s: %s cannot be run (%s), it has to read the file first: install it" % (path, words[0], os.strerror(error.errno))) from None
+            output = process.communicate()[0]
+        if process.returncode:
+            raise Refusal("%s: %s refuses it (%s): correct what it is made of" % (path, words[0], " ".join(output.split())[-500:] or "no message"))
+
+    def _directory(self, path, entry):
+        seen = _lstat(path)
+        if entry["kept"] and os.path.exists(path):
+            return
+        if seen is not None and not stat.S_ISDIR(seen.st_mode):
+            raise Refusal("%s: no directory, one is needed: look at who made it, then remove it" % path)
+        mode, owner = int(entry["mode"] or "0755", 8), self._owner(entry)
+        if seen is not None and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
+            return
+        self._changed(path, None if seen is None else "directory\n", "directory\n", seen is not None)
+        if self.check:
+            return
+        os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
+        if seen is None:
+            os.mkdir(path, 0o700)
+        descriptor = os.open(path, _files.DIRECTORY)
+        try:
+            os.fchown(descriptor, *owner)
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+    def _link(self, path, entry):
+        seen, target = _lstat(path), entry["target"]
+        if seen is not None and not stat.S_ISLNK(seen.st_mode):
+            raise Refusal("%s: no link, one to %s is needed: move away what is there" % (path, target))
+        before = os.readlink(path) if seen is not None else None
+        if before == target:
+            return
+        self._changed(path, None if before is None else "link to %s\n" % before, "link to %s\n" % target)
+        if not self.check:
+            partial = "%s.partial" % path
+            if os.path.lexists(partial):
+                os.unlink(partial)
+            os.symlink(target, partial)
+            os.rename(partial, path)
+
+    def _absent(self, path, entry):
+        if _lstat(path) is None:
+            return
+        self._changed(path, "not shown\n" if entry["hidden"] else text_of(path) or "", None)
+        if not self.check:
+            os.unlink(path)
+
+    def _owner(self, entry):
+        """(user id, group id); None in check mode where the account is still to come, which nothing that is there can have."""
+        try:
+            return pwd.getpwnam(entry["owner"] or "root").pw_uid, grp.getgrnam(entry["group"] or "root").gr_gid
+        except KeyError:
+            if self.check:
+                return None
+            names = (entry["path"], entry["owner"], entry["group"])
+            raise Refusal("%s: no account %s or no group %s on this node, both are needed: run with --tags node" % names) from None
+
+    def _changed(self, path, before, after, attributes=False):
+        """attributes: whether the content is right, so that only owner or mode are not."""
+        self.paths.append(path)
+        note = " (owner or mode)" if attributes else ""
+        self.changes.append(
+            {
+                "before_header": path + (" (absent)" if before is None else note),
+                "after_header": path + (" (absent)" if after is None else note),
+                "before": before or "",
+                "after": after or "",
+            }
+        )
+
+
+def _lstat(path):
+    try:
+        return os.lstat(path)
+    except FileNotFoundError:
+        return None
+
+
+def _read(path):
+    with open(path, "rb") as stream:
+        return stream.read(MOST_TEXT)

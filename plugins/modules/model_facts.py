@@ -1,0 +1,72 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: model_facts
+short_description: "Internal: tell which models of a list are there"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Finds the models that are untouched since they were published, by their records, and reads their headers. Nothing is hashed and nobody is contacted.
+  - A model that is not certainly there is for M(thefermisea.llama_cluster.gguf_fetch).
+options:
+  models:
+    description:
+      - Models, of P(thefermisea.llama_cluster.model_items#filter).
+    type: list
+    elements: dict
+    required: true
+  mode:
+    description:
+      - The mode that their files must have, in octal digits.
+    type: str
+    default: "0644"
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+    details:
+      - Reads only.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+"""
+
+EXAMPLES = r"""
+---
+- name: Look for a model
+  thefermisea.llama_cluster.model_facts:
+    models: [{dest: /opt/models/m.gguf, urls: ["https://models.example.org/m.gguf"]}]
+  register: seen
+"""
+
+RETURN = r"""
+models:
+  description:
+    - One entry for each model, with C(item), the entry it was asked for with, and C(there). For a model that is there, what
+      M(thefermisea.llama_cluster.gguf_fetch) returns for it, and C(shape) as M(thefermisea.llama_cluster.llama_plan) returns it.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{item: {dest: /opt/models/m.gguf}, there: false}]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._plan.published import look
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"models": {"type": "list", "elements": "dict", "required": True}, "mode": {"type": "str", "default": "0644"}},
+        supports_check_mode=True,
+    )
+    module.exit_json(changed=False, models=[look(item, int(module.params["mode"], 8)) for item in module.params["models"]])
+
+
+if __name__ == "__main__":
+    main()

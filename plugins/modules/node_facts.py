@@ -1,0 +1,239 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: node_facts
+short_description: "Internal: ask a node once in a run for what preflight and the roles want to know"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Answers the subsets that are asked for as the fact C(llama_node). What a task of the same run has asked for with the same arguments is not asked
+    again, unless O(again=true).
+  - Reads only.
+options:
+  again:
+    description:
+      - Whether to ask for what is known too. For tasks that come after a change.
+    type: bool
+    default: false
+  forget:
+    description:
+      - Whether to ask for nothing and forget what is known, which earlier tasks have changed.
+    type: bool
+    default: false
+  accounts:
+    description:
+      - Asks for accounts and groups.
+    type: dict
+    suboptions:
+      names:
+        description: Names of accounts, and of their groups.
+        type: list
+        elements: str
+        required: true
+      ids:
+        description: Ids of accounts; V(0) is none.
+        type: list
+        elements: str
+        default: []
+  writable:
+    description:
+      - Directories, of which RV(ansible_facts.llama_node.writable) has those that others than root may write.
+    type: list
+    elements: path
+  packages:
+    description:
+      - The command that asks the package database.
+    type: list
+    elements: str
+  selinux:
+    description:
+      - Asks whether SELinux is enabled.
+    type: bool
+    default: false
+  machine:
+    description:
+      - Asks for main memory, cores and addresses.
+    type: dict
+    suboptions:
+      numa:
+        description: Whether to ask for the NUMA node of each core.
+        type: bool
+        default: false
+  gpus:
+    description:
+      - Asks for what M(thefermisea.llama_cluster.nvidia_smi_facts) returns, as the fact of that name.
+    type: bool
+    default: false
+  fabric:
+    description:
+      - Asks for what M(thefermisea.llama_cluster.llama_fabric_facts) returns, as the fact of that name.
+    type: dict
+    suboptions:
+      address:
+        description: The node's address on the fabric.
+        type: str
+        required: true
+      peers:
+        description: Those of the other nodes.
+        type: list
+        elements: str
+        default: []
+      interface:
+        description: The interface that O(fabric.address) is expected on.
+        type: str
+  units:
+    description:
+      - Asks for the units of the cluster.
+    type: bool
+    default: false
+  listeners:
+    description:
+      - Asks for the listening sockets.
+    type: bool
+    default: false
+  plans:
+    description:
+      - Services whose memory plans are asked for.
+    type: list
+    elements: str
+  build:
+    description:
+      - Asks for a build of llama.cpp.
+    type: dict
+    suboptions:
+      prefix:
+        description: Where builds are installed.
+        type: path
+        required: true
+      release:
+        description: The build; empty for the one that C(current) names.
+        type: str
+  firewalls:
+    description:
+      - Asks for the kernel's rules, whether firewalld runs, and what earlier runs told it.
+    type: bool
+    default: false
+  interfaces:
+    description:
+      - Addresses or names of this node, whose interfaces are asked for.
+    type: list
+    elements: str
+  routes:
+    description:
+      - Addresses of others; asks for the interface that leads there.
+    type: list
+    elements: str
+  records:
+    description:
+      - Files that list rules of firewalld.
+    type: list
+    elements: path
+  watched:
+    description:
+      - Asks for the files that say what the watchdog watches.
+    type: bool
+    default: false
+  files:
+    description:
+      - Files whose size and time are asked for.
+    type: list
+    elements: path
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: none
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  facts:
+    support: full
+    description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Ask for units and accounts
+  thefermisea.llama_cluster.node_facts:
+    units: true
+    accounts: {names: [llama, llama-rpc]}
+  become: true
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: Facts to add to the host's.
+  type: dict
+  returned: success
+  contains:
+    llama_node:
+      description: What is known of the node in this run, a key for each answer.
+      type: dict
+      returned: success
+      contains:
+        writable:
+          description: Of the directories of O(writable) those that others than root may write.
+          type: list
+          elements: str
+          returned: when asked for
+          sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._node.facts import collect
+from ..module_utils._text import Refusal
+
+STRINGS = {"type": "list", "elements": "str"}
+PATHS = {"type": "list", "elements": "path"}
+FLAG = {"type": "bool", "default": False}
+# Facts of their own, under the names that they have elsewhere.
+PUBLIC = ("nvidia_smi", "llama_fabric")
+
+
+def main():
+    fabric = {"address": {"type": "str", "required": True}, "peers": dict(STRINGS, default=[]), "interface": {"type": "str"}}
+    module = AnsibleModule(
+        argument_spec={
+            "again": FLAG,
+            "forget": FLAG,
+            "accounts": {"type": "dict", "options": {"names": dict(STRINGS, required=True), "ids": dict(STRINGS, default=[])}},
+            "writable": PATHS,
+            "packages": STRINGS,
+            "selinux": FLAG,
+            "machine": {"type": "dict", "options": {"numa": FLAG}},
+            "gpus": FLAG,
+            "fabric": {"type": "dict", "options": fabric},
+            "units": FLAG,
+            "listeners": FLAG,
+            "plans": STRINGS,
+            "build": {"type": "dict", "options": {"prefix": {"type": "path", "required": True}, "release": {"type": "str"}}},
+            "firewalls": FLAG,
+            "interfaces": STRINGS,
+            "routes": STRINGS,
+            "records": PATHS,
+            "watched": FLAG,
+            "files": PATHS,
+        },
+        supports_check_mode=True,
+    )
+    try:
+        facts = collect(module.params)
+    except Refusal as error:
+        module.fail_json(msg="node_facts: %s" % error)
+    public = {name: facts.pop(name) for name in PUBLIC if name in facts}
+    # An address that no interface has is refused by role preflight.
+    for warning in public.get("llama_fabric", {}).get("warnings", []) if public.get("llama_fabric", {}).get("interface") else []:
+        module.warn(warning)
+    module.exit_json(changed=False, ansible_facts=dict(public, llama_node=facts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: node_files
+short_description: "Internal: have many directories, files and links in one call"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Works through O(files) in their order. A file is written beside its place and renamed into it, below directories that nobody but root can exchange.
+  - A template is rendered on the controller with the variables that it is given, and no others.
+options:
+  files:
+    description:
+      - What is to be there, and what is not.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: The path.
+        type: path
+        required: true
+      state:
+        description: What it is.
+        type: str
+        choices: [file, directory, link, absent]
+        default: file
+      content:
+        description: The text of a file.
+        type: str
+        default: ""
+      template:
+        description: A template of the role, instead of O(files[].content).
+        type: str
+      vars:
+        description: Variables of the template, beside O(vars).
+        type: dict
+        default: {}
+      target:
+        description: The target of a link.
+        type: str
+      mode:
+        description: The mode of a file or a directory in octal digits, C(0644) or C(0755) if not given.
+        type: str
+      owner:
+        description: The owner of a file or a directory.
+        type: str
+        default: root
+      group:
+        description: The group of a file or a directory.
+        type: str
+        default: root
+      validate:
+        description: A program that reads the file before it gets its name, in words; C(%s) is the file.
+        type: list
+        elements: str
+      hidden:
+        description: Whether a diff shows nothing of it.
+        type: bool
+        default: false
+      kept:
+        description: Whether a directory that is there stays as it is.
+        type: bool
+        default: false
+  vars:
+    description:
+      - Variables of all templates.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    support: full
+    description: Can run in check_mode and return changed status prediction without modifying target.
+  diff_mode:
+    support: full
+    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+  action:
+    support: full
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+"""
+
+EXAMPLES = r"""
+---
+- name: Write what the watchdog watches
+  thefermisea.llama_cluster.node_files:
+    files:
+      - {path: /etc/llama-cluster, state: directory}
+      - {path: /etc/llama-cluster/note, content: "a note\n"}
+  become: true
+"""
+
+RETURN = r"""
+changed_paths:
+  description: What was changed, or would be.
+  type: list
+  elements: str
+  returned: success
+  sample: [/etc/systemd/system/llama-head-chat.service]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._node.files import Files
+from ..module_utils._text import Refusal
+
+ENTRY = {
+    "path": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["file", "directory", "link", "absent"], "default": "file"},
+    "content": {"type": "str", "default": ""},
+    "template": {"type": "str"},
+    "vars": {"type": "dict", "default": {}},
+    "target": {"type": "str"},
+    "mode": {"type": "str"},
+    "owner": {"type": "str", "default": "root"},
+    "group": {"type": "str", "default": "root"},
+    "validate": {"type": "list", "elements": "str"},
+    "hidden": {"type": "bool", "default": False},
+    "kept": {"type": "bool", "default": False},
+}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "dict", "required": True, "options": ENTRY},
+            "vars": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+        no_log=True,  # contents do not belong into the node's log
+    )
+    files = Files(module.check_mode, module.tmpdir)
+    try:
+        for entry in module.params["files"]:
+            files.apply(entry)
+    except Refusal as error:
+        module.fail_json(msg="node_files: %s" % error)
+    except OSError as error:
+        module.fail_json(msg="node_files: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))
+    module.exit_json(changed=bool(files.paths), changed_paths=files.paths, diff=files.changes)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a node can be deployed to, from its facts. Private to the collection."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from .._intent.check import port_conflicts
+from .accounts import Account, account_refusals
+
+Instance = Mapping[str, Any]
+FAMILIES = ("Debian", "RedHat")
+
+
+def node_refusals(facts: Mapping[str, Any], host: str, accounts: Sequence[Account] | None = None, services: Mapping[str, Any] | None = None) -> list[str]:
+    """One sentence for each thing that is in the way.
+
+    facts: ansible_facts, with llama_node for accounts (see account_refusals) and services: {address: on the fabric or '', heads, workers, ending: ids of
+    processes that will have ended, leaving: units that will have made room}.
+    """
+    found = []
+    if accounts is None and services is None:
+        found += _system(facts, host)
+    if accounts is not None:
+        found += account_refusals(facts["llama_node"], host, accounts)
+    if services is not None:
+        found += _services(facts["llama_node"], host, services)
+    return found
+
+
+def _system(facts: Mapping[str, Any], host: str) -> list[str]:
+    if facts["service_mgr"] != "systemd":
+        return ["%s: %s is process 1, systemd is needed: services are systemd units" % (host, facts["service_mgr"])]
+    if facts["os_family"] not in FAMILIES:
+        return ["%s: %s seen, a distribution of the Debian or Red Hat family is needed" % (host, facts["distribution"])]
+    return []
+
+
+def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -> list[str]:
+    found = []
+    address, addresses = services["address"], node["machine"]["addresses"]
+    if address and address not in addresses:
+        found.append(
+            "%s: llama_fabric_address %s is on none of its interfaces, one of %s is needed: correct hosts.yml or bring the interface up"
+            % (host, address, ", ".join(addresses))
+        )
+    heads, workers = services["heads"], services["workers"]
+    wanted = [("llama_services.%s.port" % one["service"], one["address"], one["port"]) for one in heads]
+    wanted += [("llama_services.%s.rpc_port" % one["service"], one["address"], one["port"]) for one in workers]
+    own = [unit["main_pid"] for unit in node["units"] if unit["main_pid"]] + node["service_pids"] + list(services["ending"])
+    found += port_conflicts(wanted, node["listeners"], own)
+    taken = sorted(_short_names(heads, workers) & _foreign(node["units"]) - set(services["leaving"]))
+    if taken:
+        found.append(
+            "/etc/systemd/system/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
+            % (", ".join(taken), host)
+        )
+    return found
+
+
+def _short_names(heads: Sequence[Instance], workers: Sequence[Instance]) -> set[str]:
+    """The names that the units of the primary service answer to. One that is stopped holds no port, and would be in the way at the end."""
+    pairs = (("llama-head.service", heads), ("llama-rpc.service", workers))
+    return {name for name, instances in pairs if any(one["primary"] for one in instances)}
+
+
+def _foreign(units: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {unit["name"] for unit in units if unit["installed"] and not unit["ours"]}

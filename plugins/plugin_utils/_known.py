@@ -1,0 +1,40 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is known of a node in this run, and what is still to be asked. Private to the collection.
+
+The fact llama_node has the answers, `run`, and `asked`: {subset: the argument it was asked for with}.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+Facts = Mapping[str, Any]
+
+
+def missing(known: Facts, asked: Facts, run: str, again: bool = False) -> dict[str, Any]:
+    """What of the subsets that are asked for this run does not know: of those that answer for each entry of a list, the entries that are new."""
+    asked = {name: argument for name, argument in asked.items() if argument != []}
+    if again or known.get("run") != run:
+        return asked
+    wanted = {}
+    for name, argument in asked.items():
+        if _is_keyed(known, name, argument):
+            new = [key for key in argument if key not in known[name]]
+            if new:
+                wanted[name] = new
+        elif name not in known["asked"] or known["asked"][name] != argument:
+            wanted[name] = argument
+    return wanted
+
+
+def merged(known: Facts, asked: Facts, answers: Facts, run: str) -> dict[str, Any]:
+    """The fact after an answer to `asked`; what another run knew is left out."""
+    before = known if known.get("run") == run else {"asked": {}}
+    keyed = {name: {**before[name], **answers[name]} for name, argument in asked.items() if _is_keyed(before, name, argument) and name in answers}
+    return {**before, **answers, **keyed, "run": run, "asked": {**before["asked"], **asked}}
+
+
+def _is_keyed(known: Facts, name: str, argument: Any) -> bool:
+    return isinstance(argument, list) and isinstance(known.get(name), dict)

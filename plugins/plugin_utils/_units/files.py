@@ -1,0 +1,90 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a node's workers or heads, as node_files takes them. Private to the collection."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any, Mapping, Sequence
+
+Instance = Mapping[str, Any]
+Entry = dict[str, Any]
+UNITS = "/etc/systemd/system/"
+CONFIGURATION = "/etc/llama-cluster/"
+
+
+def unit_files(
+    instances: Sequence[Instance],
+    kind: str,
+    node: Mapping[str, Any],
+    parts: Sequence[Any],
+    at_boot: bool,
+    plans: Mapping[str, Any] | None = None,
+    keys: Mapping[str, Sequence[str]] | None = None,
+    salt: str = "",
+) -> list[Entry]:
+    """Units, what the watchdog watches, memory plans and the short name of the primary service, and the absence of what no service has any more.
+
+    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts: what all units run with beside their
+    instance, from which the digest of each is made; plans, keys: by service; salt: root's secret, without which keys could be tried against a digest.
+    """
+    entries: list[Entry] = []
+    for item in instances:
+        own = _own_parts(item, node["files"], keys or {}, salt) if kind == "head" else None
+        variables = {"item": item, "digest": digest([list(parts), item, own])}
+        entries.append({"path": UNITS + unit_name(kind, item["service"]), "template": "llama-%s.service.j2" % kind, "vars": variables})
+    for item in instances:
+        if item["service"] in (plans or {}):
+            entries.append({"path": "%splan-%s.json" % (CONFIGURATION, item["service"]), "content": _text(plans[item["service"]])})
+        entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
+    entries += _short_name(instances, kind, node, at_boot)
+    wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
+    gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
+    if kind == "head":
+        # The units that are still there say which services have had keys: what else lies beside them is somebody else's.
+        gone += ["%skeys/%s" % (CONFIGURATION, unit["service"]) for unit in node["units"] if unit["kind"] == "head" and unit["ours"]]
+    return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
+
+
+def unit_name(kind: str, service: str) -> str:
+    return "llama-%s-%s.service" % (kind, service)
+
+
+def digest(parts: Any) -> str:
+    return hashlib.sha256(_text(parts).encode("utf-8")).hexdigest()[:16]
+
+
+def _own_parts(item: Instance, files: Mapping[str, Any], keys: Mapping[str, Sequence[str]], salt: str) -> list[Any]:
+    """What one head runs with. The model's size and time stand for its content: a model published anew means a restart."""
+    secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
+    return [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+
+
+def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
+    """What answers to llama-rpc or llama-head. Only a link of ours goes: a file of that name was made by hand, and adopt.yml moves it."""
+    name = "llama-%s.service" % kind
+    primary = [item["service"] for item in instances if item.get("primary")]
+    if primary and at_boot:
+        return [{"path": UNITS + name, "state": "link", "target": UNITS + unit_name(kind, primary[0])}]
+    return [{"path": UNITS + name, "state": "absent"}] if not primary and name in node["aliases"] else []
+
+
+def _watch_path(kind: str, service: str) -> str:
+    return "%swatchdog/%s-%s.json" % (CONFIGURATION, kind, service)
+
+
+def _watched(kind: str, item: Instance) -> Entry:
+    """What the watchdog is told of a unit."""
+    entry: Entry = {"kind": kind, "unit": unit_name(kind, item["service"])}
+    if kind == "rpc":
+        return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
+    url, key = re.sub(r"/v1\Z", "", item["endpoint"]), item.get("api_key_file")
+    return dict(entry, url=url, rpc_endpoints=item["rpc_endpoints"], api_key_file=key, ubatch=int(item.get("ubatch_size") or 512))
+
+
+def _text(value: Any) -> str:
+    """JSON. Indented, since json then goes through containers by their own methods: those of Ansible compute their values when they are asked for."""
+    return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

@@ -1,0 +1,33 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Loads what tasks need before the first one: each task of each host is a process of its own, forked from this one, and would load it again.
+
+Half of what a run costs the controller is saved so. Private to the collection.
+"""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+
+from ansible.plugins.loader import connection_loader, filter_loader, lookup_loader, test_loader
+
+FILTERS = Path(__file__).resolve().parents[1] / "filter"
+OURS = "thefermisea.llama_cluster."
+LOOKUPS = ("env", "file", "pipe", "template")
+CONNECTIONS = ("local", "ssh")
+
+
+def warm() -> None:
+    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would copy its memory in each process."""
+    list(filter_loader.all())
+    list(test_loader.all())
+    for path in FILTERS.glob("*.yml"):
+        filter_loader.get(OURS + path.stem)
+    for name in LOOKUPS:
+        lookup_loader.get("ansible.builtin." + name, class_only=True)
+    for name in CONNECTIONS:
+        connection_loader.get("ansible.builtin." + name, class_only=True)
+    gc.collect()
+    gc.freeze()

@@ -1,0 +1,174 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node answers, with programs that the test puts into its PATH."""
+
+import json
+import os
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import facts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+
+SYSTEMCTL = """\
+import sys
+
+patterns = sys.argv[sys.argv.index("--") + 1:]
+if "llama-rpc-*.service" in patterns:
+    print("Id=llama-rpc-chat.service\\nMainPID=812\\n\\nId=llama-rpc-old.service\\nMainPID=0\\n")
+"""
+
+
+@pytest.fixture(name="program")
+def fixture_program(tmp_path, monkeypatch):
+    """program(NAME, TEXT): a Python program of that name. Nothing else is found."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setattr(facts, "BINARIES", "")
+
+    def make(name, text):
+        (folder / name).write_text("#!%s\n%s" % (sys.executable, text))
+        (folder / name).chmod(0o755)
+
+    return make
+
+
+def test_nothing_is_looked_at_that_is_not_asked_for(monkeypatch):
+    monkeypatch.setattr(facts, "said", pytest.fail)
+    assert facts.collect({"units": False, "packages": None, "again": False}) == {}
+
+
+def test_accounts_are_asked_for_by_name_and_id(program):
+    program("getent", "import sys\nprint(':'.join(['x'] + sys.argv[1:]))\nsys.exit(2)\n")
+    asked = {"names": ["llama", "llama-rpc"], "ids": ["0", "971"]}
+    assert facts.collect({"accounts": asked}) == {
+        "accounts": {"passwd": [["x", "passwd", "llama", "llama-rpc", "971"]], "group": [["x", "group", "llama", "llama-rpc"]]}
+    }
+
+
+def test_directories_that_others_may_write(tmp_path):
+    folders = {}
+    for name, mode in (("right", 0o755), ("group", 0o775), ("all", 0o757), ("sticky", 0o1777)):
+        folders[name] = tmp_path / name
+        folders[name].mkdir()
+        folders[name].chmod(mode)
+    (tmp_path / "link").symlink_to("all")
+    paths = [str(path) for path in folders.values()] + [str(tmp_path / "link"), str(tmp_path / "none")]
+    found = [os.path.basename(path) for path in facts.writable(paths)["writable"]]
+    assert found == (["group", "all", "sticky", "link"] if os.geteuid() == 0 else ["right", "group", "all", "sticky", "link"])
+
+
+@pytest.mark.parametrize(
+    "text,installed",
+    [("print('installed\\ninstalled')", True), ("print('installed\\nconfig-files')", False), ("print('not-installed')", False), ("raise SystemExit(1)", False)],
+)
+def test_packages(program, text, installed):
+    program("query", text)
+    assert facts.packages(["query"]) == {"packages_installed": installed}
+    assert facts.packages(["no-such-query"]) == {"packages_installed": False}
+
+
+def test_contexts_are_read_where_selinux_is_enabled(program):
+    assert facts.selinux(True) == {"selinux": {"enabled": False, "contexts": []}}
+    program("selinuxenabled", "")
+    program("semanage", "print('/opt/x(/.*)?    all files    system_u:object_r:bin_t:s0\\n')")
+    assert facts.selinux(True) == {"selinux": {"enabled": True, "contexts": ["/opt/x(/.*)?"]}}
+
+
+def test_the_machine(program):
+    program("ip", "print('1: lo    inet 127.0.0.1/8 scope host lo\\n2: eth0    inet 10.0.0.2/24 brd x\\n3: ib0    inet 10.1.0.2/24 brd x')")
+    program("lscpu", "print('# the header\\n0\\n1')")
+    machine = facts.machine({"numa": False})["machine"]
+    assert machine["addresses"] == ["10.0.0.2", "10.1.0.2"] and machine["numa_nodes"] == []
+    assert machine["memory_mib"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1048576
+    assert machine["cores"] == len(os.sched_getaffinity(0))
+    assert facts.machine({"numa": True})["machine"]["numa_nodes"] == ["0", "1"]
+
+
+@pytest.mark.parametrize("name", ["python3", "x\nMainPID=99\n", "\n---\nId=y\nMainPID=9\n"])
+def test_our_processes_are_those_that_systemd_names(program, name):
+    """A listening process may have lines like systemd's for a name."""
+    text = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4))' % name
+    program("ss", "print(%r)" % text)
+    program("systemctl", SYSTEMCTL)
+    assert facts.listeners(True) == {"listeners": text + "\n", "service_pids": [812]}
+
+
+def test_programs_that_every_node_has_must_answer(program):
+    """No answer is not the answer that nothing is there."""
+    with pytest.raises(Refusal, match=r"^ss ended with status 127, an answer is needed: run `ss -Hltnp` on the node$"):
+        facts.listeners(True)
+    program("getent", "raise SystemExit(3)")
+    with pytest.raises(Refusal, match="^getent ended with status 3"):
+        facts.accounts({"names": ["llama"], "ids": []})
+
+
+def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "CONFIGURATION", str(tmp_path))
+    (tmp_path / "plan-chat.json").write_text("[1]")
+    (tmp_path / "plan-link.json").symlink_to("plan-chat.json")
+    assert facts.plans(["chat", "none", "link"]) == {"plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}}
+
+
+def test_a_build_with_its_links(tmp_path):
+    prefix = {"prefix": str(tmp_path), "release": "b1"}
+    assert facts.build(prefix)["build"] == {
+        **dict.fromkeys(("current_build", "build_sha256", "build_intact", "build_broken")),
+        "links": {},
+        "taken": [],
+        "releases": [],
+    }
+    for release in ("b1", "b2"):
+        (tmp_path / "releases" / release).mkdir(parents=True)
+    (tmp_path / "releases/b1/build.json").write_text(json.dumps({"files": {}}))
+    (tmp_path / "current").symlink_to("releases/b2")
+    (tmp_path / "previous").symlink_to("releases/gone")
+    (tmp_path / "build").mkdir()
+    found = facts.build(prefix)["build"]
+    assert (found["current_build"], found["build_intact"]) == ("b1", True)
+    assert found["links"] == {"current": "releases/b2", "previous": "releases/gone"}
+    assert (found["taken"], found["releases"]) == (["build"], ["b1", "b2"])
+
+
+def test_firewalls_and_what_earlier_runs_told_firewalld(program, tmp_path, monkeypatch):
+    record, other = tmp_path / "rpc-rules", tmp_path / "lent"
+    record.write_text("# Rules\nrunning public rule family=x\npermanent public rule family=x\nsomething else\n")
+    other.write_text("running public rule lent\n")
+    monkeypatch.setattr(facts, "RECORDS", (str(record), str(tmp_path / "none")))
+    rules = ["running public rule family=x", "permanent public rule family=x"]
+    assert facts.firewalls(True) == {"ruleset": "", "firewalld": False, "records": {str(record): rules, str(tmp_path / "none"): []}}
+    program("nft", "print('table inet x {')")
+    program("firewall-cmd", "")
+    found = facts.collect({"firewalls": True, "records": [str(other)]})
+    assert (found["ruleset"], found["firewalld"]) == ("table inet x {\n", True)
+    assert found["records"][str(other)] == ["running public rule lent"] and found["records"][str(record)] == rules
+
+
+def test_interfaces_by_name_and_routes(program):
+    program("getent", "import sys\nprint(('10.0.0.1 STREAM x\\n10.0.0.9 STREAM x') if sys.argv[2] == 'n1' else '')")
+    program(
+        "ip",
+        "import sys\nif 'route' in sys.argv: print(sys.argv[-1] + ' dev ib0 src 10.1.0.1 uid 0')\n"
+        "else: print('2: eth0    inet %s/24 scope global eth0' % sys.argv[-1])",
+    )
+    assert facts.interfaces(["n1", "n9"]) == {"interfaces": {"n1": "2: eth0    inet 10.0.0.1/24 scope global eth0", "n9": ""}}
+    assert facts.routes(["10.1.0.2"]) == {"routes": {"10.1.0.2": "ib0"}}
+
+
+def test_watched_files_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "CONFIGURATION", str(tmp_path))
+    folder = tmp_path / "watchdog"
+    folder.mkdir()
+    (folder / "rpc-chat.json").write_text('{"unit": "llama-rpc-chat.service"}')
+    (folder / "head-chat.json").write_text('{"unit": "somebody.service"}')
+    (folder / "other.json").write_text('{"unit": "llama-rpc-chat.service"}')
+    assert facts.watched(True) == {"watched": [str(folder / "rpc-chat.json")]}
+
+
+def test_files_have_a_size_and_a_time(tmp_path):
+    path = tmp_path / "m.gguf"
+    path.write_text("four")
+    os.utime(path, (1, 2.5))
+    assert facts.files([str(path), "/nonexistent"]) == {"files": {str(path): [4, 2.5], "/nonexistent": None}}

@@ -1,0 +1,121 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a node's workers and heads, and what changes the digest of a unit."""
+
+import copy
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units import files
+
+HEAD = {
+    "service": "chat",
+    "primary": True,
+    "endpoint": "http://10.0.0.1:8000/v1",
+    "model_path": "/opt/models/m.gguf",
+    "rpc_endpoints": ["10.1.0.2:50052"],
+    "api_key_file": "/etc/llama-cluster/keys/chat",
+    "args": ["--port", "8000"],
+}
+WORKER = {"service": "chat", "primary": True, "address": "10.1.0.2", "port": "50052", "head_url": "http://10.0.0.1:8000", "args": []}
+NODE = {"units": [], "aliases": [], "watched": [], "files": {"/opt/models/m.gguf": [9, 1.5]}}
+BUILD = ["0" * 64, "llama", {}, [], "", "text"]
+
+
+def heads(*instances, node=NODE, at_boot=True, parts=BUILD, **more):
+    return files.unit_files(list(instances), "head", node, parts, at_boot, **more)
+
+
+def of(entries, path):
+    (entry,) = [entry for entry in entries if entry["path"] == path]
+    return entry
+
+
+def digest(*instances, **more):
+    return of(heads(*instances, **more), "/etc/systemd/system/llama-head-chat.service")["vars"]["digest"]
+
+
+def test_what_a_head_is_made_of():
+    plan = [{"devices": []}]
+    entries = heads(HEAD, plans={"chat": plan, "other": plan})
+    assert [entry["path"] for entry in entries] == [
+        "/etc/systemd/system/llama-head-chat.service",
+        "/etc/llama-cluster/plan-chat.json",
+        "/etc/llama-cluster/watchdog/head-chat.json",
+        "/etc/systemd/system/llama-head.service",
+    ]
+    assert entries[0]["template"] == "llama-head.service.j2" and entries[0]["vars"]["item"] == HEAD
+    assert json.loads(entries[1]["content"]) == plan
+    assert json.loads(entries[2]["content"]) == {
+        "kind": "head",
+        "unit": "llama-head-chat.service",
+        "url": "http://10.0.0.1:8000",
+        "rpc_endpoints": ["10.1.0.2:50052"],
+        "api_key_file": "/etc/llama-cluster/keys/chat",
+        "ubatch": 512,
+    }
+    assert entries[3] == {"path": "/etc/systemd/system/llama-head.service", "state": "link", "target": "/etc/systemd/system/llama-head-chat.service"}
+    assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
+
+
+def test_what_a_worker_is_made_of():
+    unit, watch, alias = files.unit_files([WORKER], "rpc", NODE, BUILD, True)
+    assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
+    assert json.loads(watch["content"]) == {
+        "kind": "rpc",
+        "unit": "llama-rpc-chat.service",
+        "address": "10.1.0.2",
+        "port": 50052,
+        "head_url": "http://10.0.0.1:8000",
+    }
+    assert alias["target"] == "/etc/systemd/system/llama-rpc-chat.service"
+
+
+@pytest.mark.parametrize("primary,at_boot,aliases,state", [(True, True, [], "link"), (True, False, ["llama-head.service"], None), (False, True, [], None)])
+def test_the_short_name_is_the_primary_services(primary, at_boot, aliases, state):
+    entries = heads(dict(HEAD, primary=primary), at_boot=at_boot, node=dict(NODE, aliases=aliases))
+    assert [entry["state"] for entry in entries if entry["path"] == "/etc/systemd/system/llama-head.service"] == [state] * (state is not None)
+
+
+def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
+    entries = heads(dict(HEAD, primary=False), node=dict(NODE, aliases=["llama-head.service", "llama-rpc.service"]))
+    assert of(entries, "/etc/systemd/system/llama-head.service")["state"] == "absent"
+
+
+def test_what_no_service_has_any_more_goes():
+    units = [{"kind": "head", "service": service, "ours": ours} for service, ours in (("chat", True), ("old", True), ("theirs", False))]
+    units.append({"kind": "rpc", "service": "worker", "ours": True})
+    watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
+    entries = heads(HEAD, node=dict(NODE, units=units, watched=watched))
+    assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
+        "/etc/llama-cluster/watchdog/head-old.json",
+        "/etc/llama-cluster/keys/old",
+    ]
+    # A service that has no keys any more.
+    entries = heads(dict(HEAD, api_key_file=""), node=dict(NODE, units=units))
+    assert of(entries, "/etc/llama-cluster/keys/chat") == {"path": "/etc/llama-cluster/keys/chat", "state": "absent", "hidden": True}
+
+
+def test_all_that_a_process_runs_with_is_in_the_digest():
+    keys = {"chat": ["one"]}
+    base = digest(HEAD, keys=keys, salt="s")
+    assert digest(copy.deepcopy(HEAD), keys=keys, salt="s") == base
+    others = [
+        digest(dict(HEAD, args=["--port", "8001"]), keys=keys, salt="s"),
+        digest(HEAD, keys={"chat": ["two"]}, salt="s"),
+        digest(HEAD, keys=keys, salt="t"),
+        digest(HEAD, keys=keys, salt="s", node=dict(NODE, files={"/opt/models/m.gguf": [9, 2.5]})),
+        digest(HEAD, keys=keys, salt="s", node=dict(NODE, files={"/opt/models/m.gguf": [8, 1.5]})),
+        digest(HEAD, keys=keys, salt="s", parts=["1" * 64, *BUILD[1:]]),
+    ]
+    assert len({base, *others}) == 7
+
+
+def test_keys_cannot_be_tried_against_the_digest():
+    """Everybody can read a digest, and what else is in it."""
+    known = {digest(HEAD, keys={"chat": ["weak"]}, salt=salt) for salt in ("", "\n")}
+    salted = {digest(HEAD, keys={"chat": ["weak"]}, salt=salt) for salt in ("b25l", "dHdv")}
+    assert len(salted) == 2 and not known & salted
+    # Without keys there is no secret to guess, and a new salt restarts nobody.
+    assert digest(dict(HEAD, api_key_file=""), salt="b25l") == digest(dict(HEAD, api_key_file=""), salt="dHdv")
