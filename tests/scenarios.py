@@ -23,7 +23,7 @@ CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.en
 # Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. After what needs no build the longest start first.
 BUDGETS = {
     "build": 60,
-    "node_setup": 150,
+    "node_setup": 190,
     "upgrade": 480,
     "cluster": 600,
     "apply": 600,
@@ -37,7 +37,7 @@ BUDGETS = {
     "jump": 300,
     "bundle": 300,
     "preflight": 240,
-    "drill": 720,
+    "drill": 680,
 }
 # Runs beside the build.
 WITHOUT_BUILD = ("node_setup",)

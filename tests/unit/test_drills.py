@@ -46,7 +46,7 @@ def test_every_fault_is_made_and_taken_away():
     (whole,) = [ast.literal_eval(node.value) for node in program.body if isinstance(node, ast.Assign) and node.targets[0].id == "WHOLE"]
     assert re.findall("`([a-z_]+)`", said) == whole
     done = {"%s/%s" % (what, CATALOG[name]["action"]) for name in whole for what in ("break", "undo")}
-    for node in ast.walk(ast.parse((ROOT / "molecule/drill/tests/test_break.py").read_text())):
+    for node in ast.walk(ast.parse((ROOT / "molecule/node_setup/tests/test_break.py").read_text())):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "script":
             what, action = (getattr(argument, "value", None) for argument in node.args)
             # Without a constant it is the parameter of its test.
