@@ -84,6 +84,7 @@ actions:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._adoption.steps import Adoption
+from ..module_utils._node import paths
 from ..module_utils._text import Refusal
 
 
@@ -92,7 +93,7 @@ def main():
         argument_spec={
             "step": {"type": "str", "required": True, "choices": ["save", "stop", "put_aside", "finish", "put_back", "start", "forget"]},
             "kind": {"type": "str", "choices": ["head", "worker"]},
-            "directory": {"type": "path", "default": "/var/lib/llama-cluster/adopted"},
+            "directory": {"type": "path", "default": paths.ADOPTED},
             "moved": {"type": "list", "elements": "path", "default": ["/opt/llama.cpp/build"]},
         },
         required_if=[("step", "stop", ["kind"]), ("step", "start", ["kind"])],

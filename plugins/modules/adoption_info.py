@@ -105,13 +105,14 @@ recorded:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._adoption.look import look
+from ..module_utils._node import paths
 from ..module_utils._text import Refusal
 
 
 def main():
     module = AnsibleModule(
         argument_spec={
-            "directory": {"type": "path", "default": "/var/lib/llama-cluster/adopted"},
+            "directory": {"type": "path", "default": paths.ADOPTED},
             "moved": {"type": "list", "elements": "path", "default": ["/opt/llama.cpp/build"]},
         },
         supports_check_mode=True,

@@ -179,7 +179,7 @@ EXAMPLES = r"""
     repo: mradermacher/OR1-Behemoth-GGUF
     quant: Q8_0
     dest: /opt/models/OR1-Behemoth.Q8_0.gguf
-    token_file: /etc/llama-cluster/hub-token
+    token_file: /etc/llama-cluster-hub-token
   register: first
 
 - name: The same model from the node that has it and runs gguf_share

@@ -104,6 +104,7 @@ restored:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._node import paths
 from ..module_utils._node.snapshot import Snapshots, text_of
 from ..module_utils._text import Refusal
 
@@ -113,7 +114,7 @@ def main():
         argument_spec={
             "state": {"type": "str", "choices": ["looked", "opened", "restored", "closed", "dropped"], "default": "looked"},
             "id": {"type": "str"},
-            "prefix": {"type": "path", "default": "/opt/llama.cpp"},
+            "prefix": {"type": "path", "default": paths.BUILDS},
         },
         required_if=[("state", "opened", ["id"]), ("state", "restored", ["id"])],
         supports_check_mode=True,

@@ -221,7 +221,7 @@ def main():
     )
     try:
         result = build_info(module.params["prefix"], module.params["release"])
-        result["units"] = unit_info(module.params["units"])
+        result["units"] = [unit._asdict() for unit in unit_info(module.params["units"])]
         result["held"] = held_since()
     except Refusal as error:
         module.fail_json(msg="llama_unit_info: %s" % error)

@@ -57,6 +57,7 @@ import sys
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._install import PYTHONS, choose_python, install, loaded_sources
+from ..module_utils._node import paths
 from ..module_utils._text import Refusal
 
 # What is imported here is what is installed.
@@ -66,7 +67,7 @@ PROGRAMS = (backoff, rpc_cache, wait_for_workers, watchdog)
 
 
 def main():
-    module = AnsibleModule(argument_spec={"prefix": {"type": "path", "default": "/opt/llama-cluster"}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={"prefix": {"type": "path", "default": paths.PROGRAMS}}, supports_check_mode=True)
     prefix = module.params["prefix"]
     try:
         changes, digest = install(prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode)

@@ -7,13 +7,18 @@ import glob
 import os
 import pwd
 import re
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from .. import _files
 from .._llama.api import LlamaApi
+from .._node import paths
 from .._node.sockets import process_tree
-from .._node.units import DIGEST_VARIABLE, UNIT_DIR, parse_show, systemctl_show, unit_kind
+from .._node.units import DIGEST_VARIABLE, Show, parse_show, systemctl_show, unit_kind
 from .._text import Refusal, printable
 
+Process = Dict[str, Any]
+Settings = Dict[str, Any]
+Found = Dict[str, List[Dict[str, Any]]]
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
 # The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
 EXEC_START = re.compile(r"^\s*ExecStart=.*?(?<![\w.-])(llama-server|ggml-rpc-server|rpc-server)(?![\w.-])", re.MULTILINE)
@@ -21,9 +26,9 @@ OURS = re.compile(r"%s=|github\.com/thefermisea/" % DIGEST_VARIABLE)
 PROPERTIES = ("Id", "FragmentPath", "DropInPaths", "UnitFileState", "ActiveState", "MainPID", "User")
 # Where operators put what goes with a deployment: it is told and copied, never changed.
 AROUND = (
-    "/etc/systemd/system/*.service",
-    "/etc/systemd/system/*.timer",
-    "/etc/systemd/system/*.path",
+    paths.UNITS + "/*.service",
+    paths.UNITS + "/*.timer",
+    paths.UNITS + "/*.path",
     "/usr/local/bin/*",
     "/usr/local/sbin/*",
     "/etc/nginx/sites-available/*",
@@ -46,16 +51,16 @@ LEFT_BEHIND = re.compile(
 # Of a namespace of its own, the names of files and users are others than root's.
 NAMESPACES = ("mnt", "pid", "user")
 # Of one name, what argv gives last wins, as in llama.cpp.
-OPTIONS = {
+OPTIONS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     "head": {"port": ("--port",), "host": ("--host",), "model": ("-m", "--model"), "rpc": ("--rpc",)},
     "worker": {"port": ("-p", "--port"), "host": ("-H", "--host")},
 }
-DEFAULTS = {"head": {"port": "8080", "host": "127.0.0.1"}, "worker": {"port": "50052", "host": "127.0.0.1"}}
+DEFAULTS: Dict[str, Dict[str, str]] = {"head": {"port": "8080", "host": "127.0.0.1"}, "worker": {"port": "50052", "host": "127.0.0.1"}}
 
 
-def arguments(kind, argv):
+def arguments(kind: str, argv: Sequence[str]) -> Settings:
     """The settings of a command line that matter here: {host, port, model, rpc}; None where a value is neither given nor a default."""
-    found = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
+    found: Dict[str, Optional[str]] = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
     for name, spellings in OPTIONS[kind].items():
         for place, word in enumerate(argv):
             option, equals, value = word.partition("=")
@@ -63,13 +68,13 @@ def arguments(kind, argv):
                 found[name] = value if equals else (argv[place + 1] if place + 1 < len(argv) else None)
     return {
         "host": found["host"],
-        "port": int(found["port"]) if re.match(r"[0-9]{1,5}\Z", found["port"] or "") else None,
+        "port": int(found["port"] or "") if re.match(r"[0-9]{1,5}\Z", found["port"] or "") else None,
         "model": found["model"],
         "rpc": [endpoint for endpoint in (found["rpc"] or "").split(",") if endpoint],
     }
 
 
-def read_text(path):
+def read_text(path: str) -> str:
     """The text of a file, empty where there is none to read or it is too large to be a configuration."""
     try:
         if not os.path.isfile(path) or os.path.getsize(path) > MOST_TEXT:
@@ -81,7 +86,7 @@ def read_text(path):
     return "" if b"\0" in data else data.decode("utf-8", "replace")
 
 
-def read_process(pid, proc="/proc"):
+def read_process(pid: int, proc: str = "/proc") -> Optional[Process]:
     """A llama.cpp server process -> what the kernel says of it, enough to tell whether it is left alone; None for any other process."""
     base = os.path.join(proc, str(pid))
     try:
@@ -118,7 +123,7 @@ def read_process(pid, proc="/proc"):
     }
 
 
-def sees_our_files(pid, proc="/proc"):
+def sees_our_files(pid: int, proc: str = "/proc") -> bool:
     """Whether a name stands for the same file to a process and to this one, which would start it again."""
     try:
         return all(
@@ -129,7 +134,7 @@ def sees_our_files(pid, proc="/proc"):
         return False
 
 
-def with_words(process, proc="/proc"):
+def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
     """A process with the arguments, environment and output files that it says it has, None when it has gone.
 
     Not asked of one that is left alone: whoever owns it could hold up, or fill the memory of, who reads its.
@@ -151,13 +156,13 @@ def with_words(process, proc="/proc"):
     )
 
 
-def systemd_group(text):
+def systemd_group(text: str) -> str:
     """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
     paths = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
     return paths.get("name=systemd", paths.get("", ""))
 
 
-def group_owner(cgroup, root):
+def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
     """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the control group of process 1."""
     if root.endswith("/init.scope"):
         root = root[: -len("/init.scope")]
@@ -171,7 +176,7 @@ def group_owner(cgroup, root):
     return unit, first if first.endswith((".service", ".scope")) else "/" + "/".join(parts)
 
 
-def left_alone(process):
+def left_alone(process: Process) -> Tuple[Optional[str], Optional[str]]:
     """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is root's in all that it runs."""
     if process["foreign"]:
         return process["foreign"], "%s started it and ends it" % process["foreign"]
@@ -192,22 +197,22 @@ def left_alone(process):
     return None, None
 
 
-def user_name(uid):
+def user_name(uid: int) -> str:
     try:
         return "user %s" % pwd.getpwuid(uid).pw_name
     except KeyError:
         return "user id %d" % uid
 
 
-def read_processes(proc="/proc"):
+def read_processes(proc: str = "/proc") -> List[Process]:
     """All llama.cpp server processes, children of others of them (a router's) left out."""
-    found = [read_process(int(name), proc) for name in sorted(os.listdir(proc), key=lambda name: (len(name), name)) if name.isdigit()]
-    found = [process for process in found if process]
+    names = sorted((name for name in os.listdir(proc) if name.isdigit()), key=int)
+    found = [process for process in (read_process(int(name), proc) for name in names) if process]
     pids = {process["pid"] for process in found}
     return [process for process in found if process["parent"] not in pids]
 
 
-def unit_files(unit_dir=UNIT_DIR):
+def unit_files(unit_dir: str = paths.UNITS) -> Dict[str, str]:
     """Names of the service units in unit_dir, and of drop-ins there, that start a llama.cpp server and are not ours."""
     names = {}
     for path in sorted(glob.glob(os.path.join(unit_dir, "*.service")) + glob.glob(os.path.join(unit_dir, "*.service.d", "*.conf"))):
@@ -219,7 +224,7 @@ def unit_files(unit_dir=UNIT_DIR):
     return names
 
 
-def user_id(user):
+def user_id(user: str) -> Optional[int]:
     """The id of a unit's User=, root's where it has none; None of one that does not exist."""
     try:
         return int(user) if user.isdigit() else pwd.getpwnam(user or "root").pw_uid
@@ -227,7 +232,7 @@ def user_id(user):
         return None
 
 
-def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
+def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemctl_show) -> Found:
     """What serves by hand -> {units, processes, foreign}.
 
     units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as with_words gives it, None when none runs.
@@ -235,7 +240,7 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     """
     running = read_processes(proc)
     names = unit_files(unit_dir)
-    inside = {}
+    inside: Dict[str, List[Process]] = {}
     for process in running:
         if process["unit"]:
             inside.setdefault(process["unit"], []).append(process)
@@ -256,7 +261,6 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
             processes = [process for process in processes if process["pid"] == main_pid and process["uid"] in (0, user_id(shown.get("User", "")))]
             if not processes or not path.startswith(unit_dir + "/"):
                 continue
-        process = with_words(processes[0], proc) if processes else None
         units.append(
             {
                 "name": name,
@@ -266,7 +270,7 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
                 "unit_file_state": shown.get("UnitFileState", ""),
                 "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
                 "main_pid": main_pid,
-                "process": process,
+                "process": with_words(processes[0], proc) if processes else None,
             }
         )
     owned = {unit["name"] for unit in units} | ours
@@ -281,7 +285,7 @@ def find(unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show):
     return {"units": units, "processes": [process for process in loose if process], "foreign": foreign}
 
 
-def around(found, places=AROUND):
+def around(found: Found, places: Iterable[str] = AROUND) -> List[str]:
     """Files beside the deployment that speak of it and are neither ours nor part of what was found, sorted."""
     known = {path for unit in found["units"] for path in [unit["path"]] + unit["drop_ins"]}
     result = set()
@@ -293,13 +297,13 @@ def around(found, places=AROUND):
     return sorted(result)
 
 
-def url(settings):
+def url(settings: Settings) -> str:
     """Where a head made by hand answers on its own node."""
     host = "127.0.0.1" if settings["host"] in ("0.0.0.0", "localhost", None) else settings["host"]
     return "http://%s:%d" % (host, settings["port"])
 
 
-def build_of(kind, settings):
+def build_of(kind: str, settings: Settings) -> Optional[str]:
     """The build that a running head says it is, None where it does not say."""
     if kind != "head" or settings["port"] is None:
         return None
@@ -310,13 +314,13 @@ def build_of(kind, settings):
     return body.get("build_info") if status == 200 and isinstance(body, dict) else None
 
 
-def describe(process):
+def describe(process: Process) -> Settings:
     """What a process serves, for people and for the record: {program, host, port, model, rpc, build}; never its whole command line."""
     settings = arguments(process["kind"], process["argv"])
     return dict(settings, program=process["executable"], build=build_of(process["kind"], settings))
 
 
-def words(kind, serves):
+def words(kind: str, serves: Optional[Settings]) -> str:
     """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is shown as a question mark."""
     if serves is None:
         return "a %s that does not run" % kind
@@ -327,7 +331,7 @@ def words(kind, serves):
     return printable(", ".join(parts), None)
 
 
-def pids(found, proc="/proc"):
+def pids(found: Found, proc: str = "/proc") -> List[int]:
     """Every process that will have ended when what was found is stopped."""
     roots = [unit["main_pid"] or unit["process"]["pid"] for unit in found["units"] if unit["main_pid"] or unit["process"]]
     roots += [process["pid"] for process in found["processes"]]

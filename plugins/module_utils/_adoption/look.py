@@ -4,13 +4,14 @@
 """What made by hand serves here, and what of it is adopted already. Private to the collection."""
 
 import os
+from typing import Any, Dict, List, Sequence
 
-from .._node.units import UNIT_DIR
+from .._node import paths
 from .handmade import around, describe, find, pids, url, words
-from .steps import ASIDE, Adoption
+from .steps import ASIDE, Adoption, Record
 
 
-def look(directory, moved=(), unit_dir=UNIT_DIR):
+def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS) -> Dict[str, Any]:
     """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there. Errors: Refusal."""
     adoption = Adoption(directory, moved, unit_dir=unit_dir)
     record = adoption.read()
@@ -44,7 +45,7 @@ def look(directory, moved=(), unit_dir=UNIT_DIR):
     }
 
 
-def recorded_heads(record):
+def recorded_heads(record: Record) -> List[Dict[str, Any]]:
     """The recorded heads that ran: where they answer and over which workers."""
     served = [(unit["name"], unit["kind"], unit["serves"]) for unit in record["units"]]
     served += [("process %d" % process["pid"], process["kind"], process["serves"]) for process in record["processes"]]

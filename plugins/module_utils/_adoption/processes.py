@@ -8,10 +8,11 @@ import os
 import re
 import signal
 import time
+from typing import Any, Dict, List
 
 from .. import _files
 from .._text import Refusal
-from .handmade import describe
+from .handmade import Process, describe
 
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
 # Variables that name code for root to load.
@@ -20,7 +21,7 @@ LOADER = re.compile(r"(LD_\w+|GCONV_PATH|PYTHON\w*|GGML_BACKEND_PATH)\Z")
 PATIENCE = 20
 
 
-def process_record(process):
+def process_record(process: Process) -> Process:
     """A process as find() gives it -> what it takes to start it again; variables that look like secrets or name code are named, not kept."""
     kept = {name: value for name, value in safe_environment(process).items() if not SECRET.search(name)}
     left_out = sorted(set(process["environment"]) - set(kept))
@@ -28,7 +29,7 @@ def process_record(process):
     return dict({name: process[name] for name in names}, environment=kept, left_out=left_out, serves=describe(process))
 
 
-def safe_environment(process):
+def safe_environment(process: Process) -> Dict[str, str]:
     """The variables of a process without those that name code; of LD_LIBRARY_PATH the directories that nobody else can exchange or write."""
     kept = {name: value for name, value in process["environment"].items() if not LOADER.match(name)}
     libraries = process["environment"].get("LD_LIBRARY_PATH")
@@ -41,12 +42,12 @@ def safe_environment(process):
     return dict(kept, LD_LIBRARY_PATH=":".join(folders)) if folders else kept
 
 
-def identity(process):
+def identity(process: Process) -> List[Any]:
     """Two processes of one identity are the same server, started twice."""
     return [process["argv"], process["cwd"]]
 
 
-def command_name(pid, proc="/proc"):
+def command_name(pid: int, proc: str = "/proc") -> str:
     try:
         with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8", errors="replace") as stream:
             return stream.read().strip()
@@ -54,7 +55,7 @@ def command_name(pid, proc="/proc"):
         return "gone"
 
 
-def end(pid):
+def end(pid: int) -> None:
     """SIGTERM, and SIGKILL for what does not heed it."""
     for number, seconds in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)):
         deadline = time.monotonic() + seconds
@@ -70,7 +71,7 @@ def end(pid):
     raise Refusal("process %d: it does not end, not even killed: see what it waits for in /proc/%d/stack, or reboot the node" % (pid, pid))
 
 
-def is_zombie(pid, proc="/proc"):
+def is_zombie(pid: int, proc: str = "/proc") -> bool:
     """Whether only its parent has not noticed yet that it ended."""
     try:
         with open(os.path.join(proc, str(pid), "stat"), encoding="utf-8", errors="replace") as stream:
@@ -79,7 +80,7 @@ def is_zombie(pid, proc="/proc"):
         return True
 
 
-def start_detached(process):
+def start_detached(process: Process) -> None:
     """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where it went before.
 
     Only what was root's was recorded. Whether its program, libraries and logs are still root's is looked at again.
@@ -106,7 +107,7 @@ def start_detached(process):
         raise Refusal("%s: it cannot be started again in %s (%s): start it by hand" % (process["executable"], process["cwd"], problem))
 
 
-def become(process):
+def become(process: Process) -> None:
     """Gives this process what a recorded one had: directory and outputs."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -118,7 +119,7 @@ def become(process):
         os.dup2(open_log(process["outputs"].get(name, os.devnull)), number)
 
 
-def open_log(path):
+def open_log(path: str) -> int:
     """-> descriptor to append to. Where others can say what the name stands for the log is lost, not what they made it stand for."""
     try:
         return _files.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -11,13 +11,16 @@ import json
 import os
 import subprocess
 import time
+from typing import Any, Dict, List, Optional, Sequence
 
 from .. import _files
-from .._node.units import UNIT_DIR
+from .._node import paths
 from .._text import Refusal
 from .handmade import around, describe, find
 from .processes import command_name, end, identity, process_record, start_detached
 
+Record = Dict[str, Any]
+PathRecord = Dict[str, Any]
 FORMAT = 1
 ASIDE = ".by-hand"
 # Seconds after which a server that somebody restarts would be back.
@@ -27,21 +30,27 @@ RETURNS = 2
 class Adoption:
     """One node's adoption. directory: where it is recorded; moved: directories whose places our links take; check: predict only."""
 
-    def __init__(self, directory, moved=(), check=False, unit_dir=UNIT_DIR):
+    def __init__(
+        self,
+        directory: str,
+        moved: Sequence[str] = (),
+        check: bool = False,
+        unit_dir: str = paths.UNITS,
+    ) -> None:
         self.directory = directory
         self.moved = list(moved)
         self.check = check
         self.unit_dir = unit_dir
-        self.actions = []
+        self.actions: List[str] = []
 
-    def _act(self, action):
+    def _act(self, action: str) -> bool:
         """Notes what is done -> whether to do it."""
         self.actions.append(action)
         return not self.check
 
     # The record.
 
-    def read(self):
+    def read(self) -> Optional[Record]:
         """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root runs what it says."""
         path = os.path.join(self.directory, "record.json")
         try:
@@ -54,10 +63,10 @@ class Adoption:
             raise Refusal("%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)) from None
         return record
 
-    def _write(self, record):
+    def _write(self, record: Record) -> None:
         _files.write_atomically(os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8"))
 
-    def save(self):
+    def save(self) -> Record:
         """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was then."""
         found = find(self.unit_dir)
         record = self.read() or {"format": FORMAT, "created": utc(), "units": [], "processes": [], "moved": [], "around": []}
@@ -84,18 +93,18 @@ class Adoption:
             self._act("save unit %s" % unit["name"])
         for process in new_processes:
             self._act("save process %d (%s)" % (process["pid"], process["argv"][0]))
-        for path in beside:
-            self._act("save %s" % path["path"])
+        for one in beside:
+            self._act("save %s" % one["path"])
         if self.check:
             return record
         with _files.directory(os.path.dirname(self.directory), make=0o755):
             pass
         with _files.directory(os.path.join(self.directory, "files"), make=0o700):
             os.chmod(self.directory, 0o700)
-        for path in beside + [path for unit in new_units for path in unit["paths"]]:
-            if "sha256" in path:
-                with open(path["path"], "rb") as stream:
-                    _files.write_atomically(self._copy_of(path["path"]), stream.read())
+        for one in beside + [path for unit in new_units for path in unit["paths"]]:
+            if "sha256" in one:
+                with open(one["path"], "rb") as stream:
+                    _files.write_atomically(self._copy_of(one["path"]), stream.read())
         record["units"] += new_units
         record["processes"] += new_processes
         record["around"] += beside
@@ -104,12 +113,12 @@ class Adoption:
         self._write(record)
         return record
 
-    def _copy_of(self, path):
+    def _copy_of(self, path: str) -> str:
         return os.path.join(self.directory, "files", path.strip("/").replace("/", "|"))
 
     # Taking over.
 
-    def stop(self, kind):
+    def stop(self, kind: str) -> None:
         """Ends the heads or the workers that are recorded, and makes sure that they stay down."""
         record = self.read() or {"units": [], "processes": []}
         found = self._recorded(record, kind)
@@ -131,7 +140,7 @@ class Adoption:
                         % (process["executable"], process["pid"], process["parent"], command_name(process["parent"]))
                     )
 
-    def _recorded(self, record, kind):
+    def _recorded(self, record: Record, kind: str) -> Record:
         """What is found of a kind. Errors: Refusal when something of it is not recorded."""
         found = find(self.unit_dir)
         units = [unit for unit in found["units"] if unit["kind"] == kind]
@@ -144,7 +153,7 @@ class Adoption:
             raise Refusal("%s: it came after everything had been looked at and saved: run again" % ", ".join(missing))
         return {"units": units, "processes": processes}
 
-    def put_aside(self):
+    def put_aside(self) -> None:
         """Takes the recorded units out of systemd, and the recorded directories out of the way."""
         record = self.read() or {"units": [], "moved": []}
         gone = False
@@ -164,7 +173,7 @@ class Adoption:
             systemctl("daemon-reload")
             subprocess.call(["systemctl", "reset-failed"] + [unit["name"] for unit in record["units"]], stderr=subprocess.DEVNULL)
 
-    def finish(self):
+    def finish(self) -> None:
         """What took the place of the recorded deployment serves."""
         record = self.read()
         if record and not record["finished"] and self._act("close the record"):
@@ -172,7 +181,7 @@ class Adoption:
 
     # Putting back.
 
-    def put_back(self):
+    def put_back(self) -> None:
         """Every recorded file and directory where it was, with content, owner, mode and time of then."""
         record = self.read()
         if record is None:
@@ -196,7 +205,7 @@ class Adoption:
         if changed:
             systemctl("daemon-reload")
 
-    def _put_back(self, path):
+    def _put_back(self, path: PathRecord) -> None:
         folder = os.path.dirname(path["path"])
         if not os.path.isdir(folder):
             os.mkdir(folder, 0o755)
@@ -211,7 +220,7 @@ class Adoption:
         _files.write_atomically(path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
         os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))
 
-    def start(self, kind):
+    def start(self, kind: str) -> None:
         """Starts the recorded heads or workers that ran, units by systemd and processes detached as they were."""
         record = self.read() or {"units": [], "processes": []}
         found = find(self.unit_dir)
@@ -224,7 +233,7 @@ class Adoption:
             if process["kind"] == kind and identity(process) not in alive and self._act("start %s" % process["argv"][0]):
                 start_detached(process)
 
-    def forget(self):
+    def forget(self) -> None:
         """The record goes: everything is as it was before there was one."""
         record = self.read()
         if record is None or not self._act("remove %s" % self.directory):
@@ -238,18 +247,18 @@ class Adoption:
                 os.rmdir(folder)
 
 
-def utc():
+def utc() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def systemctl(*arguments):
+def systemctl(*arguments: str) -> None:
     process = subprocess.Popen(["systemctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     output = process.communicate()[0]
     if process.returncode:
         raise Refusal("systemctl %s: failed (%s): see journalctl -xe on the node" % (" ".join(arguments), " ".join(output.split()) or process.returncode))
 
 
-def path_record(path):
+def path_record(path: str) -> PathRecord:
     """What it takes to put a file or link back."""
     if os.path.islink(path):
         return {"path": path, "link": os.readlink(path)}
@@ -258,7 +267,7 @@ def path_record(path):
     return {"path": path, "sha256": digest, "mode": seen.st_mode & 0o7777, "uid": seen.st_uid, "gid": seen.st_gid, "mtime_ns": seen.st_mtime_ns}
 
 
-def holds(path):
+def holds(path: PathRecord) -> bool:
     """Whether the file or link of a path_record is there with its content."""
     if not os.path.lexists(path["path"]):
         return False
@@ -266,7 +275,7 @@ def holds(path):
     return now.get("link") == path.get("link") and now.get("sha256") == path.get("sha256")
 
 
-def unit_record(unit, unit_dir=UNIT_DIR):
+def unit_record(unit: Record, unit_dir: str = paths.UNITS) -> Record:
     """A unit as find() gives it -> what it takes to put it back: every file and link of its own below unit_dir, and whether it ran."""
     name = unit["name"]
     own = []

@@ -6,19 +6,20 @@
 import json
 import os
 import stat
+from typing import Any, Dict, Optional, Set
 
 from .._files import sha256_file
 from .._text import Refusal
 
 
-def build_info(prefix, release=None):
+def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
     (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: Refusal.
     """
     current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
-    info = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
+    info: Dict[str, Any] = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
     if not os.path.isdir(current):
         return info
     info["current_build"] = os.path.basename(current)
@@ -42,16 +43,16 @@ def build_info(prefix, release=None):
     return info
 
 
-def is_intact(path, sha256):
+def is_intact(path: str, sha256: str) -> bool:
     """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to its other name may lie beside it."""
     if not os.path.isfile(path) or os.path.islink(path) and "/" in os.readlink(path):
         return False
     return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
 
 
-def contents(release):
+def contents(release: str) -> Set[str]:
     """All that lies below a release but its directories, relative to it; what a link leads to is not looked into."""
-    found = set()
+    found: Set[str] = set()
     for folder, folders, names in os.walk(release):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         found.update(os.path.relpath(os.path.join(folder, name), release) for name in names + links)

@@ -10,9 +10,11 @@ Documentation/infiniband/ipoib.rst for the mode.
 import os
 import re
 import subprocess
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .._text import Refusal
 
+Facts = Dict[str, Any]
 # ARPHRD_* of the kernel's if_arp.h.
 LINK_LAYERS = {1: "Ethernet", 32: "InfiniBand", 772: "loopback"}
 INTERFACE_ERRORS = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
@@ -30,21 +32,21 @@ PORT_ERRORS = (
 )
 
 
-def collect(address, peers=(), interface=None, sysfs="/sys"):
+def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = None, sysfs: str = "/sys") -> Facts:
     """Facts of the fabric as this node sees it, see llama_fabric_facts.
 
     address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is expected on.
     Errors: Refusal.
     """
     addresses = parse_addresses(_ip("addr", "show")[1])
-    facts = {"address": address, "interface": addresses.get(address)}
+    facts: Facts = {"address": address, "interface": addresses.get(address)}
     facts.update(describe(facts["interface"], sysfs))
     facts["peers"] = [_peer(peer, facts) for peer in peers if peer != address]
     facts["warnings"] = warnings(facts, addresses, interface)
     return facts
 
 
-def _ip(*arguments):
+def _ip(*arguments: str) -> Tuple[int, str]:
     """(exit status, output) of `ip` for IPv4; one line for each entry, a form that iproute2 of EL8 and of today share."""
     # Debian keeps it where only root looks.
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
@@ -52,22 +54,23 @@ def _ip(*arguments):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=environment)
     except OSError as error:
-        raise Refusal("ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux" % os.strerror(error.errno)) from None
+        raise Refusal("ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux" % os.strerror(error.errno or 0)) from None
     output = process.communicate()[0]
     return process.returncode, output
 
 
-def parse_addresses(text):
+def parse_addresses(text: str) -> Dict[str, str]:
     """`ip -o -4 addr show` -> {address: interface}."""
     return {address: name for name, address in re.findall(r"^\d+: ([^\s@]+)\S*\s+inet (\d+\.\d+\.\d+\.\d+)", text, re.MULTILINE)}
 
 
-def parse_route(text):
+def parse_route(text: str) -> Tuple[Optional[str], Optional[str]]:
     """`ip -o -4 route get ADDRESS` -> (interface, source address), each None where it does not say."""
-    return tuple(found.group(1) if found else None for found in (re.search(r"\b%s (\S+)" % word, text) for word in ("dev", "src")))
+    interface, source = (re.search(r"\b%s (\S+)" % word, text) for word in ("dev", "src"))
+    return interface and interface.group(1), source and source.group(1)
 
 
-def _peer(address, facts):
+def _peer(address: str, facts: Facts) -> Facts:
     """How the kernel would send to a peer; llama.cpp's RPC client leaves the source to it."""
     status, output = _ip("route", "get", address)
     interface, source = parse_route(output)
@@ -81,11 +84,11 @@ def _peer(address, facts):
     }
 
 
-def describe(interface, sysfs="/sys"):
+def describe(interface: Optional[str], sysfs: str = "/sys") -> Facts:
     """{link_layer, state, mtu, rate_gbps, ipoib_mode, errors, port} of an interface; None for what it does not have."""
     folder = os.path.join(sysfs, "class/net", interface or "")
     port = _port(folder) if interface else None
-    layer = LINK_LAYERS.get(_number(folder, "type"))
+    layer = LINK_LAYERS.get(_number(folder, "type") or 0)
     speed = _number(folder, "speed")  # Mbit/s, -1 where it is not known
     return {
         "link_layer": layer,
@@ -99,7 +102,7 @@ def describe(interface, sysfs="/sys"):
     }
 
 
-def _port(folder):
+def _port(folder: str) -> Optional[Facts]:
     """The RDMA port under an interface, through the bonds, bridges and VLANs above it; None where there is none."""
     devices = os.path.join(folder, "device/infiniband")
     if not os.path.isdir(devices):
@@ -122,14 +125,14 @@ def _port(folder):
     }
 
 
-def _list(folder):
+def _list(folder: str) -> List[str]:
     try:
         return os.listdir(folder)
     except OSError:
         return []
 
 
-def _read(*path):
+def _read(*path: str) -> Optional[str]:
     """A file of sysfs without its line end; None where it is missing, empty or refuses, as the speed of a link that is down does."""
     try:
         with open(os.path.join(*path), encoding="ascii") as stream:
@@ -138,14 +141,14 @@ def _read(*path):
         return None
 
 
-def _number(*path):
+def _number(*path: str) -> Optional[int]:
     try:
         return int(_read(*path) or "")
     except ValueError:
         return None
 
 
-def warnings(facts, addresses, expected=None):
+def warnings(facts: Facts, addresses: Dict[str, str], expected: Optional[str] = None) -> List[str]:
     """Sentences about what would take RPC off the fabric. facts: of collect. addresses: {address: interface} of the node."""
     address, interface = facts["address"], facts["interface"]
     if not interface:

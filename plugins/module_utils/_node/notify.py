@@ -8,13 +8,13 @@ import socket
 import sys
 
 
-def say(text):
+def say(text: str) -> None:
     """A line of output, at once: the journal's, where the program is a unit's."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
-def notify(message):
+def notify(message: str) -> None:
     """Sends 'READY=1', 'STATUS=...' and the like; where nobody listens, nothing happens."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:

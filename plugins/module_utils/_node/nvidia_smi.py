@@ -10,11 +10,14 @@ import re
 import signal
 import subprocess
 import time
+from typing import Any, Dict, List, Optional, Tuple, Union
 from xml.etree import ElementTree
 
 from .._text import Refusal
 from .xid import read_xids
 
+Facts = Dict[str, Any]
+Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
 # What to do about the failures that have one remedy; the rest speak for themselves.
@@ -25,7 +28,12 @@ REMEDIES = (
 )
 
 
-def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices", kernel_log="/dev/kmsg"):
+def collect(
+    tool: str = "nvidia-smi",
+    deadline: float = DEADLINE,
+    pci_root: str = "/sys/bus/pci/devices",
+    kernel_log: str = "/dev/kmsg",
+) -> Facts:
     """Facts of the node: {available, reason, warning, driver, cuda, gpus, xids, xids_reason}, see nvidia_smi_facts.
 
     deadline: seconds for all calls of the tool together.
@@ -36,7 +44,8 @@ def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices
     except Refusal as error:
         facts = {"available": False, "reason": str(error), "warning": None, "driver": None, "cuda": None, "gpus": []}
     gpus = facts["gpus"]
-    capabilities, instances = {}, {}
+    capabilities: Dict[str, str] = {}
+    instances: Dict[Tuple[Optional[str], int], Tuple[str, str]] = {}
     # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
     with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
@@ -56,25 +65,26 @@ def collect(tool="nvidia-smi", deadline=DEADLINE, pci_root="/sys/bus/pci/devices
     return facts
 
 
-def _left(end):
+def _left(end: float) -> float:
     return max(0.1, end - time.monotonic())
 
 
-def _run(command, deadline):
+def _run(command: List[str], deadline: float) -> str:
     """Output of nvidia-smi. Errors: Refusal."""
     try:
         # A session of its own: what it starts can be killed with it.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
     except OSError as error:
         remedy = ": no NVIDIA driver is installed" if error.errno == errno.ENOENT else ""
-        raise Refusal("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno), remedy)) from None
+        raise Refusal("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno or 0), remedy)) from None
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
         # Not waited for: a process that hangs in the driver does not even die of SIGKILL.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.close()
+        if process.stdout:
+            process.stdout.close()
         raise Refusal("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
     # A card with a corrupt infoROM makes a status of a complete answer.
     if process.returncode and XML_END not in output:
@@ -84,7 +94,7 @@ def _run(command, deadline):
     return output
 
 
-def parse(text):
+def parse(text: str) -> Facts:
     """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors: Refusal."""
     # Messages about single cards stand before or after the XML.
     start = max(0, text.find("<?xml"))
@@ -104,14 +114,15 @@ def parse(text):
     }
 
 
-def parse_capabilities(text):
+def parse_capabilities(text: str) -> Dict[str, str]:
     """'UUID, 7.0' lines -> {uuid: compute capability}."""
     return dict(re.findall(r"^\s*(GPU-\S+?)\s*,\s*(\d+\.\d+)\s*$", text, re.MULTILINE))
 
 
-def parse_instances(text):
+def parse_instances(text: str) -> Dict[Tuple[Optional[str], int], Tuple[str, str]]:
     """Lines of `nvidia-smi -L` -> {(uuid of the GPU, index of the MIG device): (profile, uuid of the MIG device)}."""
-    instances, gpu = {}, None
+    instances: Dict[Tuple[Optional[str], int], Tuple[str, str]] = {}
+    gpu: Optional[str] = None
     for line in text.splitlines():
         card = re.match(r"^GPU \d+: .*\(UUID: (GPU-\S+)\)", line)
         device = re.match(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-\S+)\)", line)
@@ -122,16 +133,16 @@ def parse_instances(text):
     return instances
 
 
-def _pci_slot(bus_id):
+def _pci_slot(bus_id: Optional[str]) -> Optional[str]:
     """'00000000:3B:00.0' -> '0000:3b:00', as the kernel writes it; None for what is no PCI address."""
     found = re.match(r"^[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\.[0-9A-Fa-f]\Z", bus_id or "")
     return found.group(1).lower() if found else None
 
 
-def numa_node(bus_id, pci_root="/sys/bus/pci/devices"):
+def numa_node(bus_id: Optional[str], pci_root: str = "/sys/bus/pci/devices") -> Optional[int]:
     """NUMA node of '00000000:3B:00.0'; None when the machine has none or does not tell."""
     slot = _pci_slot(bus_id)
-    if not slot:
+    if not bus_id or not slot:
         return None
     try:
         with open(os.path.join(pci_root, slot + bus_id[-2:].lower(), "numa_node"), encoding="ascii") as stream:
@@ -141,7 +152,7 @@ def numa_node(bus_id, pci_root="/sys/bus/pci/devices"):
     return node if node >= 0 else None
 
 
-def _text(element, *paths):
+def _text(element: ElementTree.Element, *paths: str) -> Optional[str]:
     """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]', 'Unknown Error'."""
     for path in paths:
         value = (element.findtext(path) or "").strip().strip("[]")
@@ -150,7 +161,7 @@ def _text(element, *paths):
     return None
 
 
-def _number(element, *paths):
+def _number(element: ElementTree.Element, *paths: str) -> Optional[Number]:
     """Like _text, without the unit: '32768 MiB' -> 32768, '25.44 W' -> 25.44."""
     found = re.match(r"^-?\d+(\.\d+)?", _text(element, *paths) or "")
     if not found:
@@ -158,18 +169,18 @@ def _number(element, *paths):
     return float(found.group()) if found.group(1) else int(found.group())
 
 
-def _switch(element, *paths):
+def _switch(element: ElementTree.Element, *paths: str) -> Optional[bool]:
     """Whether the first of paths that says something says yes; None when none does."""
-    return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(_text(element, *paths))
+    return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(_text(element, *paths) or "")
 
 
-def _sum(element, *paths):
+def _sum(element: ElementTree.Element, *paths: str) -> Optional[Number]:
     """Sum of the numbers at paths; None when there is none."""
     numbers = [number for number in [_number(element, path) for path in paths] if number is not None]
     return sum(numbers) if numbers else None
 
 
-def _gpu(index, gpu):
+def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
     return {
         "index": index,
         "name": _text(gpu, "product_name"),
@@ -202,7 +213,7 @@ def _gpu(index, gpu):
     }
 
 
-def _mig_device(device):
+def _mig_device(device: ElementTree.Element) -> Facts:
     return {
         "index": _number(device, "index"),
         "gpu_instance_id": _number(device, "gpu_instance_id"),
@@ -213,8 +224,8 @@ def _mig_device(device):
     }
 
 
-def _ecc(gpu):
-    facts = {"enabled": _switch(gpu, "ecc_mode/current_ecc")}
+def _ecc(gpu: ElementTree.Element) -> Facts:
+    facts: Facts = {"enabled": _switch(gpu, "ecc_mode/current_ecc")}
     for period in ("volatile", "aggregate"):
         for kind, counters in (
             # Up to Volta one section per kind with a total, after it one counter per memory.
@@ -231,14 +242,14 @@ def _ecc(gpu):
     return facts
 
 
-def _recovery_action(gpu):
+def _recovery_action(gpu: ElementTree.Element) -> Optional[str]:
     """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is needed."""
     if _switch(gpu, "gpu_reset_status/reset_required"):
         return _text(gpu, "gpu_recovery_action") or "Reset"
     return _text(gpu, "gpu_recovery_action")
 
 
-def _throttle_reasons(gpu):
+def _throttle_reasons(gpu: ElementTree.Element) -> Optional[List[str]]:
     """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not tell."""
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         reasons = gpu.find(section)
@@ -248,7 +259,7 @@ def _throttle_reasons(gpu):
     return None
 
 
-def _process(process):
+def _process(process: ElementTree.Element) -> Facts:
     return {
         "pid": _number(process, "pid"),
         "type": _text(process, "type"),

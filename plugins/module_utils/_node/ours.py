@@ -11,39 +11,41 @@ import fnmatch
 import json
 import os
 import re
+from typing import Any, Dict, Optional
 
 from .._files import MOST_TEXT, read_ours, text_of
+from . import paths
 from .units import file_digest, unit_kind
 
 # What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of rules that were added to firewalld
 # go with the last of those rules: without them nobody would know what is still open.
 FIREWALL_FILES = (
-    ("etc/llama-cluster/firewall.nft", r"^table inet llama_cluster \{"),
-    ("etc/systemd/system/llama-firewall.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
-    ("etc/systemd/system/nftables.service.d/llama-cluster.conf", r" llama-firewall\.service$"),
+    (paths.FIREWALL_RULES, r"^table inet llama_cluster \{"),
+    (paths.FIREWALL_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
+    (paths.NFTABLES_DROP_IN, r" llama-firewall\.service$"),
 )
 NODE_FILES = (
-    ("etc/llama-cluster/held.json", r'"since": '),
-    ("etc/llama-cluster/plan-*.json", r'"devices": '),
-    ("etc/llama-cluster/salt", r"\Allama-cluster [A-Za-z0-9]{32}\Z"),
-    ("etc/llama-cluster/watchdog/*.json", r'"unit": "llama-(rpc|head)-'),
-    ("etc/systemd/system/llama-watchdog.service", r"^Environment=LLAMA_CLUSTER_DIGEST="),
-    ("opt/llama-cluster/bin/llama-program", r" -m llama_cluster\."),
-    ("opt/llama-cluster/lib/llama_cluster/__init__.py", r"\A\Z"),
-    ("opt/llama-cluster/lib/llama_cluster/*/__init__.py", r"\A\Z"),
-    ("opt/llama-cluster/lib/llama_cluster/*.py", r"\A# Copyright: The Fermi Sea\n"),
-    ("opt/llama-cluster/lib/llama_cluster/*/*.py", r"\A# Copyright: The Fermi Sea\n"),
-    ("run/llama-cluster/backoff/llama-*.service", r'"failures": '),
-    ("run/llama-cluster/digests/llama-*.service", r"\A[0-9a-f]{16}\n\Z"),
-    ("run/llama-cluster/served/llama-*.service", r"\A\d+ [0-9.]+\n\Z"),
-    ("run/llama-lending-rules", r"\A# Rules of firewalld "),
-    ("var/lib/llama-cluster/baseline-*.json", r'"measured_at": '),
-    ("var/lib/llama-cluster/rollback/last.json", r'\A\{"build": '),
-    ("var/lib/llama-cluster/rollback/open.json", r'\A\{"build": '),
+    (paths.HELD, r'"since": '),
+    (paths.PLANS, r'"devices": '),
+    (paths.SALT, r"\Allama-cluster [A-Za-z0-9]{32}\Z"),
+    (paths.WATCHED_FILES, r'"unit": "llama-(rpc|head)-'),
+    (paths.WATCHDOG_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
+    (paths.PROGRAM, r" -m llama_cluster\."),
+    (paths.PROGRAM_PACKAGE + "/__init__.py", r"\A\Z"),
+    (paths.PROGRAM_PACKAGE + "/*/__init__.py", r"\A\Z"),
+    (paths.PROGRAM_PACKAGE + "/*.py", r"\A# Copyright: The Fermi Sea\n"),
+    (paths.PROGRAM_PACKAGE + "/*/*.py", r"\A# Copyright: The Fermi Sea\n"),
+    (paths.BACKOFF_FILES, r'"failures": '),
+    (paths.DIGEST_FILES, r"\A[0-9a-f]{16}\n\Z"),
+    (paths.SERVED_FILES, r"\A\d+ [0-9.]+\n\Z"),
+    (paths.LENDING_RULES, r"\A# Rules of firewalld "),
+    (paths.BASELINES, r'"measured_at": '),
+    (paths.LAST_SNAPSHOT, r'\A\{"build": '),
+    (paths.OPEN_SNAPSHOT, r'\A\{"build": '),
 )
 
 
-def record_of(path):
+def record_of(path: str) -> Optional[Dict[str, Any]]:
     """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory of models."""
     try:
         record = json.loads(read_ours(path, MOST_TEXT).decode("utf-8"))
@@ -52,12 +54,12 @@ def record_of(path):
     return record if isinstance(record, dict) else None
 
 
-def is_our_unit(path):
+def is_our_unit(path: str) -> bool:
     """Whether a unit file is the collection's, by its text."""
     return file_digest(text_of(path) or "") is not None
 
 
-def is_our_alias(path, root="/"):
+def is_our_alias(path: str, root: str = "/") -> bool:
     """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is gone."""
     if not os.path.islink(path):
         return False
@@ -69,8 +71,8 @@ def is_our_alias(path, root="/"):
     return same and (not os.path.lexists(target) or is_our_unit(target))
 
 
-def is_our_file(path, root="/"):
+def is_our_file(path: str, root: str = "/") -> bool:
     """Whether a path (without the root) is one that the roles write, and its text says so."""
-    marks = [mark for pattern, mark in FIREWALL_FILES + NODE_FILES if fnmatch.fnmatchcase(path, pattern)]
+    marks = [mark for pattern, mark in FIREWALL_FILES + NODE_FILES if fnmatch.fnmatchcase("/" + path, pattern)]
     text = text_of(os.path.join(root, path)) if marks else None
     return text is not None and any(re.search(mark, text, re.MULTILINE) for mark in marks)

@@ -13,19 +13,19 @@ import hashlib
 import json
 import os
 import stat
+from typing import Any, Dict, List, Optional, Tuple
 
 from .. import _files
 from .._text import Refusal
+from . import paths
 from .ours import is_our_alias, is_our_file, is_our_unit
 from .units import UNIT_NAME
 
-FOLDER = "/var/lib/llama-cluster/rollback"
-PREFIX = "/opt/llama.cpp"
-UNITS = "etc/systemd/system"
-CONFIGURATION = "etc/llama-cluster"
-# Whether a node is held for maintenance does not depend on what is configured.
-HELD = CONFIGURATION + "/held.json"
-KEYS = CONFIGURATION + "/keys"
+Entry = Dict[str, Any]
+# A path, its entry as it is, and as it was or is wanted.
+Change = Tuple[str, Optional[Entry], Optional[Entry]]
+# A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is configured.
+UNITS, CONFIGURATION, KEYS, HELD = (path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD))
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -33,29 +33,29 @@ UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.servic
 class Snapshots:
     """The snapshots of this node. root: where / is, other than in tests."""
 
-    def __init__(self, folder=FOLDER, prefix=PREFIX, root="/"):
+    def __init__(self, folder: str = paths.ROLLBACK, prefix: str = paths.BUILDS, root: str = "/") -> None:
         self.folder = folder
         self.prefix = prefix
         self.root = root
 
-    def look(self):
+    def look(self) -> Dict[str, Any]:
         """-> {open, last: {id, build, units} or None, differs: paths that are not as in the open one}."""
         opened = self._load("open")
         differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
         return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
 
-    def open(self, name, check=False):
+    def open(self, name: str, check: bool = False) -> bool:
         """Takes a snapshot under this name; an open one is kept, under this name. -> whether it was written"""
         opened = self._load("open")
         if opened and opened["id"] == name:
             return False
         if not check:
-            build = os.path.join(self.prefix, "current")
-            build = os.path.basename(os.path.realpath(build)) if os.path.isdir(build) else None
+            current = os.path.join(self.prefix, "current")
+            build = os.path.basename(os.path.realpath(current)) if os.path.isdir(current) else None
             self._store("open", dict(opened or {"build": build, "files": self._present()}, id=name))
         return True
 
-    def restore(self, name, check=False):
+    def restore(self, name: str, check: bool = False) -> List[Change]:
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
         Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have put there since.
@@ -73,31 +73,31 @@ class Snapshots:
                 self._put(path, entry)
         return changes
 
-    def close(self):
+    def close(self) -> bool:
         """The open snapshot becomes the last one. -> whether there was one"""
         if not self._load("open"):
             return False
         os.rename(self._path("open"), self._path("last"))
         return True
 
-    def drop(self):
+    def drop(self) -> bool:
         """The open snapshot is forgotten, the last one stays. -> whether there was one"""
         if not self._load("open"):
             return False
         os.unlink(self._path("open"))
         return True
 
-    def _goes(self, path):
+    def _goes(self, path: str) -> bool:
         """Whether what the snapshot lacks is removed."""
         folder, name = os.path.split(path)
         if folder == KEYS:
             return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
         return not _stays(path) and (is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root))
 
-    def _path(self, key):
+    def _path(self, key: str) -> str:
         return os.path.join(self.folder, key + ".json")
 
-    def _load(self, key):
+    def _load(self, key: str) -> Optional[Dict[str, Any]]:
         try:
             snapshot = json.loads(_files.read(self._path(key)).decode("utf-8"))
             if not isinstance(snapshot, dict) or not isinstance(snapshot.get("files"), dict):
@@ -113,23 +113,23 @@ class Snapshots:
             raise Refusal("%s is no snapshot (%s): remove it" % (self._path(key), error)) from None
         return snapshot
 
-    def _store(self, key, snapshot):
+    def _store(self, key: str, snapshot: Dict[str, Any]) -> None:
         with _files.directory(os.path.dirname(self.folder), make=0o755), _files.directory(self.folder, make=0o700):
             _files.write_atomically(self._path(key), json.dumps(snapshot, sort_keys=True).encode())
 
-    def _present(self):
+    def _present(self) -> Dict[str, Entry]:
         """{path: entry} of the node's configuration as it is, paths relative to the root."""
-        paths = []
+        found: List[str] = []
         units = os.path.join(self.root, UNITS)
         for name in _names(units):
             if name.endswith(".wants"):
-                paths.extend(os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one))
+                found.extend(os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one))
             elif _is_unit_file(name):
-                paths.extend(self._below(os.path.join(UNITS, name)))
-        paths.extend(self._below(CONFIGURATION))
-        return {path: self._entry(path) for path in paths if path != HELD}
+                found.extend(self._below(os.path.join(UNITS, name)))
+        found.extend(self._below(CONFIGURATION))
+        return {path: self._entry(path) for path in found if path != HELD}
 
-    def _below(self, path):
+    def _below(self, path: str) -> List[str]:
         """path itself, and everything below where it is a directory."""
         full = os.path.join(self.root, path)
         # A FIFO or a socket is nobody's configuration, and would hold up who reads it.
@@ -139,7 +139,7 @@ class Snapshots:
                 found.extend(self._below(os.path.join(path, name)))
         return found
 
-    def _entry(self, path):
+    def _entry(self, path: str) -> Entry:
         full = os.path.join(self.root, path)
         found = os.lstat(full)
         if stat.S_ISLNK(found.st_mode):
@@ -150,7 +150,7 @@ class Snapshots:
         with open(full, "rb") as stream:
             return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
 
-    def _put(self, path, entry):
+    def _put(self, path: str, entry: Optional[Entry]) -> None:
         """Makes path what entry says; None removes it."""
         full = os.path.join(self.root, path)
         if entry is None:
@@ -173,30 +173,30 @@ class Snapshots:
             _files.write_atomically(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
 
 
-def _is_path(path):
+def _is_path(path: str) -> bool:
     """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
     return path.isprintable() and os.path.normpath(path) == path and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
 
 
-def _is_entry(entry):
+def _is_entry(entry: Any) -> bool:
     """Whether an entry is one that _entry() makes."""
     if not isinstance(entry, dict):
         return False
     if "link" in entry:
         return isinstance(entry["link"], str) and entry["link"].isprintable()
-    numbers = [entry.get(key) for key in ("mode", "uid", "gid")]
-    if not all(isinstance(number, int) and 0 <= number < 1 << 32 for number in numbers) or numbers[0] > 0o7777:
+    most = {"mode": 0o7777, "uid": 0xFFFFFFFF, "gid": 0xFFFFFFFF}
+    if not all(isinstance(entry.get(key), int) and 0 <= entry[key] <= highest for key, highest in most.items()):
         return False
     if entry.get("directory"):
         return True
     try:
-        base64.b64decode(entry.get("content"), validate=True)
-    except (TypeError, ValueError):
+        base64.b64decode(entry["content"], validate=True)
+    except (KeyError, TypeError, ValueError):
         return False
     return True
 
 
-def text_of(entry):
+def text_of(entry: Optional[Entry]) -> str:
     """What a diff may show of an entry: nothing of a file that not everybody may read."""
     if entry is None or entry.get("directory"):
         return ""
@@ -208,28 +208,28 @@ def text_of(entry):
     return base64.b64decode(entry["content"]).decode("utf-8", "replace")
 
 
-def _summary(snapshot):
+def _summary(snapshot: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     if not snapshot:
         return None
     names = (os.path.split(path) for path in snapshot["files"])
     return {"id": snapshot["id"], "build": snapshot["build"], "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name))}
 
 
-def _is_unit_file(name):
+def _is_unit_file(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in UNIT_FILES)
 
 
-def _names(folder):
+def _names(folder: str) -> List[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def _differences(present, wanted):
+def _differences(present: Dict[str, Entry], wanted: Dict[str, Entry]) -> List[Change]:
     """[(path, entry as it is, entry as wanted)], directories before what is in them."""
-    paths = sorted(set(present) | set(wanted))
-    return [(path, present.get(path), wanted.get(path)) for path in paths if present.get(path) != wanted.get(path)]
+    both = sorted(set(present) | set(wanted))
+    return [(path, present.get(path), wanted.get(path)) for path in both if present.get(path) != wanted.get(path)]
 
 
-def _stays(path):
+def _stays(path: str) -> bool:
     """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs the file of its firewall."""
     folder, name = os.path.split(path)
     return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name

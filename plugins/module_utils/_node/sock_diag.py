@@ -8,7 +8,9 @@
 
 import socket
 import struct
+from typing import NamedTuple, Optional, Tuple
 
+End = Tuple[str, int]
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 20, 1, 2
 TCP_INFO = 2  # attribute INET_DIAG_INFO
@@ -21,12 +23,20 @@ ANSWER = struct.Struct("=BBBB2s2s16s16sIIIIIIII")
 BYTES_RECEIVED, SEGMENTS_OUT = 128, 156
 
 
-def query(local, remote=("0.0.0.0", 0), patience=1.0):
-    """The socket between two ends (address, port), or the listener at local -> {state, waiting, received, sent}, None where there is none or no answer.
+class Socket(NamedTuple):
+    """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that nobody has accepted.
 
-    state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that nobody has accepted.
     received: bytes so far. sent: segments with data so far. None where the kernel does not tell.
     """
+
+    state: int
+    waiting: int
+    received: Optional[int] = None
+    sent: Optional[int] = None
+
+
+def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Optional[Socket]:
+    """The socket between two ends (address, port), or the listener at local ; None where there is none or no answer."""
     ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [socket.inet_aton(end[0]) for end in (local, remote)]
     body = REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 0xFFFFFFFF, *(ends + [0, 0xFFFFFFFF, 0xFFFFFFFF]))
     try:
@@ -38,19 +48,19 @@ def query(local, remote=("0.0.0.0", 0), patience=1.0):
         return None
 
 
-def parse(data):
+def parse(data: bytes) -> Optional[Socket]:
     """A netlink answer -> as query()."""
     length, kind = HEADER.unpack_from(data)[:2]
     if kind == NLMSG_ERROR or length < HEADER.size + ANSWER.size:
         return None
     fields = ANSWER.unpack_from(data, HEADER.size)
-    found = {"state": fields[1], "waiting": fields[12], "received": None, "sent": None}
+    found = Socket(fields[1], fields[12])
     at = HEADER.size + ANSWER.size
     while at + 4 <= length:
         size, name = struct.unpack_from("=HH", data, at)
         if name == TCP_INFO and size >= 4 + SEGMENTS_OUT + 4:
-            found["received"] = struct.unpack_from("=Q", data, at + 4 + BYTES_RECEIVED)[0]
-            found["sent"] = struct.unpack_from("=I", data, at + 4 + SEGMENTS_OUT)[0]
+            received = struct.unpack_from("=Q", data, at + 4 + BYTES_RECEIVED)[0]
+            found = found._replace(received=received, sent=struct.unpack_from("=I", data, at + 4 + SEGMENTS_OUT)[0])
         if size < 4:
             break
         at += (size + 3) & ~3

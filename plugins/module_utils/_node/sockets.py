@@ -9,9 +9,13 @@ import re
 import socket
 import struct
 import subprocess
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .._text import Refusal
 
+End = Tuple[str, int]
+Ends = Tuple[End, End]  # local, remote
+Counters = Dict[str, int]
 ESTABLISHED = "01"
 CLOSED_BY_PEER = "08"
 LISTEN = "0A"
@@ -19,7 +23,34 @@ ENDPOINT = re.compile(r"^([^\s:]+):(\d{1,5})\Z")
 COUNTER = re.compile(r"\b(bytes_acked|bytes_received|lastsnd|lastrcv):(\d+)")
 
 
-def parse_proc_net_tcp(text):
+class Entry(NamedTuple):
+    """A line of /proc/net/tcp. waiting: connections of a listener that nobody has accepted, or bytes."""
+
+    local: End
+    remote: End
+    state: str
+    waiting: int
+    inode: int
+
+
+class Connection(NamedTuple):
+    """Whether there is an established connection to an endpoint. counters: of each one so far, None where they are not known."""
+
+    endpoint: str
+    connected: bool
+    counters: Optional[Dict[Ends, Counters]]
+
+
+class Worker(NamedTuple):
+    """What went between a head and a worker; None when unknown."""
+
+    endpoint: str
+    connected: bool
+    bytes_sent: Optional[int] = None
+    bytes_received: Optional[int] = None
+
+
+def parse_proc_net_tcp(text: str) -> Dict[int, Ends]:
     """/proc/net/tcp -> {inode: (local, remote)} of established connections, each end as (address, port)."""
     found = {}
     for line in text.splitlines()[1:]:
@@ -29,14 +60,14 @@ def parse_proc_net_tcp(text):
     return found
 
 
-def _end(text):
+def _end(text: str) -> End:
     address, port = text.split(":")
     # The kernel prints the address as a host-order integer.
     return socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)
 
 
-def entries(text, end):
-    """Lines of /proc/net/tcp with an end (address, port) -> list of {local, remote, state, waiting (connections or bytes), inode}."""
+def entries(text: str, end: End) -> List[Entry]:
+    """Lines of /proc/net/tcp with an end (address, port) -> the entries."""
     wanted = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(end[0]))[0], end[1])
     found = []
     for line in text.splitlines():
@@ -44,33 +75,34 @@ def entries(text, end):
         if wanted in line:
             fields = line.split()
             waiting = int(fields[4].split(":")[1], 16)
-            found.append({"local": _end(fields[1]), "remote": _end(fields[2]), "state": fields[3], "waiting": waiting, "inode": int(fields[9])})
+            found.append(Entry(_end(fields[1]), _end(fields[2]), fields[3], waiting, int(fields[9])))
     return found
 
 
-def parse_ss(text):
+def parse_ss(text: str) -> Dict[Ends, Counters]:
     """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two in ms, IPv4 only."""
-    found = {}
-    ends = None
+    found: Dict[Ends, Counters] = {}
+    ends: Optional[Ends] = None
     for line in text.splitlines():
         if not line[:1].isspace():
             fields = line.split()
-            ends = tuple(_ss_end(field) for field in fields[-2:]) if len(fields) >= 4 else None
-        if ends and None not in ends:
+            local, remote = (_ss_end(field) for field in fields[-2:]) if len(fields) >= 4 else (None, None)
+            ends = (local, remote) if local and remote else None
+        if ends:
             counters = {name: int(value) for name, value in COUNTER.findall(line)}
             # A counter that is still zero is not printed.
             found.setdefault(ends, {"bytes_acked": 0, "bytes_received": 0, "lastsnd": 0, "lastrcv": 0}).update(counters)
     return found
 
 
-def _ss_end(text):
+def _ss_end(text: str) -> Optional[End]:
     match = re.match(r"^(\d+\.\d+\.\d+\.\d+)(?:%[^:]+)?:(\d+)\Z", text)
     return (match.group(1), int(match.group(2))) if match else None
 
 
-def process_tree(pid, proc="/proc"):
+def process_tree(pid: int, proc: str = "/proc") -> Set[int]:
     """pid and all its descendants."""
-    children = {}
+    children: Dict[int, List[int]] = {}
     for name in os.listdir(proc):
         if name.isdigit():
             try:
@@ -80,7 +112,8 @@ def process_tree(pid, proc="/proc"):
             except OSError:
                 continue
             children.setdefault(parent, []).append(int(name))
-    tree, todo = set(), [pid]
+    tree: Set[int] = set()
+    todo = [pid]
     while todo:
         current = todo.pop()
         tree.add(current)
@@ -88,7 +121,7 @@ def process_tree(pid, proc="/proc"):
     return tree
 
 
-def socket_inodes(pids, proc="/proc"):
+def socket_inodes(pids: Iterable[int], proc: str = "/proc") -> Set[int]:
     """Inodes of the sockets that these processes hold open. Errors: Refusal when they may not be looked at."""
     inodes = set()
     for pid in pids:
@@ -107,7 +140,7 @@ def socket_inodes(pids, proc="/proc"):
     return inodes
 
 
-def resolve(endpoint):
+def resolve(endpoint: str) -> Set[End]:
     """'host:port' -> set of (IPv4 address, port), as llama.cpp's RPC client resolves it. Errors: Refusal."""
     match = ENDPOINT.match(endpoint)
     if not match:
@@ -118,7 +151,7 @@ def resolve(endpoint):
         raise Refusal("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows" % (endpoint, error.strerror)) from None
 
 
-def read_counters():
+def read_counters() -> Optional[Dict[Ends, Counters]]:
     """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too old."""
     try:
         output = subprocess.check_output(["ss", "-tinH", "state", "established"], stderr=subprocess.DEVNULL, timeout=10, universal_newlines=True)
@@ -127,11 +160,11 @@ def read_counters():
     return parse_ss(output)
 
 
-def connections(endpoints, pid=None, proc="/proc"):
+def connections(endpoints: Sequence[str], pid: Optional[int] = None, proc: str = "/proc") -> List[Connection]:
     """Established connections to each endpoint, and their counters so far.
 
     endpoints: list of 'host:port'. pid: count only connections of this process and its descendants.
-    Returns a list in the order of endpoints: {endpoint, connected, counters: {(local, remote): counters} or None}.
+    Returns a list in the order of endpoints.
     Errors: Refusal.
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
@@ -149,25 +182,23 @@ def connections(endpoints, pid=None, proc="/proc"):
     for endpoint, remote in zip(endpoints, remotes):
         ends = [pair for pair in established.values() if pair[1] in remote]
         known = {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
-        result.append({"endpoint": endpoint, "connected": bool(ends), "counters": known})
+        result.append(Connection(endpoint, bool(ends), known))
     return result
 
 
-def traffic(before, after):
-    """Bytes between two connections() results -> list of {endpoint, connected, bytes_sent, bytes_received}; None when unknown.
-
-    A connection that is new in `after` counts in full.
-    """
+def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> List[Worker]:
+    """Bytes between two connections() results. A connection that is new in `after` counts in full."""
     result = []
     for first, last in zip(before, after):
-        entry = {"endpoint": last["endpoint"], "connected": last["connected"], "bytes_sent": None, "bytes_received": None}
-        if first["counters"] is not None and last["counters"] is not None:
-            for name, counter in (("bytes_sent", "bytes_acked"), ("bytes_received", "bytes_received")):
-                entry[name] = sum(now[counter] - first["counters"].get(ends, {}).get(counter, 0) for ends, now in last["counters"].items())
-        result.append(entry)
+        moved: List[Optional[int]] = [None, None]
+        if first.counters is not None and last.counters is not None:
+            known = first.counters
+            for place, name in enumerate(("bytes_acked", "bytes_received")):
+                moved[place] = sum(now[name] - known.get(ends, {}).get(name, 0) for ends, now in last.counters.items())
+        result.append(Worker(last.endpoint, last.connected, *moved))
     return result
 
 
-def awaited(workers):
+def awaited(workers: Iterable[Connection]) -> List[str]:
     """Endpoints that were sent something after they last answered: where a head that makes no progress waits."""
-    return [worker["endpoint"] for worker in workers if any(seen["lastsnd"] < seen["lastrcv"] for seen in (worker["counters"] or {}).values())]
+    return [worker.endpoint for worker in workers if any(seen["lastsnd"] < seen["lastrcv"] for seen in (worker.counters or {}).values())]

@@ -11,6 +11,7 @@ import json
 import os
 import stat
 import subprocess
+from typing import List, Optional, Sequence, Tuple
 
 from .. import _files
 from .._files import text_of
@@ -22,15 +23,15 @@ RECORD = ".llama-cluster.json"
 class Caches(object):
     """The caches below ``directory``. check: only note what would be done."""
 
-    def __init__(self, directory, check=False):
+    def __init__(self, directory: str, check: bool = False) -> None:
         self.directory = directory
         self.check = check
-        self.actions = []
+        self.actions: List[str] = []
 
-    def _path(self, name):
+    def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def have(self, wanted, owner):
+    def have(self, wanted: Sequence[str], owner: Tuple[int, int]) -> None:
         """Makes the caches ``wanted`` for ``owner`` (uid, gid), and removes those that were made for services that are gone."""
         made = self._made()
         if not wanted and made is None:
@@ -55,7 +56,7 @@ class Caches(object):
         if not wanted:
             self._forget()
 
-    def _made(self):
+    def _made(self) -> Optional[List[str]]:
         """The names of the caches that the record lists, None where there is no record."""
         path = self._path(RECORD)
         text = text_of(path)
@@ -70,7 +71,7 @@ class Caches(object):
             raise Refusal("%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)) from None
         return names
 
-    def _remove(self, name):
+    def _remove(self, name: str) -> None:
         path = self._path(name)
         # rm follows no link below it, even if the worker puts one there meanwhile, and goes as deep as the worker did.
         if os.path.isdir(path) and not os.path.islink(path):
@@ -80,12 +81,12 @@ class Caches(object):
                 if done.returncode:
                     raise Refusal("%s: not removed (%s): remove it by hand" % (path, done.stdout.decode(errors="replace").strip()[-200:]))
 
-    def _record(self, names):
+    def _record(self, names: List[str]) -> None:
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""
         if not self.check:
             _files.write_atomically(self._path(RECORD), (json.dumps({"caches": names}) + "\n").encode("ascii"), 0o644)
 
-    def _make(self, name, owner):
+    def _make(self, name: str, owner: Tuple[int, int]) -> None:
         path = self._path(name)
         if not os.path.lexists(path):
             self.actions.append("make %s" % path)
@@ -109,7 +110,7 @@ class Caches(object):
         finally:
             os.close(descriptor)
 
-    def _forget(self):
+    def _forget(self) -> None:
         if self.check:
             return
         os.unlink(self._path(RECORD))

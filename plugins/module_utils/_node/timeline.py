@@ -8,10 +8,12 @@ import os
 import re
 import subprocess
 import time
+from typing import Any, Dict, List, Optional, Sequence
 
 from .._text import Refusal
 from .units import parse_show, systemctl_show
 
+Event = Dict[str, Any]
 # Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
 WATCHDOG = "llama-watchdog.service"
 # What systemd says about a unit, in the words of 239 to 257.
@@ -34,7 +36,7 @@ PREFIXES = {"head": "llama-head-", "worker": "llama-rpc-"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
 
 
-def parse_journal(text, units, since=0.0):
+def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[Event]:
     """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since, of these units and the watchdog."""
     events = []
     for line in text.splitlines():
@@ -49,7 +51,7 @@ def parse_journal(text, units, since=0.0):
     return sorted(events, key=lambda event: event["at"])
 
 
-def _event(entry, message, units):
+def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
     if entry.get("_SYSTEMD_UNIT") == WATCHDOG:
         for kind, pattern in OF_WATCHDOG:
             found = pattern.match(message)
@@ -69,7 +71,7 @@ def _event(entry, message, units):
     return None
 
 
-def read_journal(units, since):
+def read_journal(units: Sequence[str], since: float) -> str:
     """Text of the journal since a time, as far as it can hold events of units. Errors: Refusal."""
     matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+"]
     matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
@@ -77,14 +79,14 @@ def read_journal(units, since):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C"))
     except OSError as error:
-        raise Refusal("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno or 0)) from None
     output, errors = process.communicate()
     if process.returncode:
         raise Refusal("journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode))
     return output
 
 
-def parse_units(text, now, monotonic):
+def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, Any]]:
     """`systemctl show` of PROPERTIES -> {unit: {active_state, sub_state, result, main_pid, restarts, started_at}}; the last in seconds since 1970.
 
     systemd prints a process's start in whole seconds, but its monotonic time in microseconds; now and monotonic are both clocks at one moment.
@@ -103,7 +105,7 @@ def parse_units(text, now, monotonic):
     return units
 
 
-def timeline(units, since):
+def timeline(units: Sequence[str], since: float) -> Dict[str, Any]:
     """Events of units since a time, and how the units are now -> {now, events, units}. Errors: Refusal."""
     events = parse_journal(read_journal(units, since), units, since)
     now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -8,17 +8,14 @@ import json
 import os
 import re
 import subprocess
+from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _files
 from .._text import Refusal
+from . import paths
 
-UNIT_DIR = "/etc/systemd/system"
-# playbooks/maintenance.yml writes it.
-HELD = "/etc/llama-cluster/held.json"
-# Where a head reads its API keys, in a file of its service's name.
-KEYS = "/etc/llama-cluster/keys"
-# What each unit was last started with; its ExecStartPre writes it there.
-DIGESTS = "/run/llama-cluster/digests"
+Properties = Dict[str, str]
+Show = Callable[..., str]
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
@@ -41,7 +38,30 @@ PROPERTIES = (
 )
 
 
-def systemctl_show(names, properties=PROPERTIES):
+class Unit(NamedTuple):
+    """A unit as llama_unit_info tells it, see there."""
+
+    name: str
+    kind: Optional[str]
+    service: Optional[str]
+    installed: bool
+    ours: bool
+    enabled: bool
+    active_state: Optional[str]
+    sub_state: Optional[str]
+    result: Optional[str]
+    main_pid: Optional[int]
+    since: Optional[str]
+    restarts: int
+    failed_in_a_row: int
+    exec_path: Optional[str]
+    arguments: List[str]
+    wanted_digest: Optional[str]
+    running_digest: Optional[str]
+    stale: bool
+
+
+def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES) -> str:
     """Text of `systemctl show` for names and globs; Refusal when systemd does not answer."""
     command = ["systemctl", "show", "--all", "--no-pager", "--property=" + ",".join(properties), "--"] + list(names)
     # systemd 239 prints times in the local zone only: ask for UTC by the environment.
@@ -49,7 +69,7 @@ def systemctl_show(names, properties=PROPERTIES):
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
     except OSError as error:
-        raise Refusal("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno)) from None
+        raise Refusal("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno or 0)) from None
     output, errors = process.communicate()
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
@@ -57,7 +77,7 @@ def systemctl_show(names, properties=PROPERTIES):
     return output
 
 
-def parse_show(text):
+def parse_show(text: str) -> List[Properties]:
     """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once."""
     units = {}
     for block in text.split("\n\n"):
@@ -67,19 +87,19 @@ def parse_show(text):
     return [units[name] for name in sorted(units)]
 
 
-def parse_since(value):
+def parse_since(value: Optional[str]) -> Optional[str]:
     """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
     found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")
     return "%sT%sZ" % found.groups() if found else None
 
 
-def file_digest(text):
+def file_digest(text: str) -> Optional[str]:
     """The digest a unit file asks for, None when it has none; the last assignment wins as in systemd."""
     found = DIGEST.findall(text)
     return found[-1] or None if found else None
 
 
-def running_digest(name, folder=DIGESTS):
+def running_digest(name: str, folder: str = paths.DIGESTS) -> Optional[str]:
     """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: Refusal."""
     try:
         return _files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
@@ -89,20 +109,25 @@ def running_digest(name, folder=DIGESTS):
         raise Refusal("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
 
 
-def unit_kind(name):
+def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
     """'llama-rpc-reasoning.service' -> ('rpc', 'reasoning'); (None, None) for names that are not ours."""
     found = UNIT_NAME.match(name)
-    return found.groups() if found else (None, None)
+    return (found.group(1), found.group(2)) if found else (None, None)
 
 
-def failed_in_a_row(properties):
+def failed_in_a_row(properties: Properties) -> int:
     """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for that."""
     found = IN_A_ROW.match(properties.get("StatusText") or "")
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
 
-def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
-    """One unit's `systemctl show` properties -> what llama_unit_info returns for it."""
+def describe(
+    properties: Properties,
+    unit_dir: str = paths.UNITS,
+    proc: str = "/proc",
+    digests: str = paths.DIGESTS,
+) -> Unit:
+    """One unit's `systemctl show` properties."""
     name = properties["Id"]
     kind, service = unit_kind(name)
     # The file, not what systemd has loaded: between writing a unit and daemon-reload only the file tells what is wanted.
@@ -118,31 +143,37 @@ def describe(properties, unit_dir=UNIT_DIR, proc="/proc", digests=DIGESTS):
     alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
-    return {
-        "name": name,
-        "kind": kind,
-        "service": service,
-        "installed": text is not None,
+    return Unit(
+        name=name,
+        kind=kind,
+        service=service,
+        installed=text is not None,
         # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
-        "ours": wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
-        "enabled": properties.get("UnitFileState") == "enabled",
-        "active_state": properties.get("ActiveState"),
-        "sub_state": properties.get("SubState"),
-        "result": properties.get("Result") or None,
-        "main_pid": pid or None,
-        "since": parse_since(properties.get("ActiveEnterTimestamp")),
-        "restarts": int(properties.get("NRestarts") or 0),
-        "failed_in_a_row": failed_in_a_row(properties),
-        "exec_path": started.group(1) if started else None,
+        ours=wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
+        enabled=properties.get("UnitFileState") == "enabled",
+        active_state=properties.get("ActiveState"),
+        sub_state=properties.get("SubState"),
+        result=properties.get("Result") or None,
+        main_pid=pid or None,
+        since=parse_since(properties.get("ActiveEnterTimestamp")),
+        restarts=int(properties.get("NRestarts") or 0),
+        failed_in_a_row=failed_in_a_row(properties),
+        exec_path=started.group(1) if started else None,
         # None of the arguments that the collection renders has a space.
-        "arguments": started.group(2).split() if started else [],
-        "wanted_digest": wanted,
-        "running_digest": running,
-        "stale": alive and (running is None or running != wanted),
-    }
+        arguments=started.group(2).split() if started else [],
+        wanted_digest=wanted,
+        running_digest=running,
+        stale=alive and (running is None or running != wanted),
+    )
 
 
-def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, digests=DIGESTS):
+def unit_info(
+    patterns: Sequence[str],
+    unit_dir: str = paths.UNITS,
+    proc: str = "/proc",
+    show: Show = systemctl_show,
+    digests: str = paths.DIGESTS,
+) -> List[Unit]:
     """Units that match patterns (names or globs), installed or only loaded, sorted by name.
 
     A unit file that systemd has never loaded and a process whose unit file is gone are both listed.
@@ -157,7 +188,7 @@ def unit_info(patterns, unit_dir=UNIT_DIR, proc="/proc", show=systemctl_show, di
     return [describe(unit, unit_dir, proc, digests) for unit in wanted]
 
 
-def held_since(path=HELD):
+def held_since(path: str = paths.HELD) -> Optional[str]:
     """Since when the node is held for maintenance, None when it is not. Errors: Refusal."""
     try:
         with open(path, encoding="utf-8") as stream:

@@ -6,14 +6,16 @@
 import os
 import re
 import time
+from typing import Any, Dict, List, Optional, Tuple
 
+Xid = Dict[str, Any]
 # A record of /dev/kmsg: priority, sequence number, microseconds since boot, flags; then the text.
 RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7194, name=..., text; the instance stands there on a MIG device.
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE)
 
 
-def read_xids(path="/dev/kmsg"):
+def read_xids(path: str = "/dev/kmsg") -> Tuple[Optional[List[Xid]], Optional[str]]:
     """(xids, None), or (None, what is needed to read the log).
 
     xids: one {pci_slot, xid, count, seconds_ago, message} for each card and number, oldest first; seconds_ago and message of the
@@ -24,11 +26,11 @@ def read_xids(path="/dev/kmsg"):
     except PermissionError:
         return None, "%s is not readable for user id %d: run with become" % (path, os.geteuid())
     except OSError as error:
-        return None, "%s cannot be read (%s): a container has none, see the log of its host" % (path, os.strerror(error.errno))
+        return None, "%s cannot be read (%s): a container has none, see the log of its host" % (path, os.strerror(error.errno or 0))
     return parse_xids(records, time.monotonic()), None
 
 
-def _read(path):
+def _read(path: str) -> str:
     """All records that are there now."""
     pieces = []
     # Without O_NONBLOCK the read after the last record waits for the next one.
@@ -49,9 +51,9 @@ def _read(path):
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-def parse_xids(records, now):
+def parse_xids(records: str, now: float) -> List[Xid]:
     """Text of /dev/kmsg -> what read_xids returns; now: seconds since boot."""
-    found = {}
+    found: Dict[Tuple[str, int], Xid] = {}
     for microseconds, text in RECORD.findall(records):
         match = XID.match(text)
         if match:

@@ -8,59 +8,49 @@ import glob
 import json
 import os
 import re
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .._fetch.manifest import SUFFIX, is_file_name, manifest_path
 from .._files import MOST_TEXT, is_ours, read_ours
+from .._node import paths
 from .._node.ours import FIREWALL_FILES, NODE_FILES, is_our_alias, is_our_file, is_our_unit, record_of
-from .._node.units import UNIT_DIR
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
 PARTIAL = ".partial"
 JOURNAL = PARTIAL + ".journal"
 RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
 # Their directories, the deepest first.
-FIREWALL_FOLDERS = ("etc/systemd/system/nftables.service.d",)
+FIREWALL_FOLDERS = (paths.NFTABLES_DROP_INS,)
 NODE_FOLDERS = (
-    "etc/llama-cluster/keys",
-    "etc/llama-cluster/watchdog",
-    "etc/llama-cluster",
-    "opt/llama-cluster/bin",
-    "opt/llama-cluster/lib/llama_cluster",
-    "opt/llama-cluster/lib",
-    "opt/llama-cluster",
-    "run/llama-cluster/backoff",
-    "run/llama-cluster/digests",
-    "run/llama-cluster/served",
-    "run/llama-cluster",
-    "var/lib/llama-cluster/adopted/files",
-    "var/lib/llama-cluster/adopted",
-    "var/lib/llama-cluster/rollback",
-    "var/lib/llama-cluster",
+    *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
+    *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
+    *(paths.BACKOFF, paths.DIGESTS, paths.SERVED, paths.RUN),
+    *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
 )
 
 
-def recorded_files(record):
+def recorded_files(record: str) -> List[Dict[str, Any]]:
     """What the record of a model, by its path, says of its files."""
     listed = (record_of(record) or {}).get("files")
     return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
 
-class Removal(object):
+class Removal:
     """Removes what is ours and keeps a list of it. check: only the list; root: where / is, other than in tests."""
 
-    def __init__(self, check=False, root="/"):
+    def __init__(self, check: bool = False, root: str = "/") -> None:
         self.check = check
         self.root = root
-        self.removed = []
+        self.removed: List[str] = []
 
-    def units(self, names, unit_dir=UNIT_DIR):
+    def units(self, names: Iterable[str], unit_dir: str = paths.UNITS) -> None:
         """Unit files, and short names that stand for them, of these names."""
         paths = [os.path.join(unit_dir, name) for name in names]
         # Whose a link is can only be seen while its unit is there.
         for path in [path for path in paths if is_our_alias(path)] + [path for path in paths if is_our_unit(path)]:
             self._file(path)
 
-    def builds(self, prefix, kept=()):
+    def builds(self, prefix: str, kept: Sequence[str] = ()) -> None:
         """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any of those our links too."""
         releases = os.path.join(prefix, "releases")
         for name in _names(releases):
@@ -86,7 +76,7 @@ class Removal(object):
         self._folder(releases)
         self._folder(prefix)
 
-    def _build(self, release, files):
+    def _build(self, release: str, files: List[str]) -> None:
         folders = {os.path.dirname(os.path.join(release, name)) for name in files}
         own = [folder for folder in folders if os.path.realpath(folder) == os.path.join(os.path.realpath(release), os.path.relpath(folder, release))]
         for path in sorted(os.path.join(release, name) for name in files):
@@ -97,7 +87,7 @@ class Removal(object):
         for folder in sorted(own, reverse=True) + [release]:
             self._folder(folder)
 
-    def model(self, path):
+    def model(self, path: str) -> None:
         """A model, by the name of its (first) file: what its record says was fetched, and what was being fetched."""
         folder, name = os.path.split(path)
         record = manifest_path(path)
@@ -112,7 +102,7 @@ class Removal(object):
         for one in names:
             self._unfinished(os.path.join(folder, one))
 
-    def models(self, folder):
+    def models(self, folder: str) -> None:
         """Every model that a record in a directory tells of, what was being fetched there, and the directory when nothing else is in it."""
         for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + SUFFIX))):
             self.model(path[: -len(SUFFIX)])
@@ -120,12 +110,12 @@ class Removal(object):
             self._unfinished(path[: -len(JOURNAL)])
         self._folder(folder)
 
-    def _entries(self, record):
+    def _entries(self, record: str) -> List[Dict[str, Any]]:
         """The files that the record of a model lists, those that name nothing outside of its directory."""
         entries = recorded_files(record)
         return [entry for entry in entries if is_file_name(entry.get("name")) and entry["name"].endswith(".gguf")]
 
-    def _unfinished(self, path):
+    def _unfinished(self, path: str) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
             header = json.loads(read_ours(path + JOURNAL, MOST_TEXT).split(b"\n")[0].decode("utf-8"))
             if {"identity", "boot_id"} <= set(header):
@@ -133,35 +123,39 @@ class Removal(object):
                     if _is_file(one):
                         self._file(one)
 
-    def firewall(self):
+    def firewall(self) -> None:
         """The files of the firewall; its unit is down."""
         self._marked(FIREWALL_FILES, FIREWALL_FOLDERS)
 
-    def node_files(self):
+    def node_files(self) -> None:
         """What else the roles have written on a node, and the directories that they made."""
         self._marked(NODE_FILES, NODE_FOLDERS)
 
-    def _marked(self, files, folders):
-        inner = set()
+    def _marked(self, files: Sequence[Tuple[str, str]], folders: Sequence[str]) -> None:
+        inner: Set[str] = set()
         for pattern, _mark in files:
-            for path in sorted(glob.glob(os.path.join(glob.escape(self.root), pattern))):
+            for path in sorted(glob.glob(self._below(pattern, glob.escape(self.root)))):
                 if is_our_file(os.path.relpath(path, self.root), self.root):
                     self._file(path)
-                    inner.add(os.path.relpath(os.path.dirname(path), self.root))
+                    inner.add("/" + os.path.relpath(os.path.dirname(path), self.root))
         # Rooms of node programs: only those that had files of ours.
         for folder in sorted(inner - set(folders)):
             if os.path.dirname(folder) in folders:
-                self._folder(os.path.join(self.root, folder))
+                self._folder(self._below(folder, self.root))
         for folder in folders:
-            self._folder(os.path.join(self.root, folder))
+            self._folder(self._below(folder, self.root))
 
-    def _file(self, path):
+    @staticmethod
+    def _below(path: str, root: str) -> str:
+        return os.path.join(root, path[1:])
+
+    def _file(self, path: str) -> None:
         if path not in self.removed:
             self.removed.append(path)
             if not self.check:
                 os.unlink(path)
 
-    def _folder(self, path):
+    def _folder(self, path: str) -> None:
         left = [name for name in _names(path) if os.path.join(path, name) not in self.removed]
         if left or os.path.islink(path) or not os.path.isdir(path):
             return
@@ -171,11 +165,11 @@ class Removal(object):
             self.removed.append(path)
 
 
-def _names(folder):
+def _names(folder: str) -> List[str]:
     return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
 
-def _is_file(path, size=None):
+def _is_file(path: str, size: Optional[int] = None) -> bool:
     """Whether there is a regular file of root's, or of who runs this, of that size where one is given."""
     try:
         seen = os.lstat(path)

@@ -10,13 +10,16 @@ answer, or not over all workers), down (no HTTP). /health alone cannot tell: it 
 
 import os
 import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _files
-from .._llama.api import NoAnswer, count, error_text, first_key, parse_metrics, rows, table
-from .._node.sockets import awaited, connections, traffic
-from .._node.units import KEYS, failed_in_a_row, parse_show, systemctl_show, unit_kind
+from .._llama.api import LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
+from .._node import paths
+from .._node.sockets import Connection, Worker, awaited, connections, traffic
+from .._node.units import Properties, failed_in_a_row, parse_show, systemctl_show, unit_kind
 from .._text import Refusal
 
+Result = Dict[str, Any]
 STATES = ("loading", "ready", "busy", "degraded", "down")
 SERVING = ("ready", "busy")
 # Seconds for an endpoint that answers from memory, and between two looks.
@@ -27,6 +30,16 @@ MOST_RESTARTS = 3
 PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
+class Sample(NamedTuple):
+    """What moves while a head works, each None when it cannot be had. silent: builds of January 2026 answer /slots between two batches only."""
+
+    slots: Optional[List[Dict[str, Any]]]
+    metrics: Optional[List[float]]
+    requests: Optional[float]
+    silent: bool
+    workers: Optional[List[Connection]]
+
+
 class Head:
     """A llama-server (head or router) as seen from its own node.
 
@@ -35,16 +48,23 @@ class Head:
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
     """
 
-    def __init__(self, api, endpoints=(), unit=None, own_key=False, health_only=False):
+    def __init__(
+        self,
+        api: LlamaApi,
+        endpoints: Sequence[str] = (),
+        unit: Optional[str] = None,
+        own_key: bool = False,
+        health_only: bool = False,
+    ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
         self.own_key = own_key
         self.health_only = health_only
-        self.pid = None
-        self._restarts = None  # of the unit at the first look
+        self.pid: Optional[int] = None
+        self._restarts: Optional[int] = None  # of the unit at the first look
 
-    def check(self, wait=0, deep=None):
+    def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
         """State of the head -> result of llama_health, see there.
 
         wait: seconds to look again every half second until it serves. deep: None, or {prompt, max_tokens, timeout}.
@@ -64,39 +84,36 @@ class Head:
             self._deep(result, **deep)
         return result
 
-    def _look(self):
+    def _look(self) -> Tuple[Result, bool]:
         """One look -> (result, whether waiting is hopeless)."""
         result = dict.fromkeys(("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress"))
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
         self.pid = int(shown.get("MainPID") or 0) or None if shown else None
-        if self.own_key and self.pid:
+        if shown and self.own_key and self.pid:
             self.api.use_key(_key_of(shown["Id"]))
         # Sockets of a unit that does not run are nobody's.
-        workers = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
-        result["workers"] = traffic(workers, workers) or [
-            {"endpoint": endpoint, "connected": False, "bytes_sent": None, "bytes_received": None} for endpoint in self.endpoints
-        ]
-        for worker in result["workers"]:
-            worker.update(bytes_sent=None, bytes_received=None)
+        seen = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
+        connected = {one.endpoint for one in seen if one.connected}
+        result["workers"] = [Worker(endpoint, endpoint in connected)._asdict() for endpoint in self.endpoints]
         result["state"], result["reason"] = self._judge(result, shown)
         return result, shown is not None and result["state"] not in SERVING and self._fails_for_good(result, shown)
 
-    def _fails_for_good(self, result, shown):
+    def _fails_for_good(self, result: Result, shown: Properties) -> bool:
         """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
         if shown.get("ActiveState") == "failed":
             return result["state"] == "down"
         restarts = int(shown.get("NRestarts") or 0)
         # A start by hand counts from 0 again.
-        self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
+        before = self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
         # The back-off counts too, also what ended before anybody looked.
-        ended = max(restarts - self._restarts, failed_in_a_row(shown))
+        ended = max(restarts - before, failed_in_a_row(shown))
         if ended < MOST_RESTARTS:
             return False
         result["state"], result["reason"] = "down", "%s has ended %d times and never served" % (self.unit, ended)
         return True
 
-    def _show_unit(self):
+    def _show_unit(self) -> Optional[Properties]:
         if not self.unit:
             return None
         shown = parse_show(systemctl_show([self.unit]))
@@ -104,7 +121,7 @@ class Head:
             raise Refusal("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
         return shown[0]
 
-    def _judge(self, result, shown):
+    def _judge(self, result: Result, shown: Optional[Properties]) -> Tuple[str, str]:
         try:
             status, body = self.api.get("/health", LOOK)
         except NoAnswer as error:
@@ -120,7 +137,7 @@ class Head:
             return "down", "/health answers %d (%s), 200 is needed" % (status, error_text(body))
         if self.health_only:
             return "ready", "it answers /health"
-        if self.unit and self.pid is None:
+        if shown and self.pid is None:
             return "degraded", "it answers, but not from %s, which is %s: another process has the port" % (self.unit, shown.get("ActiveState"))
         sleeping, silent = self._describe(result)
         lost = [worker["endpoint"] for worker in result["workers"] if not worker["connected"]]
@@ -141,13 +158,13 @@ class Head:
         return "ready", "it is idle"
 
     @staticmethod
-    def _unit_words(shown):
+    def _unit_words(shown: Optional[Properties]) -> str:
         if not shown:
             return ""
         words = " (%s is %s/%s, result %s, %s restarts)"
         return words % (shown["Id"], shown.get("ActiveState"), shown.get("SubState"), shown.get("Result"), shown.get("NRestarts"))
 
-    def _describe(self, result):
+    def _describe(self, result: Result) -> Tuple[bool, bool]:
         """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too busy to tell)."""
         props, _silent = self._get("/props")
         if isinstance(props, dict) and props.get("role") != "router":
@@ -155,14 +172,14 @@ class Head:
             result["slots"] = props.get("total_slots")
             result["n_ctx"] = table(props.get("default_generation_settings")).get("n_ctx")
         sample = self._sample(sockets=False)
-        if sample["slots"] is not None:
-            result["slots"] = len(sample["slots"])
-            result["slots_busy"] = sum(1 for slot in sample["slots"] if slot.get("is_processing"))
-        elif sample["requests"] is not None:
-            result["slots_busy"] = int(sample["requests"])
-        return isinstance(props, dict) and bool(props.get("is_sleeping")), sample["silent"]
+        if sample.slots is not None:
+            result["slots"] = len(sample.slots)
+            result["slots_busy"] = sum(1 for slot in sample.slots if slot.get("is_processing"))
+        elif sample.requests is not None:
+            result["slots_busy"] = int(sample.requests)
+        return isinstance(props, dict) and bool(props.get("is_sleeping")), sample.silent
 
-    def _get(self, path):
+    def _get(self, path: str) -> Tuple[Any, bool]:
         """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no slots itself."""
         try:
             status, body = self.api.get(path, LOOK, of_model=True)
@@ -170,23 +187,19 @@ class Head:
             return None, error.kind == "timeout"
         return (body if status == 200 else None), False
 
-    def _sample(self, sockets=True):
-        """What moves while a head works: {slots, metrics, requests, workers}, each None when it cannot be had, and silent.
-
-        silent: builds of January 2026 answer /slots between two batches only.
-        """
+    def _sample(self, sockets: bool = True) -> Sample:
         slots, silent = self._get("/slots")
         text, _silent = self._get("/metrics")
         metrics = parse_metrics(text) if isinstance(text, str) else {}
-        return {
-            "slots": rows(slots),
-            "metrics": [metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
-            "requests": metrics.get("requests_processing"),
-            "silent": silent,
-            "workers": connections(self.endpoints, self.pid) if sockets and self.endpoints else None,
-        }
+        return Sample(
+            slots=rows(slots),
+            metrics=[metrics[name] for name in PROGRESS_METRICS if name in metrics] or None,
+            requests=metrics.get("requests_processing"),
+            silent=silent,
+            workers=connections(self.endpoints, self.pid) if sockets and self.endpoints else None,
+        )
 
-    def _watch(self, timeout):
+    def _watch(self, timeout: float) -> Tuple[bool, Sample]:
         """Waits for progress -> (whether there was any within timeout seconds, last sample).
 
         llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the slowest of
@@ -197,11 +210,12 @@ class Head:
         while time.monotonic() - start < timeout:
             time.sleep(POLL)
             now = self._sample()
-            if any(now[part] is not None and now[part] != first[part] for part in ("slots", "metrics")) or _moved(first["workers"], now["workers"]):
+            counted = ((first.slots, now.slots), (first.metrics, now.metrics))
+            if any(new is not None and new != old for old, new in counted) or _moved(first.workers, now.workers):
                 return True, now
         return False, now
 
-    def _deep(self, result, prompt, max_tokens, timeout):
+    def _deep(self, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
         """Turns 'it says it is up' into 'it works'; changes result."""
         if result["state"] == "busy":
             result["progress"], sample = self._watch(timeout)
@@ -217,7 +231,7 @@ class Head:
             return
         seconds = round(time.monotonic() - start, 3)
         if self.endpoints:
-            result["workers"] = traffic(before, connections(self.endpoints, self.pid))
+            result["workers"] = [one._asdict() for one in traffic(before, connections(self.endpoints, self.pid))]
         if status != 200 or not isinstance(body, dict):
             result.update(state="loading" if status == 503 else "degraded", reason="a completion is answered %d (%s)" % (status, error_text(body)))
             return
@@ -231,12 +245,12 @@ class Head:
         else:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
-    def _unanswered(self, error, timeout):
+    def _unanswered(self, error: NoAnswer, timeout: float) -> Result:
         """What a completion without HTTP answer means -> changes of the result."""
         if error.kind == "timeout":
             # Another request may have come first: a queue that moves is a healthy head.
             progress, sample = self._watch(timeout)
-            if progress and any(slot.get("is_processing") for slot in sample["slots"] or []):
+            if progress and any(slot.get("is_processing") for slot in sample.slots or []):
                 return {"state": "busy", "reason": "no turn for a completion in %g s, other requests make progress" % timeout, "progress": True}
             reason = "no answer to a completion in %g s%s" % (timeout, "" if progress else ", no progress since" + _waits_for(sample))
             return {"state": "degraded", "reason": reason, "progress": progress}
@@ -247,7 +261,7 @@ class Head:
         return again
 
 
-def _key_of(unit, folder=KEYS):
+def _key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
     """The key of a unit of ours, from the file of its service's name; None where there is no such file.
 
     What the unit's process says of its arguments is not believed: one that was taken over would have root read any file to it.
@@ -264,17 +278,17 @@ def _key_of(unit, folder=KEYS):
         raise Refusal("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
 
 
-def _moved(first, now):
+def _moved(first: Optional[List[Connection]], now: Optional[List[Connection]]) -> bool:
     """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its kernel."""
-    return any(worker["bytes_received"] for worker in traffic(first or [], now or []))
+    return any(worker.bytes_received for worker in traffic(first or [], now or []))
 
 
-def _waits_for(sample):
-    endpoints = awaited(sample["workers"] or [])
+def _waits_for(sample: Sample) -> str:
+    endpoints = awaited(sample.workers or [])
     return ": it waits for " + " and ".join(endpoints) if endpoints else ""
 
 
-def _read_answer(result, body):
+def _read_answer(result: Result, body: Dict[str, Any]) -> None:
     choice = (rows(body.get("choices")) or [{}])[0]
     message = table(choice.get("message"))
     timings = table(body.get("timings"))

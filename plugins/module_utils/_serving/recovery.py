@@ -6,8 +6,9 @@
 import os
 import threading
 import time
+from typing import Any, Callable, Dict, Optional
 
-from .._llama.api import NoAnswer, count, table
+from .._llama.api import LlamaApi, NoAnswer, count, table
 from .._text import Refusal
 
 # Seconds between two looks, and for an endpoint that answers from memory.
@@ -19,7 +20,7 @@ TOKEN = 300
 PROMPT = "Once upon a time there was a cluster of three nodes that told each other stories, and this is one of them: "
 
 
-def process_identity(pid, proc="/proc"):
+def process_identity(pid: int, proc: str = "/proc") -> Optional[str]:
     """A process's start in clock ticks: with its number it is unique. None when there is no such process."""
     try:
         with open(os.path.join(proc, str(pid), "stat"), encoding="utf-8", errors="replace") as stream:
@@ -31,26 +32,26 @@ def process_identity(pid, proc="/proc"):
 class Client(threading.Thread):
     """Keeps a head generating until stop() and notes when it was cut off."""
 
-    def __init__(self, api, prompt):
+    def __init__(self, api: LlamaApi, prompt: str) -> None:
         super().__init__(name="client", daemon=True)
         self.api = api
         self.prompt = prompt
         self.tokens = 0
-        self.first_at = self.last_at = self.cut_at = None
-        self.failure = None
+        self.last_at: Optional[float] = None
+        self.cut_at: Optional[float] = None
+        self.failure: Optional[str] = None
         self.generating = threading.Event()
         self._stopped = False
 
-    def stop(self):
+    def stop(self) -> None:
         self._stopped = True
 
-    def run(self):
+    def run(self) -> None:
         try:
             # An answer that fills the context ends: the next one begins.
             while not self._stopped:
                 for _piece in self.api.stream(self.prompt):
                     self.last_at = time.time()
-                    self.first_at = self.first_at or self.last_at
                     self.tokens += 1
                     if self.tokens > 1:
                         self.generating.set()
@@ -63,7 +64,7 @@ class Client(threading.Thread):
             self.generating.set()
 
 
-def _answers(api):
+def _answers(api: LlamaApi) -> bool:
     """Whether the head gives a token now."""
     try:
         status, _body = api.get("/health", LOOK)
@@ -75,7 +76,15 @@ def _answers(api):
         return False
 
 
-def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identity):
+def watch(
+    api: LlamaApi,
+    pid: int,
+    timeout: float,
+    armed: Callable[[], None],
+    wanted: Callable[[], bool],
+    generate: Optional[str] = None,
+    alive: Callable[[int], Optional[str]] = process_identity,
+) -> Dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself. generate: a prompt to
@@ -93,7 +102,7 @@ def watch(api, pid, timeout, armed, wanted, generate=None, alive=process_identit
             raise Refusal("the head gave %d tokens in %d s (%s), a generating one is needed" % (client.tokens, TOKEN, client.failure or "no error"))
     armed()
     deadline = time.time() + timeout
-    answered_at = asked_at = None
+    asked_at, answered_at = 0.0, None
     while answered_at is None and time.time() < deadline and wanted():
         asked_at = time.time()
         if alive(pid) != identity and _answers(api):

@@ -3,37 +3,42 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the watchdog may decide, and how often. Private to the collection."""
 
+from typing import List, Union
+
 # Judgements that may be acted on: so many in a window of so many seconds, then one a window until one has passed without any.
 REPAIRS, WINDOW = 3, 600
 
 
-class Repair(object):
+class Repair:
     """The unit is to be restarted. reason: why, in words. fact: whether it is none of judgement, which is not limited."""
 
-    def __init__(self, reason, fact=False):
+    def __init__(self, reason: str, fact: bool = False) -> None:
         self.reason = reason
         self.fact = fact
 
 
-class Serves(object):
+class Serves:
     """The head answers for the first time. seconds: since its process started."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
 
-class Probe(object):
+class Probe:
     """The head is to be asked for one token."""
 
 
-class Limit(object):
+Action = Union[Serves, Probe, Repair]
+
+
+class Limit:
     """Keeps a wrong judgement from taking a service down again and again."""
 
-    def __init__(self):
-        self._times = []
+    def __init__(self) -> None:
+        self._times: List[float] = []
         self._hit = False
 
-    def wait(self, now):
+    def wait(self, now: float) -> float:
         """Seconds until a judgement may be acted on, 0 for now."""
         self._times = [moment for moment in self._times if now - moment < 2 * WINDOW]
         recent = [moment for moment in self._times if now - moment < WINDOW]
@@ -42,9 +47,9 @@ class Limit(object):
             return 0
         return recent[-1] + WINDOW - now
 
-    def acted(self, now):
+    def acted(self, now: float) -> None:
         self._times.append(now)
 
-    def count(self, now):
+    def count(self, now: float) -> int:
         """Repairs in the last window."""
         return sum(1 for moment in self._times if now - moment < WINDOW)

@@ -12,8 +12,12 @@ import select
 import socket
 import subprocess
 import time
+from typing import Callable, List, Optional, Tuple
 
-RULES = "/etc/llama-cluster/firewall.nft"
+from .._node import paths
+
+Say = Callable[[str], None]
+Run = Callable[[List[str]], Tuple[int, str]]
 UNIT = "llama-firewall.service"
 LIST = ["nft", "--stateless", "list", "table", "inet", "llama_cluster"]
 # Linux: the protocol of nftables on a netlink socket, and the group that hears of changes.
@@ -22,7 +26,7 @@ NETLINK_NETFILTER, GROUP_NFTABLES = 12, 7
 SETTLE, AGAIN, ANYWAY = 0.5, 10, 60
 
 
-def run(command):
+def run(command: List[str]) -> Tuple[int, str]:
     """(exit status, output) of a command."""
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True)
@@ -32,24 +36,24 @@ def run(command):
     return process.returncode, output
 
 
-class Rules(object):
+class Rules:
     """What the kernel has, compared with what it had when the file was last loaded."""
 
-    def __init__(self, say, run=run, path=RULES):
+    def __init__(self, say: Say, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
         self._say, self._run, self._path = say, run, path
-        self._file = None  # the file as it was loaded
-        self._wanted = None  # the kernel's list then
+        self._file: Optional[Tuple[float, int, int]] = None  # the file as it was loaded
+        self._wanted: Optional[str] = None  # the kernel's list then
 
-    def check(self):
+    def check(self) -> bool:
         """Has the rules of the file in force, if they are to be: while the unit is active. Returns whether all is well."""
         try:
-            status = os.stat(self._path)
+            seen = os.stat(self._path)
         except OSError:
             self._file = None
             return True
         if self._run(["systemctl", "is-active", "--quiet", UNIT])[0]:
             return True
-        file = (status.st_mtime, status.st_size, status.st_ino)
+        file = (seen.st_mtime, seen.st_size, seen.st_ino)
         if file != self._file:
             # New here, or written by a role that loads it too: once more does no harm, and what the kernel lists then is what is wanted.
             self._load()
@@ -63,27 +67,27 @@ class Rules(object):
         self._say("firewall: rules were %s: loaded again" % ("gone" if status else "changed"))
         return self._run(LIST) == (0, self._wanted)
 
-    def _load(self):
+    def _load(self) -> None:
         # By its unit: this program may look at rules, but writes none.
         self._run(["systemctl", "reload", UNIT])
 
 
-class Firewall(object):
+class Firewall:
     """Waits for changes."""
 
-    def __init__(self, say, clock=time.monotonic):
+    def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._rules = Rules(say)
         self._clock = clock
         self._due = clock()
         self._not_before = self._due
         try:
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+            self._socket: Optional[socket.socket] = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
             self._socket.bind((0, 1 << (GROUP_NFTABLES - 1)))
             self._socket.setblocking(False)
         except OSError:
             self._socket = None  # then the look every minute has to do
 
-    def round(self, seconds):
+    def round(self, seconds: float) -> None:
         """Returns after that many seconds."""
         end = self._clock() + seconds
         while self._clock() < end:
@@ -95,7 +99,7 @@ class Firewall(object):
                 self._due = now + (ANYWAY if well else AGAIN)
                 self._not_before = now if well else self._due
 
-    def _changed(self, seconds):
+    def _changed(self, seconds: float) -> bool:
         """Whether the rules change within that many seconds."""
         if self._socket is None:
             time.sleep(seconds)

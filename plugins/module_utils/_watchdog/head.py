@@ -7,8 +7,13 @@ A head that has lost a connection to a worker can never answer again: that is a 
 a long prompt looks like it between two micro-batches: so its deadline is learned from the very process that is judged.
 """
 
-from .actions import Probe, Repair, Serves
+from typing import Any, Dict, List, Optional, Set, Tuple
 
+from .actions import Action, Probe, Repair, Serves
+
+Process = Tuple[int, int]
+Look = Dict[str, Any]
+LastProbe = Dict[str, Any]
 # Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at least.
 UNKNOWN, LEAST = 120, 10
 # A head gets so many times its slowest step so far, and this part of the seconds that its load took: a network that comes back is waited for longer
@@ -25,43 +30,45 @@ PROBE_TOKENS = 8
 ERRORS = 3
 
 
-class HeadJudge(object):
+class HeadJudge:
     """One head. ubatch: tokens of a micro-batch of its prompts."""
 
-    def __init__(self, ubatch=512):
+    def __init__(self, ubatch: int = 512) -> None:
         self.ubatch = ubatch
         self.working = True  # it has to be looked at again and again
-        self._process = None
+        self._process: Optional[Process] = None
 
-    def _begin(self, process, load=None):
+    def _begin(self, process: Process, load: Optional[float] = None) -> None:
         self._process = process
         self._serving = load is not None
-        self._least = LEAST
-        if self._serving:
+        self._least: float = LEAST
+        if load is not None:
             self._loaded_in(load)
         self.working = True
         self._done = False
-        self._seen_at = None
-        self._look_at = None
-        self._linked = set()
-        self._lost = {}  # endpoint: when it was first seen without its connection
+        self._seen_at: Optional[float] = None
+        self._look_at: Optional[float] = None
+        self._linked: Set[str] = set()
+        self._lost: Dict[str, float] = {}  # endpoint: when it was first seen without its connection
         self._busy = self._ours = self._generating = self._knows_prompts = False
-        self._prompts = None  # task: (tokens of its prompt that were taken, those before them or None where that was not seen)
-        self._signs = self._received = None
-        self._moved_at = None  # the last sign of progress, or the last time that nothing had to move
-        self._progress_at = None  # the last sign of progress
+        # task: (tokens of its prompt that were taken, those before them or None where that was not seen)
+        self._prompts: Optional[Dict[Optional[int], Tuple[int, Optional[int]]]] = None
+        self._signs: Any = None
+        self._received: Optional[int] = None
+        self._moved_at: Optional[float] = None  # the last sign of progress, or the last time that nothing had to move
+        self._progress_at: Optional[float] = None  # the last sign of progress
         self._others = 0  # tokens that were computed for anybody else
-        self._used_at = None  # when that last changed; None while the cache holds nobody's prompt
+        self._used_at: Optional[float] = None  # when that last changed; None while the cache holds nobody's prompt
         self.slowest = 0.0
 
-    def _loaded_in(self, seconds):
+    def _loaded_in(self, seconds: float) -> None:
         self._least = min(UNKNOWN, max(LEAST, LOAD_PART * seconds))
 
-    def already_serves(self, process, load):
+    def already_serves(self, process: Process, load: float) -> None:
         """The process has answered before this watchdog started. load: seconds that its load took."""
         self._begin(process, load)
 
-    def decide(self, sample):
+    def decide(self, sample: Dict[str, Any]) -> List[Action]:
         """What to do now, a list of Serves, Probe and Repair.
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
@@ -81,7 +88,7 @@ class HeadJudge(object):
             look = None
         if look is not None:
             self._look_at = look["at"]
-        actions = []
+        actions: List[Action] = []
         if not self._serving:
             if look is None or look["health"] != 200:
                 return []
@@ -105,11 +112,11 @@ class HeadJudge(object):
             return [Repair(words % (still, self.slowest))]
         return actions + self._ask(sample)
 
-    def repaired(self):
+    def repaired(self) -> None:
         """The process was told to end: nothing more is decided about it."""
         self._done = True
 
-    def _lost_worker(self, links, look, now):
+    def _lost_worker(self, links: Dict[str, str], look: Optional[Look], now: float) -> Optional[str]:
         for endpoint, state in sorted(links.items()):
             if state == "up":
                 self._linked.add(endpoint)
@@ -124,13 +131,13 @@ class HeadJudge(object):
                     return endpoint
         return None
 
-    def _read(self, look, probe, now):
+    def _read(self, look: Look, probe: Optional[LastProbe], now: float) -> None:
         """What a new look says of who is at work, and whose prompt is in the cache."""
         at_work = look["slots"] or []
         self._busy = bool(at_work or look["silent"] or look["requests"])
         # Only while a probe of ours waits for its answer, or has waited in vain.
-        asked = probe is not None and (probe["ended"] is None or probe["silent"])
-        self._ours = bool(at_work) and asked and all(slot["seed"] == probe["seed"] and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
+        seed = probe["seed"] if probe is not None and (probe["ended"] is None or probe["silent"]) else None
+        self._ours = bool(at_work) and seed is not None and all(slot["seed"] == seed and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
         self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
         computed = self._learn(at_work)
         if self._busy:
@@ -142,7 +149,7 @@ class HeadJudge(object):
             if others != self._others:
                 self._others, self._used_at = others, now
 
-    def _learn(self, at_work):
+    def _learn(self, at_work: List[Dict[str, Any]]) -> bool:
         """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known.
 
         Returns whether anything was computed for those at work.
@@ -161,7 +168,7 @@ class HeadJudge(object):
             self._prompts[task] = (last, before)
         return computed
 
-    def _still(self, sample, stood_still):
+    def _still(self, sample: Dict[str, Any], stood_still: bool) -> Optional[float]:
         """Seconds for which nothing has moved, when that is too long; None when all is well."""
         now, look, probe = sample["now"], sample["look"], sample["probe"]
         signs = (look and look["counters"], look and [(slot["task"], slot["taken"], slot["decoded"]) for slot in look["slots"] or []])
@@ -179,13 +186,13 @@ class HeadJudge(object):
         still = now - self._moved_at
         return still if still >= self.deadline(asked and not self._busy) else None
 
-    def deadline(self, asked=False):
+    def deadline(self, asked: bool = False) -> float:
         """Seconds without a sign of progress that are still well."""
         # The first step of a process may be a slow one.
         known = self._knows_prompts or (self._progress_at is not None and (asked or self._ours or self._generating))
         return max(self._least if known else UNKNOWN, MARGIN * self.slowest)
 
-    def _ask(self, sample):
+    def _ask(self, sample: Dict[str, Any]) -> List[Action]:
         now, look, probe = sample["now"], sample["look"], sample["probe"]
         if not sample["settled"] or look["health"] != 200 or look["sleeping"] or look["total"] is None:
             return []

@@ -8,12 +8,16 @@ import random
 import subprocess
 import threading
 import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._node import sock_diag, sockets
 from .._node.units import parse_show, systemctl_show
 from .._text import Refusal
+from .head import LastProbe, Look, Process
 
+Say = Callable[[str], None]
+Query = Callable[..., Optional[sock_diag.Socket]]
 TCP = "/proc/net/tcp"
 # TCP states as sock_diag has them.
 UP, LISTENS = 1, 10
@@ -23,7 +27,7 @@ TICKS = float(os.sysconf("SC_CLK_TCK"))
 PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
-def read(path):
+def read(path: str) -> str:
     """A file's text, "" when it has gone."""
     try:
         with open(path, encoding="ascii", errors="replace") as stream:
@@ -32,23 +36,23 @@ def read(path):
         return ""
 
 
-def process_state(pid):
+def process_state(pid: int) -> Optional[Tuple[str, int]]:
     """(state letter, start time in clock ticks since boot) of a process, None when it has ended."""
     # The command name may hold spaces and parentheses: count from behind it.
     fields = read("/proc/%d/stat" % pid).rpartition(")")[2].split()
     return (fields[0], int(fields[19])) if len(fields) > 19 and fields[0] not in ("Z", "X") else None
 
 
-class Unit(object):
+class Unit:
     """A unit's main process, as long as systemd has nothing else in mind with it."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.process = None  # (pid, start time)
-        self.state = None
-        self._asked_at = None
+        self.process: Optional[Process] = None  # (pid, start time)
+        self.state: Optional[str] = None
+        self._asked_at: Optional[float] = None
 
-    def look(self, now):
+    def look(self, now: float) -> Optional[Process]:
         """Identity of the running main process, None without one."""
         if self.process:
             seen = process_state(self.process[0])
@@ -65,7 +69,7 @@ class Unit(object):
                 self.process, self.state = (pid, seen[1]), seen[0]
         return self.process
 
-    def _pid(self):
+    def _pid(self) -> int:
         """Of a unit that is active and has no job; 0 otherwise."""
         try:
             shown = parse_show(systemctl_show([self.name], ("Id", "ActiveState", "MainPID", "Job")))
@@ -74,37 +78,41 @@ class Unit(object):
         quiet = shown and shown[0].get("ActiveState") == "active" and (shown[0].get("Job") or "0") == "0"
         return int(shown[0].get("MainPID") or 0) if quiet else 0
 
-    def end(self):
+    def end(self) -> bool:
         """Kills the process that was looked at -> whether it was done: not when it is about to be stopped or replaced anyway."""
-        if self._pid() != self.process[0]:
+        if not self.process or self._pid() != self.process[0]:
             return False
         # A head that lost a worker aborts when it is asked to end, one that hangs does not end: systemd starts another in any case.
         return subprocess.call(["systemctl", "kill", "--signal=KILL", "--", self.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
-    def age(self):
-        """Seconds since the process started."""
-        return float(read("/proc/uptime").split()[0]) - self.process[1] / TICKS
+    def age(self) -> Optional[float]:
+        """Seconds since the process started, None without one."""
+        return float(read("/proc/uptime").split()[0]) - self.process[1] / TICKS if self.process else None
 
 
-class Links(object):
+class Links:
     """A head's connections to its workers. query: asks the kernel for one socket, table: for all of them."""
 
-    def __init__(self, endpoints, query=sock_diag.query, table=lambda: read(TCP)):
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        query: Query = sock_diag.query,
+        table: Callable[[], str] = lambda: read(TCP),
+    ) -> None:
         self._endpoints, self._query, self._table = endpoints, query, table
-        self._known = {}  # endpoint: [(local, remote)] that were up
+        self._known: Dict[str, List[sockets.Ends]] = {}  # those that were up, by endpoint
 
-    def look(self):
+    def look(self) -> Tuple[Dict[str, str], Optional[int], Optional[int]]:
         """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments sent or None)."""
-        states, received, sent = {}, 0, 0
+        states: Dict[str, str] = {}
+        received: Optional[int] = 0
+        sent: Optional[int] = 0
         text = None
         for endpoint in self._endpoints:
             seen = [self._query(local, remote) for local, remote in self._known.get(endpoint, ())]
-            up = [socket for socket in seen if socket and socket["state"] == UP]
-            if not up or received is None or None in [socket["received"] for socket in up]:
-                received = sent = None
-            else:
-                received += sum(socket["received"] for socket in up)
-                sent += sum(socket["sent"] for socket in up)
+            up = [socket for socket in seen if socket and socket.state == UP]
+            received = _sum(received, [socket.received for socket in up])
+            sent = _sum(sent, [socket.sent for socket in up])
             if up:
                 states[endpoint] = "up"
             else:
@@ -113,30 +121,41 @@ class Links(object):
                 states[endpoint] = self._find(endpoint, text)
         return states, received, sent
 
-    def _find(self, endpoint, text):
-        found = []
+    def _find(self, endpoint: str, text: str) -> str:
+        found: List[sockets.Entry] = []
         for end in sockets.resolve(endpoint):
             # A connection without inode belongs to no process any more.
-            found += [entry for entry in sockets.entries(text, end) if entry["remote"] == end and entry["inode"]]
-        up = [entry for entry in found if entry["state"] == sockets.ESTABLISHED]
-        self._known[endpoint] = [(entry["local"], entry["remote"]) for entry in up]
+            found += [entry for entry in sockets.entries(text, end) if entry.remote == end and entry.inode]
+        up = [entry for entry in found if entry.state == sockets.ESTABLISHED]
+        self._known[endpoint] = [(entry.local, entry.remote) for entry in up]
         if up:
             return "up"
-        return "closed" if any(entry["state"] == sockets.CLOSED_BY_PEER for entry in found) else "gone"
+        return "closed" if any(entry.state == sockets.CLOSED_BY_PEER for entry in found) else "gone"
 
 
-def clients(address, port, query=sock_diag.query, table=lambda: read(TCP)):
+def _sum(before: Optional[int], counts: List[Optional[int]]) -> Optional[int]:
+    """A sum and more, None where anything of it is not known."""
+    known = [count for count in counts if count is not None]
+    return before + sum(known) if known and len(known) == len(counts) and before is not None else None
+
+
+def clients(
+    address: str,
+    port: int,
+    query: Query = sock_diag.query,
+    table: Callable[[], str] = lambda: read(TCP),
+) -> Tuple[int, int]:
     """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while nobody waits)."""
     listener = query((address, port))
-    if listener and listener["state"] == LISTENS and not listener["waiting"]:
+    if listener and listener.state == LISTENS and not listener.waiting:
         return 0, 0
-    here = [entry for entry in sockets.entries(table(), (address, port)) if entry["local"] == (address, port)]
-    waiting = sum(entry["waiting"] for entry in here if entry["state"] == sockets.LISTEN)
+    here = [entry for entry in sockets.entries(table(), (address, port)) if entry.local == (address, port)]
+    waiting = sum(entry.waiting for entry in here if entry.state == sockets.LISTEN)
     # One that has no inode is still waiting itself.
-    return waiting, sum(1 for entry in here if entry["state"] == sockets.ESTABLISHED and entry["inode"])
+    return waiting, sum(1 for entry in here if entry.state == sockets.ESTABLISHED and entry.inode)
 
 
-def _slot(shown):
+def _slot(shown: Dict[str, Any]) -> Dict[str, Any]:
     """What the judge wants of an entry of /slots."""
     step = shown.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
@@ -151,22 +170,22 @@ def _slot(shown):
     }
 
 
-class HeadApi(object):
+class HeadApi:
     """A head's HTTP API. say(text) is called once for each reason why it cannot be asked."""
 
-    def __init__(self, url, api_key_file, say):
+    def __init__(self, url: str, api_key_file: Optional[str], say: Say) -> None:
         self._url, self._api_key_file, self._say = url, api_key_file, say
-        self._said = None
+        self._said: Optional[str] = None
 
-    def _api(self):
+    def _api(self) -> LlamaApi:
         return LlamaApi(self._url, read_api_key(self._api_key_file) if self._api_key_file else None)
 
-    def complain(self, error):
+    def complain(self, error: object) -> None:
         if self._said != str(error):
             self._said = str(error)
             self._say("cannot be asked how it is: %s" % error)
 
-    def look(self, at, may_sleep):
+    def look(self, at: float, may_sleep: bool) -> Look:
         """What the server says of itself, see HeadJudge. may_sleep: ask that too."""
         result = nothing(at)
         try:
@@ -184,7 +203,7 @@ class HeadApi(object):
                 if result["requests"] or not metrics:
                     status, slots = api.get("/slots", ANSWER)
                     if status == 200 and rows(slots) is not None:
-                        result["slots"] = [_slot(slot) for slot in rows(slots) if slot.get("is_processing")]
+                        result["slots"] = [_slot(slot) for slot in rows(slots) or [] if slot.get("is_processing")]
                 if may_sleep:
                     status, props = api.get("/props", ANSWER)
                     result["sleeping"] = status == 200 and bool(table(props).get("is_sleeping"))
@@ -194,7 +213,7 @@ class HeadApi(object):
             self.complain(error)
         return result
 
-    def token(self, seed):
+    def token(self, seed: int) -> Tuple[Optional[int], int]:
         """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that this cost)."""
         try:
             status, body = self._api().token(seed, TOKEN)
@@ -207,7 +226,7 @@ class HeadApi(object):
         return status, count(timings.get("prompt_n")) + count(timings.get("predicted_n")) if status == 200 else 0
 
 
-def nothing(at):
+def nothing(at: float) -> Look:
     """A look that tells nothing."""
     return {"at": at, "health": None, "slots": None, "counters": None, "requests": 0, "total": None, "sleeping": False, "silent": False}
 
@@ -215,29 +234,29 @@ def nothing(at):
 class Looker(threading.Thread):
     """Looks at a head's API when it is asked to, so that one that does not answer holds up nobody."""
 
-    def __init__(self, api, interval=1.0, clock=time.monotonic):
+    def __init__(self, api: HeadApi, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         super(Looker, self).__init__(daemon=True)
         self._api, self._interval, self._clock = api, interval, clock
-        self._asked = None  # (process, may_sleep)
-        self._result = None  # (process, look)
+        self._asked: Optional[Tuple[Process, bool]] = None  # (process, may_sleep)
+        self._result: Optional[Tuple[Process, Look]] = None
         self._wake = threading.Event()
         self._ended = False
 
-    def ask(self, process, may_sleep):
+    def ask(self, process: Process, may_sleep: bool) -> None:
         """Has it look soon, and not too often."""
         self._asked = (process, may_sleep)
         self._wake.set()
 
-    def of(self, process):
+    def of(self, process: Optional[Process]) -> Optional[Look]:
         """The last look at this process, None before there is one."""
         result = self._result
         return result[1] if result and process is not None and result[0] == process else None
 
-    def stop(self):
+    def stop(self) -> None:
         self._ended = True
         self._wake.set()
 
-    def run(self):
+    def run(self) -> None:
         while not self._ended:
             self._wake.wait()
             self._wake.clear()
@@ -246,7 +265,7 @@ class Looker(threading.Thread):
                 self._result = (process, self._look(may_sleep))
                 time.sleep(self._interval)
 
-    def _look(self, may_sleep):
+    def _look(self, may_sleep: bool) -> Look:
         at = self._clock()
         try:
             return self._api.look(at, may_sleep)
@@ -256,32 +275,33 @@ class Looker(threading.Thread):
             return nothing(at)
 
 
-class Prober(object):
+class Prober:
     """Asks a head for a token in the background.
 
     last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this request has in /slots;
     explained: tokens all tokens of this process have cost}
     """
 
-    def __init__(self, api, clock=time.monotonic):
+    def __init__(self, api: HeadApi, clock: Callable[[], float] = time.monotonic) -> None:
         self._api, self._clock = api, clock
-        self._process = None
+        self._process: Optional[Process] = None
         self._chance = random.SystemRandom()
-        self.last = None
+        self.last: Optional[LastProbe] = None
 
-    def of(self, process):
+    def of(self, process: Optional[Process]) -> Optional[LastProbe]:
         if process != self._process:
             self._process, self.last = process, None
         return self.last
 
-    def ask(self):
+    def ask(self) -> None:
         before = self.last or {"explained": 0, "errors": 0}
-        self.last = {"at": self._clock(), "ended": None, "silent": False, "status": 0, "seed": self._chance.randrange(1 << 31)}
-        self.last.update({name: before[name] for name in ("explained", "errors")})
+        probe = {"at": self._clock(), "ended": None, "silent": False, "status": 0, "seed": self._chance.randrange(1 << 31)}
+        self.last = dict(probe, explained=before["explained"], errors=before["errors"])
         threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()
 
-    def _ask(self, probe):
-        status, tokens = 0, 0
+    def _ask(self, probe: LastProbe) -> None:
+        status: Optional[int] = 0
+        tokens = 0
         try:
             status, tokens = self._api.token(probe["seed"])
         except Exception as error:

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the collection."""
 
+from typing import Any, Dict, List, Optional, Tuple
+
 from .actions import Repair
 
 # Seconds that a process may be stopped, and that it may wait for a disk or a driver.
@@ -13,15 +15,15 @@ WAITING = 5
 GAP = 5
 
 
-class WorkerJudge(object):
+class WorkerJudge:
     """One worker."""
 
-    def __init__(self):
-        self._process = None
-        self._seen_at = None
-        self._since = {}
+    def __init__(self) -> None:
+        self._process: Optional[Tuple[int, int]] = None
+        self._seen_at = 0.0
+        self._since: Dict[str, float] = {}
 
-    def decide(self, sample):
+    def decide(self, sample: Dict[str, Any]) -> List[Repair]:
         """What to do now, a list of at most one Repair.
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter in /proc;
@@ -57,6 +59,6 @@ class WorkerJudge(object):
             return [Repair("its connection is to a head that is gone, and a new one has waited for %.0f s" % lasted["deaf"])]
         return []
 
-    def repaired(self):
+    def repaired(self) -> None:
         """The process was told to end: what was seen of it is done with."""
         self._since = {}

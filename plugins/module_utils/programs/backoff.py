@@ -4,7 +4,7 @@
 """backoff start UNIT [SECONDS]: restarts at once after a crash, later and later after loads that fail.
 
 systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits the rest. After
-a run that served nobody waits; such a run left a file of the unit's name in SERVED (see watchdog), or lasted that many seconds, an hour where none
+a run that served nobody waits; such a run left a file of the unit's name in paths.SERVED (see watchdog), or lasted that many seconds, an hour where none
 are given.
 """
 
@@ -12,27 +12,27 @@ import json
 import os
 import sys
 import time
+from typing import Any, Callable, Dict, List, Union
 
 from .._files import write_atomically
+from .._node import paths
 from .._node.notify import notify, say
 from .._node.units import parse_show, systemctl_show
 from .._text import Refusal, duration
 
-# Of the runs that failed in a row, one file for each unit; gone with the next boot.
-STATE = "/run/llama-cluster/backoff"
-SERVED = "/run/llama-cluster/served"
+State = Dict[str, Any]
 # Seconds before the next run, by runs in a row that never served; then the last.
 DELAYS = (0, 10, 30, 60, 120, 300, 600)
 # A run that lasted so long served, whoever was there to see it: the watchdog may be switched off.
 LONG = 3600
 
 
-def delay(failures):
+def delay(failures: int) -> int:
     """Seconds to wait after that many runs that never served."""
     return DELAYS[min(failures, len(DELAYS)) - 1] if failures else 0
 
 
-def read(unit, folder=STATE):
+def read(unit: str, folder: str = paths.BACKOFF) -> State:
     """{failures: runs in a row that never served, started: monotonic time of the last start or None}."""
     try:
         with open(os.path.join(folder, unit)) as stream:
@@ -42,12 +42,20 @@ def read(unit, folder=STATE):
         return {"failures": 0, "started": None}
 
 
-def write(unit, state, folder=STATE):
+def write(unit: str, state: State, folder: str = paths.BACKOFF) -> None:
     os.makedirs(folder, mode=0o755, exist_ok=True)
     write_atomically(os.path.join(folder, unit), (json.dumps(state) + "\n").encode("ascii"))
 
 
-def start(unit, restarts, long=LONG, folder=STATE, served=SERVED, sleep=time.sleep, clock=time.monotonic):
+def start(
+    unit: str,
+    restarts: int,
+    long: float = LONG,
+    folder: str = paths.BACKOFF,
+    served: str = paths.SERVED,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
     """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
     state = read(unit, folder)
     mark = os.path.join(served, unit)
@@ -67,7 +75,7 @@ def start(unit, restarts, long=LONG, folder=STATE, served=SERVED, sleep=time.sle
     write(unit, {"failures": failures, "started": clock()}, folder)
 
 
-def restarts_of(unit):
+def restarts_of(unit: str) -> int:
     """systemd's count; 0 where it cannot be had: better too early than never."""
     try:
         shown = parse_show(systemctl_show([unit], ("Id", "NRestarts")))
@@ -76,7 +84,7 @@ def restarts_of(unit):
     return int(shown[0].get("NRestarts") or 0) if shown else 0
 
 
-def main(arguments):
+def main(arguments: List[str]) -> Union[int, str]:
     if len(arguments) not in (2, 3) or arguments[0] != "start":
         return "usage: backoff start UNIT [SECONDS]"
     start(arguments[1], restarts_of(arguments[1]), int(arguments[2]) if arguments[2:] else LONG)

@@ -19,6 +19,7 @@ import stat
 import subprocess
 import sys
 import time
+from typing import Callable, Collection, List, NamedTuple, Optional, Set, Tuple
 
 from .._node.notify import say
 from .._text import human
@@ -35,16 +36,25 @@ RESERVE = 5
 RECENT = 3600
 
 
+class Stored(NamedTuple):
+    """A stored tensor. used: the later of both times of its file."""
+
+    used: float
+    path: str
+    size: int
+    proved: bool
+
+
 class Cache:
     """The directory of one worker: rpc/ is what it reads and writes, unproved/ is out of its sight."""
 
-    def __init__(self, directory, release):
+    def __init__(self, directory: str, release: str) -> None:
         self.stored = os.path.join(directory, "rpc")
         self.unproved = os.path.join(directory, "unproved")
         self.program = os.path.join(release, "bin", "fnv1a64")
 
-    def files(self):
-        """-> list of (last use, path, size, proved), the longest unused first. What is no regular file was not stored by a worker.
+    def files(self) -> List[Stored]:
+        """The longest unused first. What is no regular file was not stored by a worker.
 
         The last use is the later of both times. With relatime, reading changes the time of access only where that of writing is not earlier:
         the latter is moved along.
@@ -62,21 +72,21 @@ class Cache:
                         os.utime(path, ns=(info.st_atime_ns, info.st_atime_ns))
                 except FileNotFoundError:
                     continue
-                found.append((max(info.st_atime, info.st_mtime), path, info.st_size, proved))
+                found.append(Stored(max(info.st_atime, info.st_mtime), path, info.st_size, proved))
         return sorted(found)
 
-    def hide(self, held):
+    def hide(self, held: Callable[[], Collection[str]]) -> None:
         """Takes what is not proved out of the worker's sight, but for what it is writing. held: returns the paths that it has open."""
-        new = [path for _used, path, _size, proved in self.files() if not proved and os.path.dirname(path) == self.stored]
+        new = [one.path for one in self.files() if not one.proved and os.path.dirname(one.path) == self.stored]
         # Asked after the look: what is listed and not open is complete.
-        writing = held() if new else ()
+        writing = held() if new else set()
         for path in new:
             if path not in writing:
                 os.rename(path, os.path.join(self.unproved, os.path.basename(path)))
 
-    def prove(self):
+    def prove(self) -> Optional[str]:
         """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty for none"""
-        for path in sorted(path for _used, path, _size, _proved in self.files() if os.path.dirname(path) == self.unproved):
+        for path in sorted(one.path for one in self.files() if os.path.dirname(one.path) == self.unproved):
             name = os.path.basename(path)
             os.chmod(path, PROVED)
             damage = self.damage(path)
@@ -87,7 +97,7 @@ class Cache:
             return damage
         return None
 
-    def damage(self, path):
+    def damage(self, path: str) -> str:
         """-> one sentence, empty when the content is what the name says."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NOATIME | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -100,30 +110,30 @@ class Cache:
         name = os.path.basename(path)
         return "" if found == name else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
 
-    def prune(self, quota, now):
+    def prune(self, quota: int, now: float) -> Tuple[int, int]:
         """Removes the longest unused until the quota holds and the file system has its reserve. -> (bytes removed, of those recently used)
 
         A model that is larger than the quota keeps what came first: if what comes last pushed it out, nothing would be there when it is asked for.
         """
         files = self.files()
-        total = sum(size for _used, _path, size, _proved in files)
+        total = sum(one.size for one in files)
         disk = os.statvfs(self.stored)
         limit = min(quota, total + (disk.f_bavail - disk.f_blocks * RESERVE // 100) * disk.f_frsize)
         removed = recent = 0
         while files and total - removed > limit:
-            used, path, size, _proved = files.pop(0 if files[0][0] < now - RECENT else -1)
-            os.unlink(path)
-            removed += size
-            recent += size if used >= now - RECENT else 0
+            one = files.pop(0 if files[0].used < now - RECENT else -1)
+            os.unlink(one.path)
+            removed += one.size
+            recent += one.size if one.used >= now - RECENT else 0
         return removed, recent
 
 
-def quota_of(text):
+def quota_of(text: str) -> int:
     """'80G' -> bytes"""
     return int(text[:-1]) * UNITS[text[-1]]
 
 
-def held_by(pid):
+def held_by(pid: int) -> Set[str]:
     """The paths that a process has open."""
     paths = set()
     for name in os.listdir("/proc/%d/fd" % pid):
@@ -134,7 +144,15 @@ def held_by(pid):
     return paths
 
 
-def keep(cache, quota, text, worker, say, pause=time.sleep, parent=os.getppid):
+def keep(
+    cache: Cache,
+    quota: int,
+    text: str,
+    worker: int,
+    say: Callable[[str], None],
+    pause: Callable[[float], None] = time.sleep,
+    parent: Callable[[], int] = os.getppid,
+) -> None:
     """Looks after the cache until the worker, the parent process, is gone."""
     last = ""
     while parent() == worker:
@@ -157,7 +175,7 @@ def keep(cache, quota, text, worker, say, pause=time.sleep, parent=os.getppid):
             pause(PAUSE)
 
 
-def run(directory, quota, release, command):
+def run(directory: str, quota: str, release: str, command: List[str]) -> int:
     cache = Cache(directory, release)
     limit = quota_of(quota)
     for folder in (cache.stored, cache.unproved):
@@ -174,7 +192,7 @@ def run(directory, quota, release, command):
     return os.execvpe(command[0], command, environment)
 
 
-def become_owner(directory):
+def become_owner(directory: str) -> None:
     """As root, goes on as the user whose cache it is: a name in there then leads nowhere that this user could not go."""
     if os.geteuid() == 0:
         owner = os.lstat(directory)
@@ -191,26 +209,26 @@ def become_owner(directory):
         os.setuid(owner.st_uid)
 
 
-def check(directory, release):
+def check(directory: str, release: str) -> int:
     become_owner(directory)
     cache = Cache(directory, release)
-    files = [(path, size) for _used, path, size, proved in cache.files() if proved and os.path.dirname(path) == cache.stored]
+    files = [one for one in cache.files() if one.proved and os.path.dirname(one.path) == cache.stored]
     damaged = 0
-    for path, _size in files:
+    for one in files:
         try:
-            damage = cache.damage(path)
+            damage = cache.damage(one.path)
             if damage:
-                os.unlink(path)
+                os.unlink(one.path)
         except OSError as error:
-            damage = "%s: not checked (%s)" % (path, error.strerror)
+            damage = "%s: not checked (%s)" % (one.path, error.strerror)
         if damage:
             say(damage)
             damaged += 1
-    say("%d tensors, %s: %d damaged" % (len(files), human(sum(size for _path, size in files)), damaged))
+    say("%d tensors, %s: %d damaged" % (len(files), human(sum(one.size for one in files)), damaged))
     return 1 if damaged else 0
 
 
-def main(arguments):
+def main(arguments: List[str]) -> int:
     if arguments[:1] == ["run"] and len(arguments) > 4:
         return run(arguments[1], arguments[2], arguments[3], arguments[4:])
     if arguments[:1] == ["check"] and len(arguments) == 3:

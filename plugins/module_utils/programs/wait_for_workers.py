@@ -18,10 +18,13 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .._node.notify import notify, say
 from .._text import Refusal
 
+Say = Callable[[str], None]
+Sizes = Tuple[int, int]
 HELLO = 0x0E
 # Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport capabilities.
 NEW, OLD = (24, 28), (0, 3)
@@ -36,7 +39,7 @@ class OtherBuild(Refusal):
     """It answers, in another protocol."""
 
 
-def receive(stream, count):
+def receive(stream: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         piece = stream.recv(count - len(data))
@@ -46,7 +49,7 @@ def receive(stream, count):
     return data
 
 
-def handshake(endpoint, sizes, say, quiet=QUIET, patience=PATIENCE):
+def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patience: float = PATIENCE) -> str:
     """The protocol version 'A.B.C' of the worker at 'host:port'; say(reason) is called when it lets the question wait. Refusal otherwise."""
     question, answer = sizes
     host, _colon, port = endpoint.rpartition(":")
@@ -72,14 +75,14 @@ def handshake(endpoint, sizes, say, quiet=QUIET, patience=PATIENCE):
         raise Refusal("no connection (%s), see whether its node is up" % (error.strerror or error)) from None
 
 
-def dialects(build):
+def dialects(build: Optional[int]) -> List[Sizes]:
     """The sizes to try: those of the build, or both where it is not known which are its own."""
     if build is None or LAST_OLD < build < FIRST_NEW:
         return [NEW, OLD]
     return [NEW] if build >= FIRST_NEW else [OLD]
 
 
-def ask(endpoint, build, say):
+def ask(endpoint: str, build: Optional[int], say: Say) -> str:
     """The worker's protocol version. Refusal with the reason of the last dialect tried."""
     for sizes in dialects(build):
         try:
@@ -89,12 +92,19 @@ def ask(endpoint, build, say):
     raise reason
 
 
-def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
+def wait(
+    endpoints: Sequence[str],
+    build: Optional[int] = None,
+    announce: Say = say,
+    sleep: Callable[[float], None] = time.sleep,
+    asking: Callable[[str, Optional[int], Say], str] = ask,
+) -> Dict[str, str]:
     """Returns {endpoint: protocol version} when all have answered; announces each reason for which it waits once."""
-    versions, said = {}, {}
+    versions: Dict[str, str] = {}
+    said: Dict[str, str] = {}
     for endpoint in endpoints:
 
-        def say(reason, endpoint=endpoint):
+        def say(reason: str, endpoint: str = endpoint) -> None:
             if said.get(endpoint) != reason:
                 said[endpoint] = reason
                 announce("waits for RPC worker %s: %s" % (endpoint, reason))
@@ -110,10 +120,14 @@ def wait(endpoints, build=None, announce=say, sleep=time.sleep, asking=ask):
     return versions
 
 
-def wait_for_rules(announce=say, sleep=time.sleep, command=RULES):
+def wait_for_rules(
+    announce: Say = say,
+    sleep: Callable[[float], None] = time.sleep,
+    command: Sequence[str] = RULES,
+) -> None:
     """Returns when the firewall's table is loaded, without which other users would reach the workers of a head that runs."""
 
-    def loaded():
+    def loaded() -> bool:
         try:
             return subprocess.call(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
         except OSError:
@@ -127,7 +141,7 @@ def wait_for_rules(announce=say, sleep=time.sleep, command=RULES):
         sleep(PAUSE)
 
 
-def become(user):
+def become(user: str) -> None:
     """Goes on as that user, the only one whom the firewall lets through to the workers."""
     entry = pwd.getpwnam(user)
     os.setgroups([])
@@ -135,12 +149,12 @@ def become(user):
     os.setuid(entry.pw_uid)
 
 
-def announce(text):
+def announce(text: str) -> None:
     say(text)
     notify("STATUS=" + text)
 
 
-def main(arguments):
+def main(arguments: List[str]) -> int:
     parser = argparse.ArgumentParser(prog="wait_for_workers")
     parser.add_argument("--user")
     parser.add_argument("--build", default="")

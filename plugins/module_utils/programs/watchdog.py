@@ -15,18 +15,18 @@ import os
 import socket
 import threading
 import time
+from typing import Any, Dict, List, Optional, Tuple, Type, Union
 from urllib.parse import urlsplit
 
+from .._node import paths
 from .._node.notify import notify, say
 from .._text import Refusal
 from .._watchdog import samples
-from .._watchdog.actions import Limit, Probe, Serves
+from .._watchdog.actions import Limit, Probe, Repair
 from .._watchdog.firewall import Firewall
 from .._watchdog.head import HeadJudge
 from .._watchdog.worker import WorkerJudge
 
-CONFIGURATION = "/etc/llama-cluster/watchdog"
-SERVED = "/run/llama-cluster/served"
 # Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as stuck.
 HEAD, WORKER, STUCK = 0.5, 1.0, 30
 # Seconds between two looks at an idle head.
@@ -38,22 +38,22 @@ KNOCK, ROUND = 1, 2
 class Watch(threading.Thread):
     """One unit's watch. words: how it is called in the journal."""
 
-    interval = None
+    interval = 0.0
 
-    def __init__(self, words, unit):
+    def __init__(self, words: str, unit: str) -> None:
         super(Watch, self).__init__(daemon=True)
         self.words = words
         self.unit = samples.Unit(unit)
         self.limit = Limit()
         self.beat = time.monotonic()
         self._end = threading.Event()
-        self._postponed = None  # the process whose repair has been put off
-        self._hands_off = 0  # until then: the unit had a job when it was to be repaired
+        self._postponed: Optional[samples.Process] = None  # the process whose repair has been put off
+        self._hands_off = 0.0  # until then: the unit had a job when it was to be repaired
 
-    def stop(self):
+    def stop(self) -> None:
         self._end.set()
 
-    def run(self):
+    def run(self) -> None:
         complaint = None
         while not self._end.wait(self.interval):
             try:
@@ -66,10 +66,10 @@ class Watch(threading.Thread):
                     say("%s: cannot be watched: %s" % (self.words, error))
             self.beat = time.monotonic()
 
-    def round(self, now):
+    def round(self, now: float) -> None:
         raise NotImplementedError
 
-    def repair(self, judge, repair, now):
+    def repair(self, judge: Union[HeadJudge, WorkerJudge], repair: Repair, now: float) -> None:
         if now < self._hands_off:
             return
         wait = 0 if repair.fact else self.limit.wait(now)
@@ -91,27 +91,27 @@ class Watch(threading.Thread):
 class HeadWatch(Watch):
     interval = HEAD
 
-    def __init__(self, service, config):
+    def __init__(self, service: str, config: Dict[str, Any]) -> None:
         super(HeadWatch, self).__init__("head " + service, config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
         api = samples.HeadApi(config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)))
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
-        self._marker = os.path.join(SERVED, config["unit"])
-        self._known = None
-        self._looked = None  # what had moved when the last look was asked for
+        self._marker = os.path.join(paths.SERVED, config["unit"])
+        self._known: Optional[samples.Process] = None
+        self._looked: Any = None  # what had moved when the last look was asked for
         self._began = time.monotonic()
         self._looker.start()
 
-    def stop(self):
+    def stop(self) -> None:
         super(HeadWatch, self).stop()
         self._looker.stop()
 
-    def round(self, now):
+    def round(self, now: float) -> None:
         process = self.unit.look(now)
         load = self._marked(process) if process and process != self._known else None
-        if load is not None:
+        if process and load is not None:
             self._judge.already_serves(process, load)
         self._known = process
         links, received, sent = self._links.look() if process else ({}, None, None)
@@ -133,23 +133,23 @@ class HeadWatch(Watch):
             "probe": probe,
         }
         for action in self._judge.decide(sample):
-            if isinstance(action, Serves):
+            if isinstance(action, Repair):
+                self.repair(self._judge, action, now)
+            elif isinstance(action, Probe):
+                self._prober.ask()
+            elif process:
                 self._mark(process[0], action.seconds)
                 # Of one that was there before this watch nobody knows since when it has served.
                 known = action.seconds < now - self._began
                 say("%s: serves%s" % (self.words, " (loaded in %.1f s)" % action.seconds if known else ""))
-            elif isinstance(action, Probe):
-                self._prober.ask()
-            else:
-                self.repair(self._judge, action, now)
 
-    def _mark(self, pid, load):
+    def _mark(self, pid: int, load: float) -> None:
         """For the back-off, and for the next watchdog: this run served."""
-        os.makedirs(SERVED, mode=0o755, exist_ok=True)
+        os.makedirs(paths.SERVED, mode=0o755, exist_ok=True)
         with open(self._marker, "w") as stream:
             stream.write("%d %.1f\n" % (pid, load))
 
-    def _marked(self, process):
+    def _marked(self, process: samples.Process) -> Optional[float]:
         """Seconds that the load of a process took that has served before this watch; None for another one."""
         words = samples.read(self._marker).split()
         return float(words[1]) if len(words) == 2 and words[0] == str(process[0]) else None
@@ -158,14 +158,14 @@ class HeadWatch(Watch):
 class WorkerWatch(Watch):
     interval = WORKER
 
-    def __init__(self, service, config):
+    def __init__(self, service: str, config: Dict[str, Any]) -> None:
         super(WorkerWatch, self).__init__("worker " + service, config["unit"])
         self._address, self._port = config["address"], config["port"]
         self._judge = WorkerJudge()
         head = urlsplit(config["head_url"] or "")
-        self._head = (head.hostname, head.port) if head.hostname and not _loopback(head.hostname) else None
+        self._head = (head.hostname, head.port) if head.hostname and head.port and not _loopback(head.hostname) else None
 
-    def round(self, now):
+    def round(self, now: float) -> None:
         process = self.unit.look(now)
         waiting, serving = samples.clients(self._address, self._port) if process else (0, 0)
         sample = {"now": now, "process": process, "state": self.unit.state, "waiting": waiting, "serving": serving, "head": None}
@@ -175,14 +175,14 @@ class WorkerWatch(Watch):
             self.repair(self._judge, action, now)
 
 
-def _loopback(host):
+def _loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _listens(address):
+def _listens(address: Tuple[str, int]) -> Optional[bool]:
     """Whether something listens there; None when that cannot be told."""
     try:
         socket.create_connection(address, timeout=KNOCK).close()
@@ -193,10 +193,10 @@ def _listens(address):
     return True
 
 
-KINDS = {"head": HeadWatch, "rpc": WorkerWatch}
+KINDS: Dict[str, Type[Union[HeadWatch, WorkerWatch]]] = {"head": HeadWatch, "rpc": WorkerWatch}
 
 
-def read_configuration(folder=CONFIGURATION):
+def read_configuration(folder: str = paths.WATCHED) -> Dict[str, str]:
     """{path: text} of what is to be watched."""
     return {path: samples.read(path) for path in sorted(glob.glob(os.path.join(folder, "*.json")))}
 
@@ -204,10 +204,10 @@ def read_configuration(folder=CONFIGURATION):
 class Watchdog(object):
     """Keeps one watch for each file."""
 
-    def __init__(self):
-        self.watches = collections.OrderedDict()  # path: (text, watch)
+    def __init__(self) -> None:
+        self.watches: Dict[str, Tuple[str, Optional[Watch]]] = collections.OrderedDict()  # by path, with its text
 
-    def apply(self, texts):
+    def apply(self, texts: Dict[str, str]) -> None:
         for path in [path for path, (text, _watch) in self.watches.items() if texts.get(path) != text]:
             _text, watch = self.watches.pop(path)
             if watch:
@@ -217,7 +217,7 @@ class Watchdog(object):
                 self.watches[path] = (text, self._start(path, text))
 
     @staticmethod
-    def _start(path, text):
+    def _start(path: str, text: str) -> Optional[Watch]:
         service = os.path.basename(path)[: -len(".json")].partition("-")[2]
         try:
             config = json.loads(text)
@@ -228,12 +228,12 @@ class Watchdog(object):
         watch.start()
         return watch
 
-    def stuck(self, now):
+    def stuck(self, now: float) -> List[str]:
         """Words of the watches that make no more rounds."""
         return [watch.words for _text, watch in self.watches.values() if watch and now - watch.beat > STUCK]
 
 
-def main():
+def main() -> None:
     watchdog = Watchdog()
     firewall = Firewall(say)
     told = None
@@ -253,4 +253,4 @@ def main():
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

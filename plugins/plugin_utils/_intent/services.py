@@ -8,7 +8,7 @@ hosts.yml and a new model one entry in models.yml. Pure functions over plain dic
 """
 
 from ...module_utils._llama.args import head_args, rpc_args
-from ...module_utils._node.units import KEYS
+from ...module_utils._node import paths
 from ...module_utils._settings import effective, kind_of, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file
@@ -90,7 +90,7 @@ def head_instances(services, models, host, groups, hostvars, models_dir):
             "memory_max": service.get("memory_max", ""),
             # Tokens of a micro-batch.
             "ubatch_size": min(effective(service, "batch_size"), effective(service, "ubatch_size")),
-            "api_key_file": "%s/%s" % (KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
+            "api_key_file": "%s/%s" % (paths.KEYS, name) if (hostvars[host].get("llama_api_keys") or {}).get(name) else "",
         }
         split = value(service, "tensor_split")
         plans = hostvars[host].get("preflight_plan") or {}

@@ -6,6 +6,8 @@
 Data of systemd's sandbox, the same for both kinds of unit. systemd 239 warns of a directive that it does not know yet and goes on without it.
 """
 
+from ...module_utils._node import paths
+
 # A program that reads models, listens and computes: no privilege, nothing to write, no kernel interface, no namespace, no socket but IP and local.
 COMMON = (
     "UMask=0077",
@@ -23,7 +25,7 @@ COMMON = (
     "PrivateTmp=yes",
     "PrivateMounts=yes",
     # Nobody's API keys; a head gets back the file of its own service.
-    "TemporaryFileSystem=/etc/llama-cluster/keys:ro",
+    "TemporaryFileSystem=%s:ro" % paths.KEYS,
     "RemoveIPC=yes",
     "KeyringMode=private",
     "LockPersonality=yes",

@@ -57,8 +57,8 @@ def test_counters_of_ss():
 def test_ss_that_is_missing_is_unknown(monkeypatch, tmp_path, workers):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = sockets.connections([workers[0].endpoint])
-    assert found == [{"endpoint": workers[0].endpoint, "connected": True, "counters": None}]
-    assert sockets.traffic(found, found) == [{"endpoint": workers[0].endpoint, "connected": True, "bytes_sent": None, "bytes_received": None}]
+    assert found == [sockets.Connection(workers[0].endpoint, True, None)]
+    assert sockets.traffic(found, found) == [sockets.Worker(workers[0].endpoint, True, None, None)]
 
 
 @needs_ss
@@ -68,8 +68,8 @@ def test_traffic_between_two_looks_per_worker(workers):
     workers[1].work(sent=5000, received=70)
     after = sockets.connections(endpoints)
     assert sockets.traffic(before, after) == [
-        {"endpoint": endpoints[0], "connected": True, "bytes_sent": 0, "bytes_received": 0},
-        {"endpoint": endpoints[1], "connected": True, "bytes_sent": 5000, "bytes_received": 70},
+        sockets.Worker(endpoints[0], True, 0, 0),
+        sockets.Worker(endpoints[1], True, 5000, 70),
     ]
 
 
@@ -77,29 +77,29 @@ def test_traffic_between_two_looks_per_worker(workers):
 def test_a_new_connection_counts_in_full(workers):
     workers[0].work(sent=300, received=20)
     after = sockets.connections([workers[0].endpoint])
-    before = [dict(after[0], counters={})]
+    before = [after[0]._replace(counters={})]
     traffic = sockets.traffic(before, after)[0]
     # The kernel counts the SYN of a connection as an acknowledged byte.
-    assert (traffic["bytes_sent"], traffic["bytes_received"]) == (301, 20)
+    assert (traffic.bytes_sent, traffic.bytes_received) == (301, 20)
 
 
 def test_a_half_closed_connection_is_none(workers):
     workers[0].die()
     found = sockets.connections([worker.endpoint for worker in workers])
-    assert [worker["connected"] for worker in found] == [False, True]
+    assert [worker.connected for worker in found] == [False, True]
 
 
 def test_a_listener_without_connection_is_none():
     worker = fake.FakeWorker()
-    assert sockets.connections([worker.endpoint])[0]["connected"] is False
+    assert sockets.connections([worker.endpoint])[0].connected is False
     worker.close()
 
 
 def test_only_connections_of_the_process_and_its_children_count(workers):
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     endpoint = workers[0].endpoint
-    assert sockets.connections([endpoint], os.getpid())[0]["connected"] is True
-    assert sockets.connections([endpoint], other.pid)[0]["connected"] is False
+    assert sockets.connections([endpoint], os.getpid())[0].connected is True
+    assert sockets.connections([endpoint], other.pid)[0].connected is False
     other.communicate(b"\n")
 
 
@@ -114,7 +114,7 @@ def test_a_child_counts_as_its_parent():
     parent = subprocess.Popen(["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdout.readline() == b"up\n"
     assert len(sockets.process_tree(parent.pid)) == 2
-    assert sockets.connections([worker.endpoint], parent.pid)[0]["connected"] is True
+    assert sockets.connections([worker.endpoint], parent.pid)[0].connected is True
     parent.communicate(b"\n")
     worker.close()
 
@@ -122,7 +122,7 @@ def test_a_child_counts_as_its_parent():
 def test_a_process_that_has_gone_has_no_connections(workers):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    assert sockets.connections([workers[0].endpoint], gone.pid)[0]["connected"] is False
+    assert sockets.connections([workers[0].endpoint], gone.pid)[0].connected is False
 
 
 def test_sockets_of_others_need_root(monkeypatch):
@@ -151,9 +151,9 @@ def test_a_name_nobody_knows_is_refused():
 
 def test_the_head_waits_for_whom_it_asked_last():
     workers = [
-        {"endpoint": "answered:1", "counters": {"pair": {"lastsnd": 7240, "lastrcv": 7196}}},
-        {"endpoint": "asked:1", "counters": {"pair": {"lastsnd": 7176, "lastrcv": 7240}}},
-        {"endpoint": "unknown:1", "counters": None},
+        sockets.Connection("answered:1", True, {"pair": {"lastsnd": 7240, "lastrcv": 7196}}),
+        sockets.Connection("asked:1", True, {"pair": {"lastsnd": 7176, "lastrcv": 7240}}),
+        sockets.Connection("unknown:1", True, None),
     ]
     assert sockets.awaited(workers) == ["asked:1"]
 

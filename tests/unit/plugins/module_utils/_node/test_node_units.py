@@ -98,7 +98,7 @@ def unit_info(tmp_path, pid, patterns=("llama-*.service",), digest="old", asked=
         return SHOWN % {"pid": pid}
 
     found = node_units.unit_info(list(patterns), unit_dir=str(tmp_path), show=show, digests=str(tmp_path / "digests"))
-    return {unit["name"]: unit for unit in found}
+    return {unit.name: unit._asdict() for unit in found}
 
 
 def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
@@ -160,7 +160,7 @@ def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
     (tmp_path / "elsewhere").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=old\n")
     (tmp_path / "llama-head-b.service").unlink()
     (tmp_path / "llama-head-b.service").symlink_to(tmp_path / "elsewhere")
-    assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path))["ours"]
+    assert not node_units.describe({"Id": "llama-head-b.service"}, str(tmp_path)).ours
 
 
 def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):

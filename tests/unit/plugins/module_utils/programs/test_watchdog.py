@@ -181,7 +181,7 @@ def test_looks_are_made_when_they_are_asked_for(server):
 
 
 def test_the_load_time_outlives_the_watchdog(tmp_path, monkeypatch):
-    monkeypatch.setattr(watchdog, "SERVED", str(tmp_path))
+    monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path))
     config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
     first, later = watchdog.HeadWatch("chat", config), watchdog.HeadWatch("chat", config)
     assert later._marked((7, 70)) is None
@@ -232,14 +232,14 @@ def test_the_table_is_read_once_while_a_connection_stays_up():
         reads.append(1)
         return TABLE % ("01", 5, 0, 0)
 
-    up = {"state": 1, "waiting": 0, "received": 70, "sent": 3}
+    seen = [sock_diag.Socket(1, 0, 70, 3)]
     asked = []
-    links = samples.Links([WORKER], query=lambda local, remote: asked.append((local, remote)) or up, table=table)
+    links = samples.Links([WORKER], query=lambda local, remote: asked.append((local, remote)) or seen[-1], table=table)
     assert links.look() == ({WORKER: "up"}, None, None)
     assert [links.look() for _time in range(3)] == [({WORKER: "up"}, 70, 3)] * 3
     assert len(reads) == 1
     assert set(asked) == {(("10.214.80.11", 38856), ("10.214.80.13", 50052))}
-    up["state"] = 8
+    seen.append(seen[0]._replace(state=8))
     links.look()
     assert len(reads) == 2
 
@@ -251,8 +251,8 @@ def test_who_waits_for_a_worker_and_who_is_served():
 
     assert clients(1, 9) == (1, 1)
     assert clients(1, 0) == (1, 0), "a connection without inode waits itself"
-    assert clients(1, 9, {"state": 10, "waiting": 0}) == (0, 0)
-    assert clients(1, 9, {"state": 10, "waiting": 1}) == (1, 1)
+    assert clients(1, 9, sock_diag.Socket(10, 0)) == (0, 0)
+    assert clients(1, 9, sock_diag.Socket(10, 1)) == (1, 1)
 
 
 @needs_sock_diag
@@ -263,21 +263,21 @@ def test_sockets_by_their_ends():
         here = listener.getsockname()
         if sock_diag.query(here) is None:
             pytest.skip("no sock_diag here")
-        assert sock_diag.query(here)["waiting"] == 0
+        assert sock_diag.query(here).waiting == 0
         head.connect(here)
-        assert sock_diag.query(here) == {"state": 10, "waiting": 1, "received": 0, "sent": 0}
+        assert sock_diag.query(here) == sock_diag.Socket(10, 1, 0, 0)
         served, _peer = listener.accept()
         served.sendall(b"x" * 1000)
         assert head.recv(2000)
         found = sock_diag.query(head.getsockname(), here)
-        assert (found["state"], found["received"], found["sent"]) == (1, 1000, 0)
+        assert (found.state, found.received, found.sent) == (1, 1000, 0)
         head.sendall(b"y")
-        assert sock_diag.query(head.getsockname(), here)["sent"] == 1
+        assert sock_diag.query(head.getsockname(), here).sent == 1
         served.recv(10)
         served.close()
-        assert sock_diag.query(head.getsockname(), here)["state"] == 8
+        assert sock_diag.query(head.getsockname(), here).state == 8
         ends = head.getsockname()
-    assert sock_diag.query(ends, here) is None or sock_diag.query(ends, here)["state"] != 1
+    assert sock_diag.query(ends, here) is None or sock_diag.query(ends, here).state != 1
 
 
 def test_states_of_processes():
