@@ -23,6 +23,11 @@ def _one_sentence(function):
     return filter_function
 
 
+def _as_dicts(function):
+    """Records end here: playbooks and templates see dicts."""
+    return _one_sentence(lambda *args: [record.as_dict() for record in function(*args)])
+
+
 class FilterModule:
     def filters(self):
         return {
@@ -32,14 +37,14 @@ class FilterModule:
             "undeployable": check.undeployable,
             "hopeless": _one_sentence(check.hopeless),
             "node_refusals": node.node_refusals,
-            "rpc_instances": _one_sentence(services.rpc_instances),
+            "rpc_instances": _as_dicts(services.rpc_instances),
             "rpc_access": _one_sentence(services.rpc_access),
-            "head_instances": _one_sentence(services.head_instances),
+            "head_instances": _as_dicts(services.head_instances),
             "unit_sandbox": sandbox.unit_sandbox,
             "unit_files": files.unit_files,
             "unit_refusals": refusals.unit_refusals,
             "systemd_escape": _one_sentence(systemd_escape.systemd_escape),
-            "model_items": _one_sentence(models.model_items),
+            "model_items": _as_dicts(models.model_items),
             "quant_way": room.way,
             "model_fan_out": models.fan_out,
             "wanted_units": _one_sentence(changes.wanted_units),

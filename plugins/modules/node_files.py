@@ -90,7 +90,7 @@ EXAMPLES = r"""
   thefermisea.llama_cluster.node_files:
     files:
       - {path: /etc/llama-cluster, state: directory}
-      - {path: /etc/llama-cluster/note, content: "a note\n"}
+      - {path: /etc/llama-cluster/plan-chat.json, content: "[]\n"}
   become: true
 """
 

@@ -4,6 +4,7 @@
 """Whole lines of progress from long work on a node, for action plugins. Private to the collection."""
 
 import time
+from typing import Any
 
 from ansible.utils.display import Display
 
@@ -12,7 +13,7 @@ from ..module_utils._text import printable
 display = Display()
 
 
-def duration(seconds):
+def duration(seconds: float) -> str:
     """12 s, 3 min 20 s, 1 h 05 min."""
     seconds = int(seconds)
     if seconds < 60:
@@ -25,30 +26,27 @@ def duration(seconds):
 class Progress:
     """Prints lines such as ``node1: compiling 57 %, 4 min 10 s left``, never the same one twice."""
 
-    def __init__(self, host, what):
+    def __init__(self, host: str, what: str) -> None:
         self.host = host
         self.what = what
-        self.started = None
-        self.first = None
-        self.last_line = None
+        # When work was first seen done, and how much.
+        self.begun: tuple[float, float] | None = None
+        self.last_line: str | None = None
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         if text != self.last_line:
             display.display(printable("%s: %s %s" % (self.host, self.what, text), None), color="bright gray")
             self.last_line = text
 
-    def left(self, done, total):
+    def left(self, done: float, total: float) -> float | None:
         """Seconds left at the mean rate since the first call with work done; None while unknown."""
         now = time.monotonic()
-        if self.started is None:
-            self.started, self.first = now, done
-        gained = done - self.first
-        if gained <= 0:
-            return None
-        return (total - done) * (now - self.started) / gained
+        started, first = self.begun = self.begun or (now, done)
+        gained = done - first
+        return (total - done) * (now - started) / gained if gained > 0 else None
 
 
-def async_result(action, jid, task_vars):
+def async_result(action: Any, jid: str, task_vars: dict[str, Any]) -> dict[str, Any]:
     """The state of an async job of this task's host: a dict with `finished`; the job's own result once it is finished."""
     async_dir = action.get_shell_option("async_dir", default="~/.ansible_async")
     arguments = {"jid": jid, "mode": "status", "_async_dir": action._remote_expand_user(async_dir)}

@@ -4,6 +4,7 @@
 """The laws of imports: which rooms of module_utils and plugin_utils may use which, as docs/architecture.md has them."""
 
 import ast
+import configparser
 import re
 from pathlib import Path
 
@@ -123,6 +124,13 @@ def test_files_stay_short():
     long = {str(path.relative_to(PLUGINS)): len(path.read_text().splitlines()) for tree in FLOORS for path in modules(tree)}
     assert {name: lines for name, lines in long.items() if lines > LONG.get(name, LINES)} == {}
     assert {name for name in LONG if long.get(name, 0) <= LINES} == set(), "short by now"
+
+
+def test_types_are_checked_in_every_room():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "mypy.ini")
+    assert config["mypy"].getboolean("disallow_untyped_defs")
+    assert config.sections() == ["mypy", "mypy-ansible.*"], "a section of its own leaves a room out"
 
 
 def test_the_page_of_the_architecture_shows_the_rooms():

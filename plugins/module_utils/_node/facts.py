@@ -9,11 +9,12 @@ import os
 import re
 import stat
 import subprocess
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._files import text_of
 from .._text import Refusal
 from . import fabric as fabrics
-from . import nvidia_smi
+from . import nvidia_smi, paths
 from . import units as services
 from .build import build_info
 from .ours import is_our_alias
@@ -29,15 +30,15 @@ UNITS = (
 )
 SERVICES = UNITS[:3]
 LINKS = ("current", "previous", "build")
-CONFIGURATION = "/etc/llama-cluster"
 # The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
-RECORDS = ("/var/lib/llama-cluster/rpc-rules", "/var/lib/llama-cluster/client-rules", "/run/llama-lending-rules")
+RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.LENDING_RULES)
+Facts = Dict[str, Any]
 ADDED = re.compile(r"(running|permanent) \S+ rule ")
 # Debian keeps some programs where only root looks.
 BINARIES = ":/usr/sbin:/sbin"
 
 
-def said(command):
+def said(command: Sequence[str]) -> Tuple[int, str]:
     """(exit status, output) of a program; status 127 where there is none."""
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
     try:
@@ -48,7 +49,7 @@ def said(command):
     return process.returncode, output
 
 
-def answer(command, *statuses):
+def answer(command: Sequence[str], *statuses: int) -> str:
     """The output of a program that every node has. Errors: Refusal, where it ends with another status than 0 or these."""
     status, output = said(command)
     if status and status not in statuses:
@@ -56,22 +57,22 @@ def answer(command, *statuses):
     return output
 
 
-def accounts(asked):
+def accounts(asked: Facts) -> Facts:
     """Entries of the accounts and groups of these names, and of the accounts with these ids, each split into its fields."""
     keys = list(asked["names"]) + [one for one in asked["ids"] if one != "0"]
     return {"accounts": {"passwd": _entries("passwd", keys), "group": _entries("group", asked["names"])}}
 
 
-def _entries(database, keys):
+def _entries(database: str, keys: Iterable[str]) -> List[List[str]]:
     return [line.split(":") for line in answer(["getent", database] + list(keys), 2).splitlines()]  # 2: one of them is missing
 
 
-def writable(folders):
+def writable(folders: Iterable[str]) -> Facts:
     """Of these directories those that others than root may write, links followed."""
     return {"writable": [folder for folder in folders if _others_may_write(folder)]}
 
 
-def _others_may_write(folder):
+def _others_may_write(folder: str) -> bool:
     try:
         seen = os.stat(folder)
     except FileNotFoundError:
@@ -79,13 +80,13 @@ def _others_may_write(folder):
     return seen.st_uid != 0 or bool(seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def packages(query):
+def packages(query: Sequence[str]) -> Facts:
     """Whether the package database has all that a query names: dpkg-query also knows packages of which only configuration is left."""
     status, output = said(query)
     return {"packages_installed": status == 0 and not re.search("not-installed|config-files|half-", output)}
 
 
-def selinux(_asked):
+def selinux(_asked: Any) -> Facts:
     """Whether SELinux is enabled, and the file contexts that were added to its policy."""
     if said(["selinuxenabled"])[0] != 0:
         return {"selinux": {"enabled": False, "contexts": []}}
@@ -93,15 +94,15 @@ def selinux(_asked):
     return {"selinux": {"enabled": True, "contexts": [line.split()[0] for line in listed.splitlines() if line.strip()]}}
 
 
-def machine(asked):
+def machine(asked: Facts) -> Facts:
     """Main memory, cores, addresses, and the NUMA node of each core where that is asked for."""
     with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
-        total = re.search(r"^MemTotal:\s+(\d+) kB", stream.read(), re.MULTILINE)
+        total = re.findall(r"^MemTotal:\s+(\d+) kB", stream.read(), re.MULTILINE)
     addresses = fabrics.parse_addresses(said(["ip", "-o", "-4", "addr", "show"])[1])
     nodes = said(["lscpu", "--parse=NODE"])[1].splitlines() if asked["numa"] else []
     return {
         "machine": {
-            "memory_mib": int(total.group(1)) // 1024,
+            "memory_mib": int(total[0]) // 1024,
             "cores": len(os.sched_getaffinity(0)),
             "addresses": sorted(address for address, name in addresses.items() if name != "lo"),
             "numa_nodes": [line for line in nodes if not line.startswith("#")],
@@ -109,39 +110,39 @@ def machine(asked):
     }
 
 
-def gpus(_asked):
+def gpus(_asked: Any) -> Facts:
     return {"nvidia_smi": nvidia_smi.collect()}
 
 
-def fabric(asked):
+def fabric(asked: Facts) -> Facts:
     """See llama_fabric_facts. Errors: Refusal."""
     return {"llama_fabric": fabrics.collect(**asked)}
 
 
-def units(_asked):
+def units(_asked: Any) -> Facts:
     """Our units, short names that are links of ours, and since when the node is held for maintenance. Errors: Refusal."""
-    aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(services.UNIT_DIR, name))]
-    return {"units": services.unit_info(UNITS), "aliases": aliases, "held": services.held_since()}
+    aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(paths.UNITS, name))]
+    return {"units": [unit._asdict() for unit in services.unit_info(UNITS)], "aliases": aliases, "held": services.held_since()}
 
 
-def listeners(_asked):
+def listeners(_asked: Any) -> Facts:
     """What listens, and our processes after that: one that crashed since units() looked is back under another number. Errors: Refusal."""
     sockets = answer(["ss", "-Hltnp"])
     pids = [int(unit.get("MainPID") or 0) for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))]
     return {"listeners": sockets, "service_pids": [pid for pid in pids if pid]}
 
 
-def plans(services):
+def plans(asked: Iterable[str]) -> Facts:
     """{service: its memory plan as {item: service, content: base64}}; without the content where there is none."""
-    return {"plans": {service: _plan(service) for service in services}}
+    return {"plans": {service: _plan(service) for service in asked}}
 
 
-def _plan(service):
-    text = text_of(os.path.join(CONFIGURATION, "plan-%s.json" % service))
+def _plan(service: str) -> Dict[str, str]:
+    text = text_of(paths.PLANS.replace("*", service))
     return {"item": service} if text is None else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
 
 
-def build(asked):
+def build(asked: Facts) -> Facts:
     """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are there. Errors: Refusal."""
     prefix = asked["prefix"]
     found = build_info(prefix, asked["release"])
@@ -155,39 +156,39 @@ def build(asked):
     return {"build": found}
 
 
-def firewalls(_asked):
+def firewalls(_asked: Any) -> Facts:
     """The rules that the kernel has, whether firewalld runs, and what earlier runs told it."""
     found = {"ruleset": said(["nft", "list", "ruleset"])[1], "firewalld": said(["firewall-cmd", "--state"])[0] == 0}
     return dict(found, **records(RECORDS))
 
 
-def interfaces(addresses):
+def interfaces(addresses: Iterable[str]) -> Facts:
     """What `ip` says of the interface that has each of these addresses or names: a head may listen at either."""
     return {"interfaces": {address: _interface(address) for address in addresses}}
 
 
-def _interface(address):
+def _interface(address: str) -> str:
     number = said(["getent", "ahostsv4", address])[1].split()[:1]
     return said(["ip", "-oneline", "-4", "address", "show", "to"] + number)[1].strip() if number else ""
 
 
-def routes(addresses):
+def routes(addresses: Iterable[str]) -> Facts:
     """{address: the interface that packets to it leave by}."""
     found = {address: fabrics.parse_route(said(["ip", "-oneline", "route", "get", address])[1])[0] for address in addresses}
     return {"routes": {address: interface or "" for address, interface in found.items()}}
 
 
-def records(paths):
+def records(noted: Iterable[str]) -> Facts:
     """{path: the rules of firewalld that earlier runs added and noted there}."""
-    return {"records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in paths}}
+    return {"records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in noted}}
 
 
-def files(paths):
+def files(asked: Iterable[str]) -> Facts:
     """{path: [size, time of its last change] of a file}, None where there is none."""
-    return {"files": {path: _seen(path) for path in paths}}
+    return {"files": {path: _seen(path) for path in asked}}
 
 
-def _seen(path):
+def _seen(path: str) -> Optional[List[float]]:
     try:
         seen = os.stat(path)
     except OSError:
@@ -195,10 +196,10 @@ def _seen(path):
     return [seen.st_size, seen.st_mtime]
 
 
-def watched(_asked):
+def watched(_asked: Any) -> Facts:
     """The files that say what the watchdog watches; what has only the name is somebody else's."""
     found = []
-    for path in sorted(glob.glob(os.path.join(CONFIGURATION, "watchdog/*.json"))):
+    for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
         if kind in ("rpc", "head") and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
             found.append(path)
@@ -227,9 +228,9 @@ SUBSETS = (
 )
 
 
-def collect(asked):
+def collect(asked: Mapping[str, Any]) -> Facts:
     """{fact: value} of the subsets that are asked for: {subset: argument}, None and False for none. Errors: Refusal."""
-    facts = {}
+    facts: Facts = {}
     for name, look in SUBSETS:
         if asked.get(name) not in (None, False):
             for fact, value in look(asked[name]).items():

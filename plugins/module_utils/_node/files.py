@@ -10,36 +10,40 @@ import pwd
 import stat
 import subprocess
 import tempfile
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .. import _files
 from .._files import MOST_TEXT, text_of
 from .._text import Refusal
 
+Entry = Dict[str, Any]
+Owner = Tuple[int, int]
 
-class Files(object):
+
+class Files:
     """Applies entries and keeps `changes`, a list of {before, after, before_header, after_header}. check: only the list; folder: for files to validate.
 
     An entry has path and state: file (content, mode, owner, group, validate, hidden), directory (mode, owner, group, kept), link (target), absent.
     """
 
-    def __init__(self, check=False, folder=None):
+    def __init__(self, check: bool = False, folder: Optional[str] = None) -> None:
         self.check = check
         self.folder = folder
-        self.changes = []
-        self.paths = []
+        self.changes: List[Dict[str, str]] = []
+        self.paths: List[str] = []
 
-    def apply(self, entry):
+    def apply(self, entry: Entry) -> None:
         """Errors: Refusal, OSError."""
         getattr(self, "_" + entry["state"])(entry["path"], entry)
 
-    def _file(self, path, entry):
+    def _file(self, path: str, entry: Entry) -> None:
         data, mode = entry["content"].encode("utf-8"), int(entry["mode"] or "0644", 8)
         owner = self._owner(entry)
         seen = _lstat(path)
         if seen is not None and stat.S_ISDIR(seen.st_mode):
             raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
         same = seen is not None and stat.S_ISREG(seen.st_mode) and _read(path) == data
-        if same and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
+        if seen is not None and same and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
             return
         if not same and entry["validate"]:
             self._validate(path, entry["validate"], data)
@@ -48,7 +52,7 @@ class Files(object):
         if not self.check:
             _files.write_atomically(path, data, mode, owner)
 
-    def _validate(self, path, command, data):
+    def _validate(self, path: str, command: Sequence[str], data: bytes) -> None:
         """Errors: Refusal, with what the program said."""
         with tempfile.NamedTemporaryFile(dir=self.folder) as stream:
             stream.write(data)
@@ -60,12 +64,14 @@ class Files(object):
                 # What would install the program was only pretended.
                 if self.check and error.errno == errno.ENOENT:
                     return
-                raise Refusal("%s: %s cannot be run (%s), it has to read the file first: install it" % (path, words[0], os.strerror(error.errno))) from None
+                raise Refusal(
+                    "%s: %s cannot be run (%s), it has to read the file first: install it" % (path, words[0], os.strerror(error.errno or 0))
+                ) from None
             output = process.communicate()[0]
         if process.returncode:
             raise Refusal("%s: %s refuses it (%s): correct what it is made of" % (path, words[0], " ".join(output.split())[-500:] or "no message"))
 
-    def _directory(self, path, entry):
+    def _directory(self, path: str, entry: Entry) -> None:
         seen = _lstat(path)
         if entry["kept"] and os.path.exists(path):
             return
@@ -75,7 +81,7 @@ class Files(object):
         if seen is not None and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
             return
         self._changed(path, None if seen is None else "directory\n", "directory\n", seen is not None)
-        if self.check:
+        if self.check or owner is None:
             return
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)
         if seen is None:
@@ -87,7 +93,7 @@ class Files(object):
         finally:
             os.close(descriptor)
 
-    def _link(self, path, entry):
+    def _link(self, path: str, entry: Entry) -> None:
         seen, target = _lstat(path), entry["target"]
         if seen is not None and not stat.S_ISLNK(seen.st_mode):
             raise Refusal("%s: no link, one to %s is needed: move away what is there" % (path, target))
@@ -102,14 +108,14 @@ class Files(object):
             os.symlink(target, partial)
             os.rename(partial, path)
 
-    def _absent(self, path, entry):
+    def _absent(self, path: str, entry: Entry) -> None:
         if _lstat(path) is None:
             return
         self._changed(path, "not shown\n" if entry["hidden"] else text_of(path) or "", None)
         if not self.check:
             os.unlink(path)
 
-    def _owner(self, entry):
+    def _owner(self, entry: Entry) -> Optional[Owner]:
         """(user id, group id); None in check mode where the account is still to come, which nothing that is there can have."""
         try:
             return pwd.getpwnam(entry["owner"] or "root").pw_uid, grp.getgrnam(entry["group"] or "root").gr_gid
@@ -119,7 +125,7 @@ class Files(object):
             names = (entry["path"], entry["owner"], entry["group"])
             raise Refusal("%s: no account %s or no group %s on this node, both are needed: run with --tags node" % names) from None
 
-    def _changed(self, path, before, after, attributes=False):
+    def _changed(self, path: str, before: Optional[str], after: Optional[str], attributes: bool = False) -> None:
         """attributes: whether the content is right, so that only owner or mode are not."""
         self.paths.append(path)
         note = " (owner or mode)" if attributes else ""
@@ -133,13 +139,13 @@ class Files(object):
         )
 
 
-def _lstat(path):
+def _lstat(path: str) -> Optional[os.stat_result]:
     try:
         return os.lstat(path)
     except FileNotFoundError:
         return None
 
 
-def _read(path):
+def _read(path: str) -> bytes:
     with open(path, "rb") as stream:
         return stream.read(MOST_TEXT)

@@ -1,14 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every path of the collection on a node, once; a * stands for a service, a unit or a file's name. Private to the collection.
+"""Every path of the collection on a node, once. Private to the collection.
 
-Roles and playbooks write the same paths: tests/unit/test_paths.py holds them against these.
+A * stands for a service, a unit or a file's name. Roles and playbooks write the same paths: tests/unit/test_paths.py
+holds them against these.
 """
 
 UNITS = "/etc/systemd/system"
-HEAD_UNITS = UNITS + "/llama-head*.service"
-WORKER_UNITS = UNITS + "/llama-rpc*.service"
+UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"

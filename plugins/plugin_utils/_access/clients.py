@@ -5,9 +5,12 @@
 
 import ipaddress
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from .._intent.networks import networks_of
 
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 RULE = 'rule family="ipv4" source address="%s" port port="%d" protocol="tcp" accept'
 # "2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global eth0"
 SHOWN = re.compile(r"^\d+: (\S+)\s+inet (\S+)", re.MULTILINE)
@@ -27,7 +30,12 @@ SOURCES = re.compile(r"\bip saddr (\{[^}]*\}|\S+)")
 TARGETS = re.compile(r"\bip daddr (\{[^}]*\}|\S+)")
 
 
-def access(instances, shown, clients, source=""):
+def access(
+    instances: Sequence[Mapping[str, Any]],
+    shown: Iterable[str],
+    clients: Any,
+    source: str = "",
+) -> list[dict[str, Any]]:
     """-> [{service, port, address, interface, networks, rules, admits}] of a node's heads.
 
     instances: of head_instances; shown: what `ip -oneline -4 address show to ADDRESS` says for each; clients: networks, none of them for the
@@ -35,10 +43,10 @@ def access(instances, shown, clients, source=""):
     """
     found = []
     wanted = networks_of(clients)
-    for head, text in zip(instances, shown):
+    for head, text in zip(instances, shown, strict=False):
         match = SHOWN.search(text)
         interface, own = match.groups() if match else ("", None)
-        networks = wanted or ([ipaddress.ip_network(own, strict=False)] if own else [])
+        networks = wanted or ([ipaddress.IPv4Network(own, strict=False)] if own else [])
         # Nobody comes from elsewhere to an address of the loopback.
         networks = [] if interface == "lo" else networks
         found.append(
@@ -55,7 +63,7 @@ def access(instances, shown, clients, source=""):
     return found
 
 
-def refusals(heads, ruleset, host):
+def refusals(heads: Sequence[Mapping[str, Any]], ruleset: str, host: str) -> list[str]:
     """Sentences for the networks that a firewall other than firewalld keeps from a head's port. heads: of access(); ruleset: of `nft list ruleset`."""
     found = []
     for table, chain, rules in _closed(ruleset):
@@ -70,30 +78,33 @@ def refusals(heads, ruleset, host):
     return found
 
 
-def _closed(ruleset):
+def _closed(ruleset: str) -> list[tuple[str, str, list[str]]]:
     """-> [(table, chain, rules that accept)] of the input chains through which nothing comes unless a rule accepts it; rules: of the whole table."""
-    accepting, inputs, closed = {}, set(), []
-    table = chain = hook = None
+    accepting: dict[str | None, list[str]] = {}
+    inputs: set[tuple[str, str]] = set()
+    closed: list[tuple[str, str]] = []
+    table = hook = None
+    chain = ""
     for line in (line.strip() for line in ruleset.splitlines()):
         rule = re.sub(r' comment ".*"$', "", line)
         if line.startswith("table "):
-            match = TABLE.match(line)
-            table = match and match.group(1)
-        elif CHAIN.match(line):
-            chain, hook = CHAIN.match(line).group(1), None
-        elif BASE.match(line):
-            hook, policy = BASE.match(line).groups()
+            named = TABLE.match(line)
+            table = named and named.group(1)
+        elif begun := CHAIN.match(line):
+            chain, hook = begun.group(1), None
+        elif based := BASE.match(line):
+            hook, policy = based.groups()
             if table and hook == "input":
                 inputs.add((table, chain))
                 closed += [(table, chain)] if policy == "drop" else []
-        elif (table, chain) in inputs and (table, chain) not in closed and REFUSES.match(rule):
+        elif table and (table, chain) in inputs and (table, chain) not in closed and REFUSES.match(rule):
             closed.append((table, chain))
         elif hook in (None, "input") and (rule.endswith("accept") or " vmap " in rule):
             accepting.setdefault(table, []).append(rule)
     return [(table, chain, accepting.get(table, [])) for table, chain in closed]
 
 
-def _admits(rule, network, head):
+def _admits(rule: str, network: Network, head: Mapping[str, Any]) -> bool:
     """Whether a rule may let somebody of a network in to a head. What cannot be read counts as yes: a refusal must not be wrong."""
     states, ports, sources, targets = (pattern.search(rule) for pattern in (STATES, PORTS, SOURCES, TARGETS))
     return not (
@@ -109,23 +120,23 @@ def _admits(rule, network, head):
     )
 
 
-def _parts(match):
+def _parts(match: re.Match[str]) -> list[str]:
     return [part.strip() for part in match.group(1).strip("{} ").split(",")]
 
 
-def _has_port(text, port):
+def _has_port(text: str, port: int) -> bool:
     first, _dash, last = text.partition("-")
     return int(first) <= port <= int(last or first) if first.isdigit() else True
 
 
-def _overlaps(text, other):
+def _overlaps(text: str, other: Network | str) -> bool:
     try:
         return ipaddress.ip_network(text, strict=False).overlaps(ipaddress.ip_network(other))
     except ValueError:
         return True
 
 
-def _line(table, chain, ruleset, network, port):
+def _line(table: str, chain: str, ruleset: str, network: str, port: int) -> str:
     """The command that lets a network in, of the tool that made the table."""
     if table != "ip filter" or chain != "INPUT":
         return "nft insert rule %s %s ip saddr %s tcp dport %d accept" % (table, chain, network, port)

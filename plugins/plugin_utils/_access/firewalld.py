@@ -7,8 +7,19 @@ The text of a rule is no proof: an operator may have written the same one. A rul
 those, a line each: PLACE ZONE RULE. PLACE is running or permanent.
 """
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-def changes(recorded, listed, wanted, timeout=""):
+# Place, zone, text.
+Rule = tuple[str, str, str]
+
+
+def changes(
+    recorded: Iterable[str],
+    listed: Mapping[str, str],
+    wanted: Mapping[str, str],
+    timeout: str = "",
+) -> dict[str, list[Any]]:
     """What firewall-cmd has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
 
     recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}; wanted: {rule: zone}; timeout: how long firewalld keeps
@@ -24,7 +35,7 @@ def changes(recorded, listed, wanted, timeout=""):
     return {"calls": calls, "before": _lines(ours | added), "after": _lines((ours | added) & needed)}
 
 
-def stopped_changes(recorded, listed, wanted):
+def stopped_changes(recorded: Iterable[str], listed: str | None, wanted: Collection[str]) -> dict[str, list[Any]]:
     """What firewall-offline-cmd has to be told where firewalld does not run, so that no rule of ours that is not wanted any more comes back with it.
 
     listed: what `firewall-offline-cmd --list-all-zones` says, None where there is no such command; wanted: rules.
@@ -39,17 +50,17 @@ def stopped_changes(recorded, listed, wanted):
     return {"calls": calls, "after": _lines(kept | left), "left": _lines(left)}
 
 
-def _read(recorded):
-    return {tuple(line.split(" ", 2)) for line in recorded}
+def _read(recorded: Iterable[str]) -> set[Rule]:
+    return {(place, zone, rule) for place, zone, rule in (line.split(" ", 2) for line in recorded)}
 
 
-def _lines(rules):
+def _lines(rules: Iterable[Rule]) -> list[str]:
     return sorted(" ".join(one) for one in rules)
 
 
-def _found(listed, rules):
+def _found(listed: Mapping[str, str], rules: set[Rule]) -> set[Rule]:
     """Which of the rules, by their text, are listed: {(place, zone, rule)}."""
-    found = set()
+    found: set[Rule] = set()
     texts = {rule for _place, _zone, rule in rules}
     for place, text in listed.items():
         for block in text.split("\n\n"):
@@ -60,7 +71,7 @@ def _found(listed, rules):
     return found
 
 
-def _calls(rules, verb, option=()):
+def _calls(rules: Iterable[Rule], verb: str, option: Sequence[str] = ()) -> list[list[str]]:
     return [
         ["--permanent"] * (place == "permanent") + ["--zone=" + zone] + list(option) + ["--%s-rich-rule=%s" % (verb, rule)]
         for place, zone, rule in sorted(rules)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from ...module_utils._node import paths
 from .._intent.check import port_conflicts
 from .accounts import Account, account_refusals
 
@@ -54,8 +55,8 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     taken = sorted(_short_names(heads, workers) & _foreign(node["units"]) - set(services["leaving"]))
     if taken:
         found.append(
-            "/etc/systemd/system/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
-            % (", ".join(taken), host)
+            "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
+            % (paths.UNITS, ", ".join(taken), host)
         )
     return found
 

@@ -4,16 +4,26 @@
 """Why Ansible cannot work on a node, in one sentence: the way there, root, and its Python."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ...module_utils._text import printable
 
+Variables = Mapping[str, Any]
+Result = Mapping[str, Any]
 WRAPPED = re.compile(
     r"^(Task failed: |Failed to connect to the host via ssh: |Data could not be sent to remote host \S+ Make sure this host can be reached over ssh: )"
 )
 TOO_OLD = re.compile(r"minimum of Python version ([\d.]+\d)\. Current version: ([\d.]+\d)")
 
 
-def refusals(node, variables, login, root=None, python=None):
+def refusals(
+    node: str,
+    variables: Variables,
+    login: Result | None,
+    root: Result | None = None,
+    python: Result | None = None,
+) -> list[str]:
     """One sentence, or none: what the results of a login without root, of one with root and of a module say. Looked at in this order."""
     for result, sentence in ((login, _login), (root, _root), (python, _python)):
         if result and (result.get("unreachable") or result.get("failed")):
@@ -21,7 +31,7 @@ def refusals(node, variables, login, root=None, python=None):
     return []
 
 
-def _reason(result):
+def _reason(result: Result) -> str:
     """The last thing that was said, without what Ansible says around it."""
     lines = [line.strip() for line in "\n".join(str(result.get(key) or "") for key in ("msg", "stderr", "module_stderr")).splitlines() if line.strip()]
     last = lines[-1] if lines else "no reason given"
@@ -30,7 +40,7 @@ def _reason(result):
     return last
 
 
-def _login(node, variables, result):
+def _login(node: str, variables: Variables, result: Result) -> str:
     """Of ssh's messages those that have another next step than to try it by hand."""
     address, reason = variables.get("ansible_host") or node, _reason(result)
     user = variables.get("ansible_user")
@@ -49,7 +59,7 @@ def _login(node, variables, result):
         node, address, variables.get("ansible_connection") or "ssh", reason, by_hand)  # fmt: skip
 
 
-def _root(node, variables, result):
+def _root(node: str, variables: Variables, result: Result) -> str:
     method, reason = variables.get("ansible_become_method") or "sudo", _reason(result)
     if "Incorrect" in reason or "Sorry, try again" in str(result):
         return "%s: %s does not take the password given for it, the right one is needed: correct ansible_become_password, or run with -K" % (
@@ -61,7 +71,7 @@ def _root(node, variables, result):
     return "%s: no root by %s (%s), root is needed: correct it there, or set ansible_become_method" % (node, method, reason)
 
 
-def _python(node, variables, result):
+def _python(node: str, variables: Variables, result: Result) -> str:
     """bootstrap.yml installs what ansible_python_interpreter names."""
     seen, said = variables.get("ansible_python_interpreter") or "python3", str(result)
     old = TOO_OLD.search(said)

@@ -4,44 +4,49 @@
 """The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the collection."""
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from ...module_utils._text import Refusal
 from .._intent.check_nodes import node_errors
 from .._intent.hosts import expand
+from .._intent.records import Groups, HostVars
 
+Card = dict[str, Any]
 # A card's memory as makers print it on the box: their GB is 1024 MiB.
 SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
 
 
-def cards(text):
+def cards(text: object) -> list[Card]:
     """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]. Errors: Refusal."""
-    found, nodes = [], 0
+    found: list[Card] = []
+    nodes = 0
     for part in re.split(r"[\s,]+", str(text).strip()):
-        count, main, own = re.match(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part).groups()
-        sizes = [SIZE.match(size) for size in own.split("+")]
-        if not all(sizes) or (main and len(sizes) > 1):
+        times, main, own = re.findall(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part)[0]
+        sizes = [size for size in map(SIZE.match, own.split("+")) if size]
+        if len(sizes) <= own.count("+") or (main and len(sizes) > 1):
             raise Refusal(
                 "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, "
                 "as in 2x24GB+24GB,48GB for two nodes of two cards and one node of one" % (part or "nothing")
             )
-        for _number in range(int(count or 1)):
+        for _number in range(int(times or 1)):
             nodes += 1
             kind = {"name": "main memory", "main": True} if main else {"name": "GPU"}
             found.extend(dict(kind, node="node%d" % nodes, memory_mib=_mib(size)) for size in sizes)
     return found
 
 
-def _mib(size):
+def _mib(size: re.Match[str]) -> int:
     return int(size.group(1)) * (1024 if (size.group(2) or "M")[0] in "Gg" else 1)
 
 
-def inventory_cards(nodes, hostvars, groups):
+def inventory_cards(nodes: Sequence[str], hostvars: HostVars, groups: Groups) -> list[Card]:
     """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are _usual_nodes()."""
     nodes = nodes or _usual_nodes(hostvars, groups)
     return [dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []]
 
 
-def _usual_nodes(hostvars, groups):
+def _usual_nodes(hostvars: HostVars, groups: Groups) -> Sequence[str]:
     """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a plan is."""
     nodes = groups["llama_nodes"]
     nodes = [node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])] or nodes
@@ -55,7 +60,7 @@ def _usual_nodes(hostvars, groups):
     return sorted(nodes, key=lambda node: node in heads)
 
 
-def card_errors(devices, nodes, groups, hostvars, each=False):
+def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, each: bool = False) -> list[str]:
     """What is wrong with the cards of a plan that asks no node, one sentence each.
 
     devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them needs cards.

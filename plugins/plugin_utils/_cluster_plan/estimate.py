@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a model estimated from the catalog, for a plan where no header can be had. Private to the collection."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...module_utils._model.gguf import Header, Tensor
-from ...module_utils._model.memory import read_shape
+from ...module_utils._model.memory import Shape, read_shape
 from .._intent.check_models import HEADER_KEYS
 
 
-def estimate(facts, size):
+def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     """Shape of a dense model of ``size`` bytes, all of its weights taken as of the mean width.
 
     facts: a model's `header` in llama_models. Raises Refusal where that is not enough.
@@ -23,7 +26,7 @@ def estimate(facts, size):
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
 
 
-def _tensors(facts):
+def _tensors(facts: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
     """[(name, dims)] of a dense model; norms and biases are too small to count."""
     width, tokens, inner = facts["embedding_length"], facts["vocab_size"], facts["feed_forward_length"]
     key = facts.get("key_length") or width // facts["head_count"]

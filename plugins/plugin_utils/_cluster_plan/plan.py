@@ -18,12 +18,10 @@ from ...module_utils._settings import kind_of, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
+from .._intent.records import Groups, Models, Services
 from . import refusals
 from .estimate import estimate
 
-Services = Mapping[str, Mapping[str, Any]]
-Models = Mapping[str, Mapping[str, Any]]
-Groups = Mapping[str, Sequence[str]]
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
 
 
@@ -237,7 +235,7 @@ class _Inventory:
                     self.refused.append(refusals.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
             # The largest ones, since any of them may be loaded together.
             fitting = [one.plan.devices for one in found if one.plan.fits]
-            for rows in zip(*fitting):
+            for rows in zip(*fitting, strict=True):
                 totals = sorted((row.total_mib for row in rows), reverse=True)[: value(service, "models_max")]
                 self._claim(name, [rows[0]._replace(total_mib=sum(totals))])
             parts.extend(found)

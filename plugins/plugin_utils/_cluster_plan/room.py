@@ -5,21 +5,31 @@
 
 import os
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from .._intent.hosts import expand
 from .._intent.models import model_file
+from .._intent.records import Groups, Models, Services
 from .._intent.services import managed
 
 SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf\Z")
 
 
-def way(item, disk, files, services, models, host, groups):
+def way(
+    item: Mapping[str, str],
+    disk: Mapping[str, int],
+    files: Iterable[Mapping[str, Any]],
+    services: Services,
+    models: Models,
+    host: str,
+    groups: Groups,
+) -> str:
     """The commands that give a node a model for which its disk is too small, as the end of a sentence; empty where another quant of it makes no room.
 
     item: {model, quant} of model_items(); disk: {free, missing} of gguf_fetch; files: [{path, size}] of the models directory.
     """
     there = {os.path.basename(one["path"]): one["size"] for one in files}
-    own = [name for name, service in managed(services) if host in expand(service["head"], groups) and service["model"] == item["model"]]
+    own = [one.name for one in managed(services, groups) if host == one.head and one.settings["model"] == item["model"]]
     service = next((name for name in own if services[name]["quant"] == item["quant"]), None)
     model = models[item["model"]]
     for quant in sorted(model["quants"]) if service else []:

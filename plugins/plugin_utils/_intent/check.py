@@ -4,6 +4,8 @@
 """Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step. Private to the collection."""
 
 import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
@@ -12,6 +14,7 @@ from .check_nodes import node_errors
 from .check_services import service_errors
 from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
 from .hosts import expand
+from .records import Groups, HostVars, Models, Services
 from .values import shown
 
 # One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
@@ -21,7 +24,14 @@ SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
 ADOPT = "run adopt.yml, which takes over what was started by hand,"
 
 
-def errors(services, models, groups, hostvars, routes=None, api_keys=None):
+def errors(
+    services: Any,
+    models: Any,
+    groups: Groups,
+    hostvars: HostVars,
+    routes: Any = None,
+    api_keys: Any = None,
+) -> list[str]:
     """Every mistake of an inventory's intent, one sentence each. routes, api_keys: llama_routes and llama_api_keys."""
     nodes = groups.get("llama_nodes") or []
     if not nodes:
@@ -53,7 +63,7 @@ def errors(services, models, groups, hostvars, routes=None, api_keys=None):
     return found
 
 
-def undeployable(services, api_keys=None):
+def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) -> list[str]:
     """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys: llama_api_keys."""
     found = example_keys(api_keys or {})
     for name, service in services.items():
@@ -64,7 +74,7 @@ def undeployable(services, api_keys=None):
     return found
 
 
-def hopeless(services, models, groups, nodes):
+def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[str, Any]) -> list[str]:
     """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is asked.
 
     nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
@@ -83,8 +93,8 @@ def hopeless(services, models, groups, nodes):
         have = sum(int(device["total_mib"]) for device in devices) << 20
         if size <= have:
             continue
-        sizes = {quant: weights(model, quant)[0] for quant in model["quants"]}
-        smaller = ["%s (%s)" % (quant, human(sizes[quant])) for quant in sizes if sizes[quant] is not None and sizes[quant] <= have]
+        sizes = [(quant, weights(model, quant)[0]) for quant in model["quants"]]
+        smaller = ["%s (%s)" % (quant, human(known)) for quant, known in sizes if known is not None and known <= have]
         kinds = " and ".join(sorted({device["kind"] for device in devices}))
         found.append(
             "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
@@ -93,7 +103,7 @@ def hopeless(services, models, groups, nodes):
     return found
 
 
-def weights(model, quant):
+def weights(model: Mapping[str, Any], quant: str) -> tuple[int | None, str | None]:
     """-> (bytes of a quant's weights, how that is known); (None, None) where the inventory does not say.
 
     parameters * bits_per_weight / 8, unless the quant's size is written down.
@@ -107,7 +117,7 @@ def weights(model, quant):
     return None, None
 
 
-def port_conflicts(wanted, listeners, own_pids):
+def port_conflicts(wanted: Sequence[tuple[str, str, int]], listeners: str, own_pids: Collection[int]) -> list[str]:
     """Sentences for wanted (entry, address, port) triples that a foreign process listens on.
 
     listeners: the text of `ss -Hltnp`; own_pids: the processes of this collection's units on that node.

@@ -4,6 +4,8 @@
 """What is wrong with one entry of llama_models, one sentence a mistake. Private to the collection."""
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from ...module_utils._model.shape import MAX_BLOCKS
 from .models import model_file
@@ -34,7 +36,7 @@ MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
 FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
 
-def model_errors(name, model):
+def model_errors(name: Any, model: Any) -> list[str]:
     entry = "llama_models.%s" % plain(name)
     if not MODEL_NAME.match(str(name)):
         return ["%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it" % (entry, name)]
@@ -57,7 +59,7 @@ def model_errors(name, model):
     return found
 
 
-def _key_errors(entry, given, keys):
+def _key_errors(entry: str, given: dict[str, Any], keys: dict[str, tuple[type, str]]) -> list[str]:
     """Unknown keys and values of another type; an empty value is none."""
     found = [unknown_key(entry, key, keys) for key in given if key not in keys]
     for key, (kind, _text) in keys.items():
@@ -70,7 +72,7 @@ def _key_errors(entry, given, keys):
     return found
 
 
-def _quant_errors(where, name, model, spec):
+def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> list[str]:
     found = type_errors(where, spec, dict) or _key_errors(where, spec, QUANT_KEYS)
     if found:
         return found
@@ -90,11 +92,11 @@ def _quant_errors(where, name, model, spec):
     return found
 
 
-def digest_errors(entry, digests):
+def digest_errors(entry: str, digests: Iterable[str]) -> list[str]:
     return ["%s: %s seen, 64 hexadecimal digits are needed: copy the whole digest" % (entry, shown(one)) for one in digests if not SHA256.match(one)]
 
 
-def _name_errors(where, spec):
+def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
     """What is wrong with the name that a file will have on the nodes."""
     if spec.get("file"):
         name, key = spec["file"], "file"
@@ -108,7 +110,7 @@ def _name_errors(where, spec):
     return ["%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s" % (where, key, name, step)]
 
 
-def _header_errors(entry, header):
+def _header_errors(entry: str, header: dict[str, Any]) -> list[str]:
     found = [unknown_key(entry, key, HEADER_KEYS) for key in header if key not in HEADER_KEYS]
     missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
     if header and missing:

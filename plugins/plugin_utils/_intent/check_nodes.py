@@ -4,13 +4,19 @@
 """What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to the collection."""
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...module_utils._llama.args import OLDEST, build_number
 from ...module_utils._settings import LARGEST
 from . import networks
 from .check_models import SHA256
+from .records import HostVars
 from .values import IPV4, NAMES, OCTET, is_a, named, near, plain, shown
 
+Facts = Mapping[str, Any]
+# Entry, value seen, what is needed, next step.
+Mistake = tuple[str, str, str, str]
 PATH = re.compile(r"^(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+\Z")
 # Files are made, and removed, as root: not in these and not below the first ones.
 SYSTEM = re.compile(
@@ -48,8 +54,8 @@ VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
 SECRET = re.compile(r"(^|_)(API_?KEY|KEY|TOKEN|SECRET|PASS|PASSWD|PASSWORD|CREDENTIALS?)(_|\Z)", re.IGNORECASE)
 
 
-def node_errors(nodes, hostvars):
-    where = {}
+def node_errors(nodes: Sequence[str], hostvars: HostVars) -> list[str]:
+    where: dict[Mistake, list[str]] = {}
     for node in nodes:
         for mistake in _mistakes(hostvars[node]):
             where.setdefault(mistake, []).append(node)
@@ -57,7 +63,7 @@ def node_errors(nodes, hostvars):
         if host is not None and host not in nodes:
             step = near(host, nodes, "name one of llama_nodes").lstrip(", ")
             where.setdefault(("llama_cpp_build_host", shown(host), "a node that compiles is", step), []).append(node)
-    addresses = {}
+    addresses: dict[Any, list[str]] = {}
     for node in nodes:
         addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
     for address, found in addresses.items():
@@ -66,8 +72,7 @@ def node_errors(nodes, hostvars):
     return ["%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step) for (entry, seen, needed, step), found in where.items()]
 
 
-def _mistakes(facts):
-    """[(entry, value seen, needed, next step)]"""
+def _mistakes(facts: Facts) -> list[Mistake]:
     found = []
     for name, (form, words, step) in FORMS.items():
         value = facts.get(name)
@@ -103,7 +108,7 @@ def _mistakes(facts):
     return found
 
 
-def _version(facts):
+def _version(facts: Facts) -> list[Mistake]:
     version = facts.get("llama_cpp_version")
     if version is None:
         return []
@@ -116,7 +121,7 @@ def _version(facts):
     return []
 
 
-def _architectures(given):
+def _architectures(given: Any) -> list[Mistake]:
     name = "llama_cpp_cuda_architectures"
     if given is None or given == "auto":
         return []
@@ -126,7 +131,7 @@ def _architectures(given):
     return [(name, shown(wrong[0]), "a compute capability without its dot is", "write 86 for 8.6")] if wrong else []
 
 
-def _numbers(facts):
+def _numbers(facts: Facts) -> list[Mistake]:
     found = []
     for name, (low, high) in NUMBERS.items():
         value = facts.get(name)
@@ -136,14 +141,14 @@ def _numbers(facts):
     return found
 
 
-def _address(facts):
+def _address(facts: Facts) -> list[Mistake]:
     """Clients come to llama_address, or to what stands in for it."""
     name, step = ("llama_address", "correct it") if facts.get("llama_address") else ("ansible_host", "correct it, or give clients a llama_address")
     value = facts.get(name)
     return [] if value in (None, "") or ADDRESS.match(str(value)) else [(name, shown(value), "an IPv4 address or a host name is", step)]
 
 
-def _devices(given):
+def _devices(given: Any) -> list[Mistake]:
     name, example = "llama_devices", "as in [{name: NVIDIA GeForce RTX 3090, memory_mib: 24124}]"
     if given is None:
         return []
@@ -168,7 +173,7 @@ def _devices(given):
     return found
 
 
-def _environments(facts):
+def _environments(facts: Facts) -> list[Mistake]:
     found = []
     for variable in ENVIRONMENTS:
         given = facts.get(variable) or {}

@@ -4,11 +4,14 @@
 """What is wrong with one entry of llama_services, one sentence a mistake. Private to the collection."""
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ...module_utils._llama.args import OLDEST, build_number, load_modes
 from ...module_utils._settings import BY_KIND, KINDS, LARGEST, OWN, SLURM_KEYS, WORKER_KEYS, context, effective, kind_of, value
 from ...module_utils._text import Refusal
 from .hosts import build_of, expand, rpc_address
+from .records import Groups, HostVars, Models, Settings
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
@@ -16,7 +19,7 @@ UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 CACHE_BUILD = 11434
 
 
-def service_errors(name, service, models, groups, hostvars):
+def service_errors(name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
     entry = "llama_services.%s" % plain(name)
     if not UNIT_NAME.match(str(name)):
         return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it" % entry]
@@ -40,7 +43,7 @@ def service_errors(name, service, models, groups, hostvars):
     return found + _server_errors(entry, service, models, groups, hostvars)
 
 
-def _server_errors(entry, service, models, groups, hostvars):
+def _server_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
     found = _setting_errors(entry, service)
     found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
     hosts = {}
@@ -60,7 +63,7 @@ def _server_errors(entry, service, models, groups, hostvars):
     return found
 
 
-def _launcher_errors(entry, service):
+def _launcher_errors(entry: str, service: Settings) -> list[str]:
     return [
         "%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher" % (entry, key)
         for key in SLURM_KEYS
@@ -68,7 +71,7 @@ def _launcher_errors(entry, service):
     ]
 
 
-def _setting_errors(entry, service):
+def _setting_errors(entry: str, service: Settings) -> list[str]:
     """Settings that do not go together."""
     found = []
     total = context(service)
@@ -77,7 +80,7 @@ def _setting_errors(entry, service):
             "%s.%s: %d tokens in all slots seen, at most %d are allowed: lower it"
             % (entry, "slot_ctx_size" if "slot_ctx_size" in service else "ctx_size", total, LARGEST)
         )
-    if service.get("ctx_size", total) != total:
+    if total and service.get("ctx_size", total) != total:
         found.append(
             "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product is what llama-server gets"
             % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
@@ -99,7 +102,7 @@ def _setting_errors(entry, service):
     return found
 
 
-def _hosts(entry, key, pattern, groups):
+def _hosts(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[str], list[str]]:
     """-> (hosts of a pattern, [sentences])"""
     try:
         hosts = expand(pattern, groups)
@@ -115,7 +118,13 @@ def _hosts(entry, key, pattern, groups):
     return hosts, found
 
 
-def _worker_errors(entry, service, hosts, groups, hostvars):
+def _worker_errors(
+    entry: str,
+    service: Settings,
+    hosts: Mapping[str, list[str]],
+    groups: Groups,
+    hostvars: HostVars,
+) -> list[str]:
     found = []
     if "rpc_port" not in service:
         found.append("%s.rpc_port: missing, a port for its RPC workers is needed: add it, such as 50052" % entry)
@@ -137,7 +146,7 @@ def _worker_errors(entry, service, hosts, groups, hostvars):
     return found
 
 
-def _build_errors(entry, service, version):
+def _build_errors(entry: str, service: Settings, version: str) -> list[str]:
     """What the head's build does not know."""
     known = load_modes(version)
     if (build_number(version) or OLDEST) < OLDEST or value(service, "load_mode") in known:
@@ -148,14 +157,14 @@ def _build_errors(entry, service, version):
     ]
 
 
-def _router_errors(entry, service, models, groups):
+def _router_errors(entry: str, service: Settings, models: Models, groups: Groups) -> list[str]:
     found = []
     for model, quant in service["models"].items():
         found.extend(_quant_errors(entry, "models", model, quant, models))
     return found + _hosts(entry, "host", service["host"], groups)[1]
 
 
-def _quant_errors(entry, key, name, quant, models):
+def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -> list[str]:
     if name not in models:
         return ["%s.%s: %s is not in llama_models%s" % (entry, key, name, near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))]
     quants = sorted(models[name].get("quants") or {}) if isinstance(models[name], dict) else []
@@ -165,7 +174,7 @@ def _quant_errors(entry, key, name, quant, models):
     return ["%s.%s: %s has no %s, one of %s is needed%s" % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))]
 
 
-def _cache_errors(entry, workers, hostvars):
+def _cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:
     found = []
     for host in workers:
         version = build_of(host, hostvars)
@@ -177,7 +186,7 @@ def _cache_errors(entry, workers, hostvars):
     return found
 
 
-def _split_errors(entry, service, hosts, model):
+def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]], model: Any) -> list[str]:
     split = value(service, "tensor_split")
     if split == "auto":
         return []
@@ -195,7 +204,7 @@ def _split_errors(entry, service, hosts, model):
     )
     found.extend("%s: worker %s is missing, its number of layers is needed: add it" % (entry, node) for node in hosts.get("workers", []) if node not in split)
     header = model.get("header") if isinstance(model, dict) else None
-    blocks = header.get("block_count") if isinstance(header, dict) else None
+    blocks: Any = header.get("block_count") if isinstance(header, dict) else None
     if not found and is_a(blocks, int) and sum(split.values()) != blocks:
         found.append(
             "%s: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"

@@ -4,8 +4,11 @@
 """What is wrong with several services together, with routes and with API keys, one sentence a mistake. Private to the collection."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from .hosts import expand
+from .records import Groups, Models, Services
 from .values import near, plain, type_errors
 
 # What an HTTP header carries and a line of a key file keeps.
@@ -14,10 +17,10 @@ API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
-def shared_errors(services, groups):
+def shared_errors(services: Services, groups: Groups) -> list[str]:
     """Two services on one port of one node, and two primaries."""
     found = []
-    taken = {}
+    taken: dict[tuple[str, int], str] = {}
     for name, service in services.items():
         claims = [(host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
@@ -36,7 +39,7 @@ def shared_errors(services, groups):
     return found
 
 
-def route_errors(routes, services, models):
+def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service serves."""
     found = type_errors("llama_routes", routes, dict) or type_errors("llama_routes.tasks", routes.get("tasks") or {}, dict)
     if found:
@@ -60,7 +63,7 @@ def route_errors(routes, services, models):
     return found
 
 
-def api_key_errors(api_keys, services):
+def api_key_errors(api_keys: Any, services: Services) -> list[str]:
     """llama_api_keys: {SERVICE: [KEY]}. No sentence shows a key."""
     if not isinstance(api_keys, dict):
         return ["llama_api_keys: no map seen, a map of service to list of keys is needed: write SERVICE: [KEY]"]
@@ -82,7 +85,7 @@ def api_key_errors(api_keys, services):
     return found
 
 
-def example_keys(api_keys):
+def example_keys(api_keys: Mapping[str, Any]) -> list[str]:
     """Sentences for keys that the example inventory's vault.yml came with."""
     return [
         "llama_api_keys.%s: %s seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"

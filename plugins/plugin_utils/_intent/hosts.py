@@ -7,15 +7,16 @@ import re
 
 from ...module_utils._llama.args import PIN
 from ...module_utils._text import Refusal
+from .records import Groups, HostVars
 from .values import near
 
 
-def expand(pattern, groups):
+def expand(pattern: object, groups: Groups) -> list[str]:
     """Hosts of an Ansible pattern (host, group, ``a:b``, ``a:!b``, ``a:&b``, commas for colons), in inventory order."""
     known = list(groups.get("all", []))
-    chosen = []
-    excluded = set()
-    required = None
+    chosen: list[str] = []
+    excluded: set[str] = set()
+    required: set[str] | None = None
     for term in re.sub(r"[:,]", " ", str(pattern)).split():
         sign, name = (term[0], term[1:]) if term[0] in "!&" else ("", term)
         if name in groups:
@@ -36,17 +37,17 @@ def expand(pattern, groups):
     return [host for host in chosen if host not in excluded and (required is None or host in required)]
 
 
-def node_address(host, hostvars):
+def node_address(host: str, hostvars: HostVars) -> str:
     """The address clients reach a node at: llama_address, else ansible_host, else its inventory name."""
     facts = hostvars[host]
     return facts.get("llama_address") or facts.get("ansible_host") or host
 
 
-def rpc_address(head, hostvars):
+def rpc_address(head: str, hostvars: HostVars) -> str:
     """The address a head comes from to its workers."""
     return hostvars[head].get("llama_fabric_address") or node_address(head, hostvars)
 
 
-def build_of(host, hostvars):
+def build_of(host: str, hostvars: HostVars) -> str:
     """The llama.cpp release that a node runs, by its tag."""
     return hostvars[host].get("llama_cpp_version") or PIN

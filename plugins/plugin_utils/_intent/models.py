@@ -4,15 +4,18 @@
 """The models that a node needs, and which node copies them from which. Private to the collection."""
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import unquote
 
 from .hosts import expand
+from .records import Groups, ModelItem, Models, Services
 
 
-def model_items(services, models, host, groups, models_dir):
-    """The models a node holds (a model lives where its head runs): list of {model, quant, dest, urls, repo, files, revision, sha256, size}."""
-    items = {}
-    wanted = []
+def model_items(services: Services, models: Models, host: str, groups: Groups, models_dir: str) -> list[ModelItem]:
+    """The models a node holds: a model lives where its head runs."""
+    items: dict[str, ModelItem] = {}
+    wanted: list[tuple[str, str]] = []
     for service in services.values():
         if host in expand(service["head" if "head" in service else "host"], groups):
             wanted.extend([(service["model"], service["quant"])] if "model" in service else service["models"].items())
@@ -20,20 +23,20 @@ def model_items(services, models, host, groups, models_dir):
         model = models[name]
         quant = model["quants"][quant_name]
         dest = "%s/%s" % (models_dir, model_file(model, quant_name))
-        items[dest] = {
-            "model": name,
-            "quant": quant_name,
-            "dest": dest,
-            "urls": list(quant.get("urls") or []),
-            "repo": model.get("repo", ""),
-            "revision": model.get("revision", "main"),
-            "files": list(quant.get("files") or []),
-            "sha256": list(quant.get("sha256") or []),
-        }
+        items[dest] = ModelItem(
+            model=name,
+            quant=quant_name,
+            dest=dest,
+            urls=list(quant.get("urls") or []),
+            repo=model.get("repo", ""),
+            revision=model.get("revision", "main"),
+            files=list(quant.get("files") or []),
+            sha256=list(quant.get("sha256") or []),
+        )
     return [items[dest] for dest in sorted(items)]
 
 
-def fan_out(nodes, host):
+def fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
     """The models of ``host`` and whether it fetches each one itself or copies it from another node that fetches it.
 
     nodes: [{host, address, items}] in inventory order; address: on the fabric, empty for none; items: of model_items().
@@ -52,13 +55,13 @@ def fan_out(nodes, host):
     return found
 
 
-def _same(one, other):
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two items are one model from one place, under whatever path."""
-    defaults = {"urls": [], "repo": "", "revision": "main", "files": [], "sha256": []}
+    defaults: dict[str, Any] = {"urls": [], "repo": "", "revision": "main", "files": [], "sha256": []}
     return all((one.get(key) or default) == (other.get(key) or default) for key, default in defaults.items())
 
 
-def model_file(model, quant):
+def model_file(model: Mapping[str, Any], quant: str) -> str:
     """The name a quant is published under: `file`, or its only source's name, or the name its raw pieces share."""
     spec = model["quants"][quant]
     if spec.get("file"):

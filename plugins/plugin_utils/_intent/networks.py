@@ -5,12 +5,13 @@
 
 import ipaddress
 import re
+from typing import Any
 
 from ...module_utils._text import Refusal
 from .values import shown
 
 
-def mistake(clients):
+def mistake(clients: Any) -> tuple[str, str, str] | None:
     """-> (what is wrong with llama_clients, what is needed, next step), or None."""
     if not isinstance(clients, (list, tuple)):
         meant = str(clients) if all(_network(one) for one in re.split(r",\s*", str(clients))) else "10.0.0.0/24"
@@ -22,15 +23,15 @@ def mistake(clients):
     return None
 
 
-def _network(text, strict=True):
+def _network(text: Any, strict: bool = True) -> ipaddress.IPv4Network | None:
     try:
         return ipaddress.IPv4Network(str(text), strict)
     except ValueError:
         return None
 
 
-def networks_of(clients):
+def networks_of(clients: Any) -> list[ipaddress.IPv4Network]:
     wrong = mistake(clients)
     if wrong:
         raise Refusal("llama_clients: %s seen, %s needed: %s" % wrong)
-    return [_network(text) for text in clients]
+    return [ipaddress.IPv4Network(str(text)) for text in clients]

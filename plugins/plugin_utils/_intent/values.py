@@ -5,15 +5,18 @@
 
 import difflib
 import re
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from ...module_utils._settings import LARGEST
+from ...module_utils._settings import LARGEST, Key
 
+Kinds = type | tuple[type, ...]
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
 NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
 
 
-def shown(value):
+def shown(value: Any) -> str:
     """A value as a sentence shows it: short, and no line of its own."""
     if value is None:
         return "nothing"
@@ -23,24 +26,24 @@ def shown(value):
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def plain(name):
+def plain(name: Any) -> str:
     """A name that makes no line of its own."""
     return name if str(name).isprintable() else ascii(name)
 
 
-def named(some, nodes):
+def named(some: Sequence[str], nodes: Sequence[str]) -> str:
     """Nodes as a sentence names them."""
     return "all %d nodes" % len(nodes) if len(some) == len(nodes) > 3 else ", ".join(some)
 
 
-def is_a(value, kind):
+def is_a(value: Any, kind: type) -> bool:
     """Whether a value has a type; true is no number, and a whole number is a number."""
     if kind in (int, float):
         return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
     return isinstance(value, kind)
 
 
-def type_errors(entry, value, kinds, needed=None, step=None):
+def type_errors(entry: str, value: Any, kinds: Kinds, needed: str | None = None, step: str | None = None) -> list[str]:
     """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of them."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if any(is_a(value, kind) for kind in kinds):
@@ -49,7 +52,7 @@ def type_errors(entry, value, kinds, needed=None, step=None):
     return ["%s: %s seen, %s is needed: %s" % (entry, shown(value), needed, step or _step(value, kinds))]
 
 
-def key_errors(entry, value, key):
+def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     """A sentence in a list for a value that a key of the table of settings does not take."""
     if value is None and key.required:
         return ["%s: nothing seen, %s is needed: write it there" % (entry, meaning(key))]
@@ -62,7 +65,7 @@ def key_errors(entry, value, key):
         return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
     texts = value if isinstance(value, list) else [value]
     wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
-    if wrong:
+    if key.form and wrong:
         return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
     low, high = key.bounds
     if not is_a(value, float) or low <= value <= (high or LARGEST):
@@ -74,18 +77,18 @@ def key_errors(entry, value, key):
     return ["%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)]
 
 
-def meaning(key):
+def meaning(key: Key) -> str:
     """What a required key needs, of its text."""
     text = key.text.split(":")[0].rstrip(".").replace("`", "")
     return text[0].lower() + text[1:]
 
 
-def _one_of(entry, value, choices):
+def _one_of(entry: str, value: Any, choices: Sequence[str]) -> str:
     step = ": " + _step(value, (str,)) if isinstance(value, bool) else near(value, choices, ": choose one of them")
     return "%s: %s seen, one of %s is needed%s" % (entry, shown(value), ", ".join(choices), step)
 
 
-def list_errors(entry, value):
+def list_errors(entry: str, value: Any) -> list[str]:
     """A sentence in a list for what is no list of strings."""
     if isinstance(value, str):
         return ["%s: %s seen, a list is needed: write [%s]" % (entry, shown(value), plain(value))]
@@ -93,11 +96,11 @@ def list_errors(entry, value):
     return ["%s: %s seen, a list of strings is needed: correct it" % (entry, shown(wrong[0]))] if wrong else []
 
 
-def unknown_key(entry, key, known):
+def unknown_key(entry: str, key: Any, known: Iterable[str]) -> str:
     return "%s.%s: unknown key%s" % (entry, plain(key), near(key, known, "; known keys: " + ", ".join(sorted(known))))
 
 
-def _step(value, kinds):
+def _step(value: Any, kinds: Sequence[type]) -> str:
     if value is None:
         return "give one or remove the key"
     if isinstance(value, str):
@@ -117,7 +120,7 @@ def _step(value, kinds):
     return "write its keys below it" if dict in kinds else "correct it"
 
 
-def near(name, known, otherwise=""):
+def near(name: Any, known: Iterable[Any], otherwise: str = "") -> str:
     """A hint for a mistyped name: `, did you mean X?` where something known is near, else `otherwise`."""
     near = difflib.get_close_matches(str(name), [str(one) for one in known], 1)
     return ", did you mean %s?" % near[0] if near else otherwise

@@ -6,7 +6,9 @@
 import difflib
 import functools
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ansible import context
 from ansible.module_utils.common.text.converters import to_text
@@ -41,20 +43,20 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @functools.lru_cache(maxsize=None)
-def role_options():
+def role_options() -> frozenset[str]:
     """The names of all variables of all roles that an inventory may set: what a role needs of its caller is none."""
-    found = set()
+    found: set[str] = set()
     for path in ROLES.glob("*/meta/argument_specs.yml"):
         for entry_point in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
             found.update(name for name, option in entry_point.get("options", {}).items() if not option.get("required"))
     return frozenset(found)
 
 
-def known():
+def known() -> frozenset[str]:
     return role_options() | set(INTENT)
 
 
-def unknown_variables(hostvars, nodes):
+def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither a role nor another variable."""
     typed = _typed()
     variables = {}
@@ -73,15 +75,15 @@ def unknown_variables(hostvars, nodes):
     return found
 
 
-def _typed():
+def _typed() -> set[str]:
     """The names given with -e NAME=VALUE. A file of -e @FILE may hold what is for somebody else."""
     texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
     return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
 
 
-def undefined_variables(hostvars, nodes):
+def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     """A sentence for each variable of ours whose value cannot be computed."""
-    where = {}
+    where: dict[tuple[str, tuple[str, str]], list[str]] = {}
     for node in nodes:
         raw = _raw(hostvars, node)
         for name in sorted(known() & set(raw)):
@@ -91,12 +93,12 @@ def undefined_variables(hostvars, nodes):
     return ["%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()]
 
 
-def _raw(hostvars, node):
+def _raw(hostvars: Any, node: str) -> dict[str, Any]:
     """The variables of a node, templates as they are written."""
     return getattr(hostvars, "raw_get", hostvars.__getitem__)(node)
 
 
-def _leaves(value):
+def _leaves(value: Any) -> Iterator[Any]:
     """What a value holds at any depth."""
     if isinstance(value, dict):
         value = list(value.values())
@@ -107,7 +109,7 @@ def _leaves(value):
         yield value
 
 
-def _problem(hostvars, node, name, raw):
+def _problem(hostvars: Any, node: str, name: str, raw: dict[str, Any]) -> tuple[str, str] | None:
     """-> (what is wrong with a variable, its next step), or None."""
     if _needs_a_run(raw, name):
         return None
@@ -132,7 +134,7 @@ def _problem(hostvars, node, name, raw):
     return None
 
 
-def _needs_a_run(raw, name):
+def _needs_a_run(raw: dict[str, Any], name: str) -> bool:
     """Whether a value comes from facts or from the play: those are not known yet."""
     open_names, seen = [name], set()
     while open_names:
@@ -145,12 +147,12 @@ def _needs_a_run(raw, name):
     return False
 
 
-def _names_in(text):
+def _names_in(text: str) -> Iterator[str]:
     """The variables of a text's templates; words in quotes, attributes and filters are none."""
     for expression in re.findall(r"{{(.*?)}}", text, re.DOTALL):
         yield from WORD.findall(re.sub(r"'[^']*'|\"[^\"]*\"|\.\s*\w+|\|\s*[\w.]+", "", expression))
 
 
-def _missing(name):
+def _missing(name: str) -> tuple[str, str]:
     way = "put it into group_vars/all/vault.yml, or run with -e @vault.yml" if "vault" in name else "define it in group_vars or with -e"
     return "%s is not defined" % name, "a value is needed: %s" % way

@@ -5,9 +5,22 @@
 
 import json
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Map = Mapping[str, Any]
 
 
-def acceptance(head, host, health, load, prompt, max_tokens, plans=(), cards=None):
+def acceptance(
+    head: Map,
+    host: str,
+    health: Map,
+    load: Map,
+    prompt: str,
+    max_tokens: int,
+    plans: Sequence[Map] = (),
+    cards: Map | None = None,
+) -> dict[str, Any]:
     """-> {refused, report, lines} of a service: why it is not accepted, a sentence each; what is kept, and what an operator reads of it.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and llama_load_info for it; plans its entry
@@ -17,12 +30,12 @@ def acceptance(head, host, health, load, prompt, max_tokens, plans=(), cards=Non
     return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
 
 
-def _refused(head, host, load):
+def _refused(head: Map, host: str, load: Map) -> list[str]:
     """A sentence for each worker that does not hold the layers that the plan gives it, or none at all."""
     found = []
-    for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
+    for share in head["shares"]:
+        endpoint, planned = share["endpoint"], share["layers"]
         holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
-        planned = head["layers"].get(node)
         if not holds or holds != (planned or holds):
             reason = " (%s)" % load["reason"] if load["reason"] else ""
             worker = "llama_services.%s: worker %s holds %d layers of %s" % (head["service"], endpoint, holds, head["model"])
@@ -31,11 +44,20 @@ def _refused(head, host, load):
     return found
 
 
-def _report(head, health, load, prompt, max_tokens, plans, cards):
+def _report(
+    head: Map,
+    health: Map,
+    load: Map,
+    prompt: str,
+    max_tokens: int,
+    plans: Sequence[Map],
+    cards: Map,
+) -> dict[str, Any]:
     """What was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off."""
     moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
-    for node, endpoint in zip(head["workers"], head["rpc_endpoints"]):
+    for share in head["shares"]:
+        node, endpoint = share["node"], share["endpoint"]
         devices = [device for device in load["devices"] if device["endpoint"] == endpoint]
         workers.append(
             {
@@ -69,10 +91,10 @@ def _report(head, health, load, prompt, max_tokens, plans, cards):
     }
 
 
-def _planned(head, load, plan, cards):
+def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]]:
     """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of the plan, against the log."""
-    endpoints = dict(zip(head["workers"], head["rpc_endpoints"]))
-    seen = {}
+    endpoints = {share["node"]: share["endpoint"] for share in head["shares"]}
+    seen: dict[str, int] = {}
     rows = []
     for device in plan["devices"]:
         node = device["node"]
@@ -80,8 +102,8 @@ def _planned(head, load, plan, cards):
         number = seen[node] = seen.get(node, -1) + 1
         loaded = places if device["device"] == "main" else places[number : number + 1]
         planned = {kind: device[kind + "_mib"] for kind in ("weights", "kv", "compute")}
-        found = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
-        found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in found.items()}
+        keys = {"weights": "model_mib", "kv": "kv_mib", "compute": "compute_mib"}
+        found = {kind: round(sum(place[key] for place in loaded), 2) for kind, key in keys.items()}
         used = [gpu["memory_used_mib"] for gpu in cards.get(node, []) if "GPU%s" % gpu["index"] == device["device"]]
         rows.append(
             {
@@ -97,14 +119,14 @@ def _planned(head, load, plan, cards):
     return rows
 
 
-def _places(devices, endpoint, name):
+def _places(devices: Iterable[Map], endpoint: str | None, name: str) -> list[Map]:
     """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its main memory."""
     if endpoint or name != "main":
         return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
     return [one for one in devices if one["endpoint"] is None]
 
 
-def _lines(report):
+def _lines(report: Map) -> list[str]:
     """A report as lines to print, the endpoint and what it is worth last."""
     lines = [
         "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV cache" % worker
@@ -123,14 +145,14 @@ def _lines(report):
     return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
 
 
-def context_of(health):
+def context_of(health: Map) -> str | None:
     """What one request may use, as llama-server tells it."""
     if not health.get("n_ctx"):
         return None
     return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "")
 
 
-def _moved(worker, answer):
+def _moved(worker: Map, answer: str | None) -> str:
     """What a worker moved for the answer; a service that was busy with others gave none."""
     if answer is None:
         return ""
@@ -139,7 +161,7 @@ def _moved(worker, answer):
     return ", %(bytes_sent)d bytes out and %(bytes_received)d back for the answer" % worker
 
 
-def _plan_line(row):
+def _plan_line(row: Map) -> str:
     place = "plan %s %s: " % (row["node"], row["device"])
     if row["loaded_mib"] is None:
         return place + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded" % row["planned_mib"]

@@ -3,10 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart and load. Private to the collection."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Event = Mapping[str, Any]
+# Node, unit.
+Place = tuple[str, str]
 NOTICES = ("exited", "scheduled", "repair")
 
 
-def noticed(events, drill, after):
+def noticed(events: Iterable[Event], drill: Mapping[str, Any], after: float) -> float | None:
     """When the nodes first noticed what a drill broke, after a time; None when they did not.
 
     drill: entry of the catalogue. How a fault shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a fault that
@@ -26,7 +32,13 @@ def noticed(events, drill, after):
     return wanted[0]["at"] if wanted else None
 
 
-def phases(drill, broken_at, restored_at, nodes, recovery):
+def phases(
+    drill: Mapping[str, Any],
+    broken_at: float,
+    restored_at: float | None,
+    nodes: Mapping[str, Any],
+    recovery: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it cannot be told.
 
     nodes: {node: result of llama_timeline}; recovery: result of llama_recovery, None for a drill that no head has to survive by a restart. detection: until
@@ -65,7 +77,7 @@ def phases(drill, broken_at, restored_at, nodes, recovery):
     }
 
 
-def _wanted_times(drill, first, restarted):
+def _wanted_times(drill: Mapping[str, Any], first: dict[Place, float], restarted: dict[Place, float]) -> list[float]:
     if drill["kind"] == "restart":
         return [at for place, at in first.items() if place in restarted]
     if drill["kind"] == "away":
@@ -73,11 +85,11 @@ def _wanted_times(drill, first, restarted):
     return [min(first.values())] if first else []
 
 
-def _span(start, end):
+def _span(start: float | None, end: float | None) -> float | None:
     return round(end - start, 3) if start is not None and end is not None else None
 
 
-def lines(results):
+def lines(results: Iterable[Mapping[str, Any]]) -> list[str]:
     """Results of drills -> the table an operator reads."""
     rows = [("drill", "detection s", "held s", "restart s", "load s", "total s", "result")]
     for result in results:

@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 OURS = "thefermisea.llama_cluster."
 # They look at something and change nothing: their messages are sentences of ours, one for each line.
@@ -27,12 +28,12 @@ WHERE = re.compile(r"\s*The error appears to be in .*", re.DOTALL)
 TWICE = re.compile(r"^(.+)\. \1\Z", re.DOTALL)
 
 
-def of(result, name):
+def of(result: Any, name: str) -> Any:
     """host, task or result of a task's result: attributes that were private before ansible-core 2.19."""
     return getattr(result, name) if hasattr(result, name) else getattr(result, "_" + name)
 
 
-def is_rescued(task):
+def is_rescued(task: Any) -> bool:
     """Whether a failure of this task leads to a rescue: it is in the block of one, and neither in its rescue nor in its always."""
     child, parent = task, task._parent
     while parent is not None:
@@ -42,7 +43,7 @@ def is_rescued(task):
     return False
 
 
-def unwrapped(text):
+def unwrapped(text: str) -> str:
     text = WHERE.sub("", text)
     while True:
         bare = WRAPPED.sub("", text, count=1)
@@ -51,7 +52,7 @@ def unwrapped(text):
         text = bare
 
 
-def failure_reason(result):
+def failure_reason(result: Any) -> str:
     """The message of a failed task, or of the first of its items that failed, without line breaks.
 
     result: ansible_failed_result of a rescue. A node that only shares the failure of another one has none.
@@ -65,14 +66,14 @@ def failure_reason(result):
 class Failures:
     """Collects what fails in a task on several hosts, until it is taken to be shown."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         # Every sentence of the run.
-        self.said = set()
+        self.said: set[str] = set()
         # Whether some came from a task that could have changed something.
         self.raw = False
-        self.waiting = {}
+        self.waiting: dict[str, list[str | None]] = {}
 
-    def add(self, result):
+    def add(self, result: Any) -> None:
         task, host, returned = of(result, "task"), of(result, "host").get_name(), of(result, "result")
         name = result.task_name.partition(" : ")[2] or result.task_name
         action = task.resolved_action or task.action
@@ -98,15 +99,15 @@ class Failures:
             first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
             self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host)
 
-    def add_unreachable(self, result):
+    def add_unreachable(self, result: Any) -> None:
         host = of(result, "host").get_name()
         self._add("%s: %s" % (host, "; ".join(unwrapped(str(of(result, "result").get("msg"))).split("\n"))), None)
 
-    def _add(self, sentence, host):
+    def _add(self, sentence: str, host: str | None) -> None:
         if sentence not in self.said:
             self.waiting.setdefault(sentence, []).append(host)
 
-    def take(self):
+    def take(self) -> list[str]:
         """What was not shown yet, behind the names of its hosts where the sentence does not say it itself."""
         lines = []
         for sentence, hosts in self.waiting.items():

@@ -3,15 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a service is as fast after a switch as it was before. Private to the collection."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Rates = Mapping[str, Any]
 RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads prompts at"}
 
 
-def rates(answers):
+def rates(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Rates]:
     """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is left out.
 
     answers: [(service, result of llama_health with deep)].
     """
-    of_service = {}
+    of_service: dict[str, list[Mapping[str, Any]]] = {}
     for service, answer in answers:
         if answer.get("state") == "ready" and answer.get("tokens_per_second") and answer.get("prompt_tokens_per_second"):
             of_service.setdefault(service, []).append(answer)
@@ -21,13 +25,13 @@ def rates(answers):
     }
 
 
-def _median(values):
+def _median(values: Iterable[float]) -> float:
     values = sorted(values)
     middle = len(values) // 2
     return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2.0
 
 
-def too_slow(now, baselines, min_ratio):
+def too_slow(now: Mapping[str, Rates], baselines: Mapping[str, Rates], min_ratio: float) -> list[str]:
     """One sentence for each rate of `now` that is below min_ratio of the baseline's; both as rates() returns them."""
     found = []
     for service, measured in sorted(now.items()):
@@ -41,7 +45,7 @@ def too_slow(now, baselines, min_ratio):
     return found
 
 
-def speed_lines(now, baselines):
+def speed_lines(now: Mapping[str, Rates], baselines: Mapping[str, Rates]) -> list[str]:
     """What was measured, beside what was measured before."""
     lines = []
     for service, measured in sorted(now.items()):

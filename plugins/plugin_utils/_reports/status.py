@@ -3,17 +3,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What status.yml prints. Private to the collection."""
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from .acceptance import context_of
 
 
-def status_lines(nodes, heads):
+def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
     """A cluster's state as lines to print.
 
     nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health).
     """
     lines = []
     for head, health in heads:
-        awaited = [node for node in head["workers"] if nodes.get(node, {}).get("held")]
+        awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = "it waits for %s, held for maintenance" % ", ".join(awaited) if awaited and health["state"] != "ready" else health["reason"]
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))

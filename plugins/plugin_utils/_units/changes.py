@@ -3,21 +3,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the collection."""
 
-from .._intent.hosts import expand
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .._intent.records import Groups, Services
 from .._intent.services import managed
 
+Unit = Mapping[str, Any]
 
-def wanted_units(services, groups):
+
+def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     """{node: names of the units that the services want there}"""
-    wanted = {}
-    for name, service in managed(services):
-        for kind, pattern in (("head", service["head"]), ("rpc", service.get("workers", ""))):
-            for node in expand(pattern, groups):
-                wanted.setdefault(node, []).append("llama-%s-%s.service" % (kind, name))
+    wanted: dict[str, list[str]] = {}
+    for service in managed(services, groups):
+        wanted.setdefault(service.head, []).append(service.head_unit)
+        for node in service.workers:
+            wanted.setdefault(node, []).append(service.worker_unit)
     return wanted
 
 
-def deployed_heads(units):
+def deployed_heads(units: Iterable[Unit]) -> list[dict[str, Any]]:
     """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url, rpc_endpoints}].
 
     units: as llama_unit_info returns them; those without a file are left out.
@@ -34,7 +39,7 @@ def deployed_heads(units):
     ]
 
 
-def deployed_workers(units):
+def deployed_workers(units: Iterable[Unit]) -> list[dict[str, Any]]:
     """The workers of a node as their units start them: [{service, unit, endpoint}]"""
     return [
         {
@@ -47,12 +52,18 @@ def deployed_workers(units):
     ]
 
 
-def _option(arguments, name):
+def _option(arguments: list[str], name: str) -> str:
     """The value after an option, empty where it is not given."""
     return arguments[arguments.index(name) + 1] if name in arguments[:-1] else ""
 
 
-def unit_changes(nodes, host, wanted, degraded, services=()):
+def unit_changes(
+    nodes: Mapping[str, Sequence[Unit]],
+    host: str,
+    wanted: Mapping[str, Sequence[str]],
+    degraded: Iterable[str],
+    services: Sequence[str] = (),
+) -> dict[str, Any]:
     """What a node has to do, as lists of unit names, in the order it has to be done.
 
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns them; degraded: services
@@ -85,7 +96,7 @@ def unit_changes(nodes, host, wanted, degraded, services=()):
     return dict(found, idle=not any(names for step, names in found.items() if step != "heads_up") and set(found["heads_up"]) <= set(up))
 
 
-def _workers(units, wanted):
+def _workers(units: Iterable[Unit], wanted: Sequence[str]) -> dict[str, list[str]]:
     units = [unit for unit in units if unit["kind"] == "rpc" and unit["installed"] and unit["ours"]]
     kept = [unit for unit in units if unit["name"] in wanted]
     return {

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from typing import Any, Mapping, Sequence
+
+from ...module_utils._node import paths
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
-UNITS = "/etc/systemd/system/"
-CONFIGURATION = "/etc/llama-cluster/"
 
 
 def unit_files(
@@ -31,26 +30,31 @@ def unit_files(
     kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts: what all units run with beside their
     instance, from which the digest of each is made; plans, keys: by service; salt: root's secret, without which keys could be tried against a digest.
     """
+    plans = plans or {}
     entries: list[Entry] = []
     for item in instances:
         own = _own_parts(item, node["files"], keys or {}, salt) if kind == "head" else None
         variables = {"item": item, "digest": digest([list(parts), item, own])}
-        entries.append({"path": UNITS + unit_name(kind, item["service"]), "template": "llama-%s.service.j2" % kind, "vars": variables})
+        entries.append({"path": _unit_path(unit_name(kind, item["service"])), "template": "llama-%s.service.j2" % kind, "vars": variables})
     for item in instances:
-        if item["service"] in (plans or {}):
-            entries.append({"path": "%splan-%s.json" % (CONFIGURATION, item["service"]), "content": _text(plans[item["service"]])})
+        if item["service"] in plans:
+            entries.append({"path": paths.PLANS.replace("*", item["service"]), "content": _text(plans[item["service"]])})
         entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":
         # The units that are still there say which services have had keys: what else lies beside them is somebody else's.
-        gone += ["%skeys/%s" % (CONFIGURATION, unit["service"]) for unit in node["units"] if unit["kind"] == "head" and unit["ours"]]
+        gone += ["%s/%s" % (paths.KEYS, unit["service"]) for unit in node["units"] if unit["kind"] == "head" and unit["ours"]]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
 def unit_name(kind: str, service: str) -> str:
     return "llama-%s-%s.service" % (kind, service)
+
+
+def _unit_path(name: str) -> str:
+    return "%s/%s" % (paths.UNITS, name)
 
 
 def digest(parts: Any) -> str:
@@ -68,12 +72,12 @@ def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     name = "llama-%s.service" % kind
     primary = [item["service"] for item in instances if item.get("primary")]
     if primary and at_boot:
-        return [{"path": UNITS + name, "state": "link", "target": UNITS + unit_name(kind, primary[0])}]
-    return [{"path": UNITS + name, "state": "absent"}] if not primary and name in node["aliases"] else []
+        return [{"path": _unit_path(name), "state": "link", "target": _unit_path(unit_name(kind, primary[0]))}]
+    return [{"path": _unit_path(name), "state": "absent"}] if not primary and name in node["aliases"] else []
 
 
 def _watch_path(kind: str, service: str) -> str:
-    return "%swatchdog/%s-%s.json" % (CONFIGURATION, kind, service)
+    return paths.WATCHED_FILES.replace("*", "%s-%s" % (kind, service))
 
 
 def _watched(kind: str, item: Instance) -> Entry:
@@ -81,8 +85,8 @@ def _watched(kind: str, item: Instance) -> Entry:
     entry: Entry = {"kind": kind, "unit": unit_name(kind, item["service"])}
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
-    url, key = re.sub(r"/v1\Z", "", item["endpoint"]), item.get("api_key_file")
-    return dict(entry, url=url, rpc_endpoints=item["rpc_endpoints"], api_key_file=key, ubatch=int(item.get("ubatch_size") or 512))
+    key = item.get("api_key_file")
+    return dict(entry, url=item["url"], rpc_endpoints=item["rpc_endpoints"], api_key_file=key, ubatch=int(item.get("ubatch_size") or 512))
 
 
 def _text(value: Any) -> str:

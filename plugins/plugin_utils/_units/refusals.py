@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from ...module_utils._node import paths
 from .files import unit_name
 
 Instance = Mapping[str, Any]
@@ -39,6 +40,6 @@ def _taken_names(instances: Sequence[Instance], kind: str, node: Mapping[str, An
     if not taken:
         return []
     return [
-        "/etc/systemd/system/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes llama-%s.service over; "
-        "for another name call the service otherwise, or move that unit away" % (", ".join(taken), host, kind)
+        "%s/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes llama-%s.service over; "
+        "for another name call the service otherwise, or move that unit away" % (paths.UNITS, ", ".join(taken), host, kind)
     ]

@@ -67,7 +67,7 @@ RDMA = ("RestrictAddressFamilies=AF_NETLINK", "DevicePolicy=closed", "DeviceAllo
 NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
 
 
-def unit_sandbox(accelerator, numa=False, rdma=False):
+def unit_sandbox(accelerator: str, numa: bool = False, rdma: bool = False) -> list[str]:
     """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether its build speaks RDMA."""
     lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
     if rdma:

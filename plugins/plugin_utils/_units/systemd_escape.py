@@ -16,7 +16,7 @@ PLAIN = re.compile(r"^[A-Za-z0-9_@+=:,./-]+\Z")
 ESCAPES = {"\\": "\\\\", '"': '\\"', "%": "%%", "\n": "\\n", "\t": "\\t"}
 
 
-def systemd_escape(value, command=False):
+def systemd_escape(value: object, command: bool = False) -> str:
     """value: text or a number; command: whether the line replaces $VARIABLES, as ExecStart= does and Environment= does not."""
     text = str(value)
     if PLAIN.match(text):

@@ -106,7 +106,7 @@ def test_programs_that_every_node_has_must_answer(program):
 
 
 def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "CONFIGURATION", str(tmp_path))
+    monkeypatch.setattr(facts.paths, "PLANS", str(tmp_path / "plan-*.json"))
     (tmp_path / "plan-chat.json").write_text("[1]")
     (tmp_path / "plan-link.json").symlink_to("plan-chat.json")
     assert facts.plans(["chat", "none", "link"]) == {"plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}}
@@ -158,7 +158,7 @@ def test_interfaces_by_name_and_routes(program):
 
 
 def test_watched_files_say_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "CONFIGURATION", str(tmp_path))
+    monkeypatch.setattr(facts.paths, "WATCHED_FILES", str(tmp_path / "watchdog/*.json"))
     folder = tmp_path / "watchdog"
     folder.mkdir()
     (folder / "rpc-chat.json").write_text('{"unit": "llama-rpc-chat.service"}')

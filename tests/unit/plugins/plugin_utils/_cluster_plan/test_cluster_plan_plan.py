@@ -80,8 +80,8 @@ def test_layers_per_node_need_no_header_for_severalcards():
     assert unknown["rendered"] == {"chat": {"layers": known["layers"], "tensor_split": known["tensor_split"]}}
     hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown} for name in GROUPS["all"]}
     (head,) = intent_services.head_instances(chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models")
-    assert head["args"][head["args"].index("--tensor-split") + 1] == "18,17,25,21"
-    assert head["layers"] == split
+    assert head.args[head.args.index("--tensor-split") + 1] == "18,17,25,21"
+    assert head.layers == split
 
 
 def test_services_that_share_a_card_are_added_up():
@@ -188,11 +188,11 @@ def test_the_plan_reaches_the_heads_command_line():
     planned = json.loads(json.dumps(plan(chat())))
     hostvars["node1"]["preflight_plan"] = planned
     (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
-    assert head["args"][head["args"].index("--tensor-split") + 1] == "27,27,27"
-    assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
+    assert head.args[head.args.index("--tensor-split") + 1] == "27,27,27"
+    assert head.layers == {"node2": 27, "node3": 27, "node1": 26}
     del hostvars["node1"]["preflight_plan"]
     (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
-    assert "--tensor-split" not in head["args"]
+    assert "--tensor-split" not in head.args
 
 
 def test_the_intent_checks_know_the_new_keys():

@@ -70,7 +70,7 @@ def test_a_router_serves_several_models_from_one_host():
         "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
         "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
     ]
-    assert [item["dest"] for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
+    assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
 
 
 def test_slurm_keys_mean_nothing_to_systemd():

@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an inventory says, and what each node runs of it."""
 
+import json
+
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import hosts as intent_hosts
@@ -29,10 +31,10 @@ def test_directories_that_are_the_systems_are_refused(variable):
 def test_a_head_reads_its_keys_from_a_file():
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], llama_api_keys={"reasoning": ["s3cret"]}))
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
-    assert head["api_key_file"] == "/etc/llama-cluster/keys/reasoning"
-    assert "--api-key-file /etc/llama-cluster/keys/reasoning" in " ".join(head["args"]) and "s3cret" not in str(head)
+    assert head.api_key_file == "/etc/llama-cluster/keys/reasoning"
+    assert "--api-key-file /etc/llama-cluster/keys/reasoning" in " ".join(head.args) and "s3cret" not in str(head)
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
-    assert head["api_key_file"] == "" and "--api-key-file" not in head["args"]
+    assert head.api_key_file == "" and "--api-key-file" not in head.args
 
 
 def test_rpc_is_for_the_service_of_the_head_alone():
@@ -91,38 +93,69 @@ def test_a_head_is_last_in_the_split():
     plan = {"rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}}
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
-    assert head["rpc_endpoints"] == ["10.100.0.32:50052", "10.100.0.33:50052"]
-    assert head["layers"] == {"node2": 27, "node3": 27, "node1": 26}
-    assert head["tensor_split"] == [27, 27, 27]
-    assert head["endpoint"] == "http://10.0.0.31:8000/v1"
-    assert head["model_path"] == "/opt/models/Big.Q8_0.gguf"
-    assert head["aliases"] == ["big", "Big"]
-    arguments = " ".join(head["args"])
+    assert head.rpc_endpoints == ["10.100.0.32:50052", "10.100.0.33:50052"]
+    assert head.layers == {"node2": 27, "node3": 27, "node1": 26}
+    assert head.tensor_split == [27, 27, 27]
+    assert head.endpoint == "http://10.0.0.31:8000/v1"
+    assert head.model_path == "/opt/models/Big.Q8_0.gguf"
+    assert head.aliases == ["big", "Big"]
+    arguments = " ".join(head.args)
     assert "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off --tensor-split 27,27,27" in arguments
     assert arguments.count("--n-gpu-layers") == 1
     assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
+
+
+def test_what_playbooks_see_of_a_head():
+    plan = {"rendered": {"reasoning": {"layers": {"node2": 40, "node3": 40, "node1": 0}, "tensor_split": [40, 41]}}}
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    seen = head.as_dict()
+    assert (seen["unit"], seen["url"], seen["endpoint"]) == ("llama-head-reasoning.service", "http://10.0.0.31:8000", "http://10.0.0.31:8000/v1")
+    assert seen["shares"] == [
+        {"node": "node2", "endpoint": "10.100.0.32:50052", "layers": 40},
+        {"node": "node3", "endpoint": "10.100.0.33:50052", "layers": 40},
+    ]
+    assert (seen["workers"], seen["rpc_endpoints"]) == (["node2", "node3"], ["10.100.0.32:50052", "10.100.0.33:50052"])
+    assert seen["layers"] == {"node2": 40, "node3": 40}, "a head without layers is in no split"
+    assert json.loads(json.dumps(seen)) == seen
+
+
+def test_shares_without_a_plan_have_the_layers_of_the_inventory():
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert [share.layers for share in head.shares] == [27, 27]
+    (head,) = intent_services.head_instances(changed(tensor_split="auto"), MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    assert [share.layers for share in head.shares] == [None, None]
+
+
+def test_what_playbooks_see_of_a_worker_and_of_a_model():
+    (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
+    seen = worker.as_dict()
+    assert (seen["unit"], seen["head_url"]) == ("llama-rpc-reasoning.service", "http://10.0.0.31:8000")
+    assert sorted(seen) == sorted(["service", "unit", "primary", "address", "port", "head_address", "head_url", "threads", "memory_max", "cache", "args"])
+    (item,) = intent_models.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
+    assert sorted(item.as_dict()) == sorted(["model", "quant", "dest", "urls", "repo", "revision", "files", "sha256"])
 
 
 def test_nobody_but_the_plan_renders_a_split():
     """Layers per node say nothing of cards."""
     services = changed(tensor_split={"node2": 40, "node3": 40})
     (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
-    assert (head["layers"], head["tensor_split"]) == ({"node2": 40, "node3": 40}, None)
-    assert "--tensor-split" not in head["args"]
+    assert (head.layers, head.tensor_split) == ({"node2": 40, "node3": 40}, None)
+    assert "--tensor-split" not in head.args
     assert intent_services.head_instances(services, MODELS, "node2", GROUPS, HOSTVARS, "/opt/models") == []
 
 
 def test_a_worker_lets_its_head_in_over_the_fabric():
     (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
-    assert (worker["address"], worker["head_address"]) == ("10.100.0.33", "10.100.0.31")
-    assert worker["args"] == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
+    assert (worker.address, worker.head_address) == ("10.100.0.33", "10.100.0.31")
+    assert worker.args == ["--host", "10.100.0.33", "--port", "50052", "--threads", "40"]
     assert intent_services.rpc_instances(SERVICES, "node1", GROUPS, HOSTVARS) == []
 
 
 def test_a_worker_with_a_quota_keeps_tensors():
     (worker,) = intent_services.rpc_instances(changed(rpc_cache="80G"), "node3", GROUPS, HOSTVARS)
-    assert worker["cache"] == "80G"
-    assert worker["args"][-1] == "--cache"
+    assert worker.cache == "80G"
+    assert worker.args[-1] == "--cache"
 
 
 def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
@@ -134,9 +167,9 @@ def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
 
 def test_a_model_lives_where_its_head_runs():
     (item,) = intent_models.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
-    assert item["dest"] == "/opt/models/Big.Q8_0.gguf"
-    assert item["repo"] == "someone/Big-GGUF"
-    assert item["files"] == ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]
+    assert item.dest == "/opt/models/Big.Q8_0.gguf"
+    assert item.repo == "someone/Big-GGUF"
+    assert item.files == ["Big.Q8_0.gguf.part1of2", "Big.Q8_0.gguf.part2of2"]
     assert intent_models.model_items(SERVICES, MODELS, "node2", GROUPS, "/opt/models") == []
 
 

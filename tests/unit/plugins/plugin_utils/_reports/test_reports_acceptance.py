@@ -8,9 +8,10 @@ HEAD = {
     "endpoint": "http://10.0.0.31:8000/v1",
     "model": "small",
     "quant": "Q4_1",
-    "workers": ["node2", "node3"],
-    "rpc_endpoints": ["10.100.0.32:50052", "10.100.0.33:50052"],
-    "layers": {},
+    "shares": [
+        {"node": "node2", "endpoint": "10.100.0.32:50052", "layers": None},
+        {"node": "node3", "endpoint": "10.100.0.33:50052", "layers": None},
+    ],
 }
 LOAD = {
     "reason": None,
@@ -41,7 +42,8 @@ def accepted(head, *found):
 
 def refused(layers, node2=15, reason=None):
     devices = [dict(LOAD["devices"][1], layers=node2), dict(LOAD["devices"][3], layers=1)]
-    return accepted(dict(HEAD, layers=layers), READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8)["refused"]
+    head = dict(HEAD, shares=[dict(share, layers=layers.get(share["node"])) for share in HEAD["shares"]])
+    return accepted(head, READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8)["refused"]
 
 
 def test_a_worker_holds_the_layers_of_the_plan():
@@ -61,7 +63,7 @@ def test_without_a_plan_a_worker_holds_some(layers):
 
 
 def test_a_service_without_workers_has_no_layers_elsewhere():
-    assert accepted(dict(HEAD, workers=[], rpc_endpoints=[]), READY, LOAD, "Where?", 8)["refused"] == []
+    assert accepted(dict(HEAD, shares=[]), READY, LOAD, "Where?", 8)["refused"] == []
 
 
 def test_each_worker_by_endpoint_with_all_its_cards():
@@ -178,7 +180,7 @@ def test_the_plan_beside_the_log_and_the_cards():
 
 def test_a_head_that_computes_on_its_main_memory():
     plan = {"devices": [planned("node1", "main", 70, 10, 16)]}
-    alone = dict(HEAD, workers=[], rpc_endpoints=[])
+    alone = dict(HEAD, shares=[])
     (row,) = accepted(alone, READY, dict(LOADED, devices=LOADED["devices"][:3]), "Where?", 8, [plan])["report"]["plan"]
     assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
 

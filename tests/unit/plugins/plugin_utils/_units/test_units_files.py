@@ -12,7 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units i
 HEAD = {
     "service": "chat",
     "primary": True,
-    "endpoint": "http://10.0.0.1:8000/v1",
+    "url": "http://10.0.0.1:8000",
     "model_path": "/opt/models/m.gguf",
     "rpc_endpoints": ["10.1.0.2:50052"],
     "api_key_file": "/etc/llama-cluster/keys/chat",

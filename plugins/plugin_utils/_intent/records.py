@@ -1,0 +1,144 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory's entries become: services with their nodes, heads, workers, models. Private to the collection.
+
+Filters hand out as_dict(): playbooks and templates see its keys.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# As Ansible has them.
+Groups = Mapping[str, Sequence[str]]
+HostVars = Mapping[str, Mapping[str, Any]]
+# As the inventory has them: an entry of llama_services, all of them, and llama_models.
+Settings = Mapping[str, Any]
+Services = Mapping[str, Settings]
+Models = Mapping[str, Mapping[str, Any]]
+
+
+def url(address: str, port: int) -> str:
+    """Where a head answers."""
+    return "http://%s:%d" % (address, port)
+
+
+class Record:
+    def as_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Service(Record):
+    """A service of kind server that systemd runs.
+
+    head: empty where its pattern matches no host. settings: its entry in llama_services.
+    """
+
+    name: str
+    head: str
+    workers: list[str]
+    settings: Settings
+
+    @property
+    def head_unit(self) -> str:
+        return "llama-head-%s.service" % self.name
+
+    @property
+    def worker_unit(self) -> str:
+        return "llama-rpc-%s.service" % self.name
+
+
+@dataclass(frozen=True)
+class Share(Record):
+    """What a worker does for a head. layers: that it holds, None where neither a plan nor the inventory says it."""
+
+    node: str
+    endpoint: str
+    layers: int | None
+
+
+@dataclass(frozen=True)
+class Head(Record):
+    """A llama-server of a node.
+
+    tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
+    last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone renders
+    it: None says that this run made none. layers are those of the plan, else those of the inventory, with the head's own.
+    """
+
+    service: str
+    unit: str
+    primary: bool
+    address: str
+    port: int
+    model: str
+    quant: str
+    aliases: list[str]
+    model_path: str
+    shares: list[Share]
+    layers: dict[str, int]
+    tensor_split: list[int] | None
+    memory_max: str
+    # Tokens of a micro-batch.
+    ubatch_size: int
+    # Empty for none.
+    api_key_file: str
+    # Of llama-server.
+    args: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return url(self.address, self.port)
+
+    @property
+    def endpoint(self) -> str:
+        """The base URL for clients."""
+        return self.url + "/v1"
+
+    @property
+    def workers(self) -> list[str]:
+        return [share.node for share in self.shares]
+
+    @property
+    def rpc_endpoints(self) -> list[str]:
+        return [share.endpoint for share in self.shares]
+
+    def as_dict(self) -> dict[str, Any]:
+        derived = {name: getattr(self, name) for name in ("url", "endpoint", "workers", "rpc_endpoints")}
+        return dict(vars(self), shares=[share.as_dict() for share in self.shares], **derived)
+
+
+@dataclass(frozen=True)
+class Worker(Record):
+    """An RPC server of a node. head_address: where its head comes from; head_url: where that one answers."""
+
+    service: str
+    unit: str
+    primary: bool
+    address: str
+    port: int
+    head_address: str
+    head_url: str
+    # 0 leaves llama.cpp's own.
+    threads: int
+    memory_max: str
+    # How much it keeps of the tensors that it receives, empty for nothing.
+    cache: str
+    # Of ggml-rpc-server.
+    args: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ModelItem(Record):
+    """A model that a node holds. dest: the path of its (first) file."""
+
+    model: str
+    quant: str
+    dest: str
+    urls: list[str]
+    repo: str
+    revision: str
+    files: list[str]
+    sha256: list[str]
