@@ -183,6 +183,18 @@ def write_atomically(
             raise
 
 
+def link_atomically(path: str, target: str) -> None:
+    """Has a link to ``target`` at ``path``, or what was there before. Errors: Refusal, OSError."""
+    above, name = os.path.split(path)
+    partial = ".%s.partial" % name
+    with directory(above) as folder:
+        with contextlib.suppress(FileNotFoundError):
+            # Left by a run that died.
+            os.unlink(partial, dir_fd=folder)
+        os.symlink(target, partial, dir_fd=folder)
+        os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
 def sync_folder(folder: str) -> None:
     """Have the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

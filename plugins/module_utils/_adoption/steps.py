@@ -210,12 +210,7 @@ class Adoption:
         if not os.path.isdir(folder):
             os.mkdir(folder, 0o755)
         if "link" in path:
-            temporary = path["path"] + ".llama-cluster"
-            if os.path.lexists(temporary):
-                # Left by a run that died in between.
-                os.unlink(temporary)
-            os.symlink(path["link"], temporary)
-            os.rename(temporary, path["path"])
+            _files.link_atomically(path["path"], path["link"])
             return
         _files.write_atomically(path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
         os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))

@@ -102,11 +102,7 @@ class Files:
             return
         self._changed(path, None if before is None else "link to %s\n" % before, "link to %s\n" % target)
         if not self.check:
-            partial = "%s.partial" % path
-            if os.path.lexists(partial):
-                os.unlink(partial)
-            os.symlink(target, partial)
-            os.rename(partial, path)
+            _files.link_atomically(path, target)
 
     def _absent(self, path: str, entry: Entry) -> None:
         if _lstat(path) is None:

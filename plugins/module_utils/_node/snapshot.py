@@ -158,12 +158,8 @@ class Snapshots:
                 os.unlink(full)
             return
         if "link" in entry:
-            partial = full + ".partial"
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            if os.path.lexists(partial):
-                os.unlink(partial)
-            os.symlink(entry["link"], partial)
-            os.rename(partial, full)
+            _files.link_atomically(full, entry["link"])
         elif entry.get("directory"):
             os.makedirs(full, exist_ok=True)
             os.chmod(full, entry["mode"])

@@ -20,7 +20,7 @@ from .._text import Refusal
 RECORD = ".llama-cluster.json"
 
 
-class Caches(object):
+class Caches:
     """The caches below ``directory``. check: only note what would be done."""
 
     def __init__(self, directory: str, check: bool = False) -> None:

@@ -201,7 +201,7 @@ def read_configuration(folder: str = paths.WATCHED) -> Dict[str, str]:
     return {path: samples.read(path) for path in sorted(glob.glob(os.path.join(folder, "*.json")))}
 
 
-class Watchdog(object):
+class Watchdog:
     """Keeps one watch for each file."""
 
     def __init__(self) -> None:

@@ -101,6 +101,18 @@ def test_a_directory_exchanged_while_a_file_is_written_gets_nothing(folder, tmp_
     assert os.listdir(str(other)) == [] and (tmp_path / "state/old/new").read_text() == "text"
 
 
+def test_a_link_replaces_what_was_there(folder):
+    for target in ("record", "/somewhere else"):
+        (folder / ".link.partial").symlink_to("half")
+        _files.link_atomically(str(folder / "link"), target)
+        assert os.readlink(str(folder / "link")) == target
+        assert sorted(os.listdir(str(folder))) == ["link", "record"] and (folder / "record").read_text() == "ours"
+    folder.chmod(0o777)
+    with pytest.raises(Refusal, match="inner: its mode 0777"):
+        _files.link_atomically(str(folder / "link"), "record")
+    assert os.readlink(str(folder / "link")) == "/somewhere else"
+
+
 def test_a_digest_is_of_the_whole_file_or_of_its_next_bytes(folder):
     data = os.urandom((1 << 20) + 7)
     (folder / "record").write_bytes(data)

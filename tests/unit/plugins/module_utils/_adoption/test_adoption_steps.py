@@ -323,7 +323,7 @@ def test_an_undo_that_died_between_a_link_and_its_name_is_finished(node, tmp_pat
     before = snapshot(node.units)
     node.adoption().save()
     node.adoption().put_aside()
-    (node.units / "rpc.service.llama-cluster").symlink_to("half")
+    (node.units / ".rpc.service.partial").symlink_to("half")
     node.adoption().put_back()
     assert snapshot(node.units) == before
 
