@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz upgrade-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz mutants upgrade-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -60,6 +60,10 @@ fuzz:  ## a million mutations of all that is read from others: models, records, 
 	@tests/lab/artifacts.sh
 	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz/program.py --rounds $(or $(ROUNDS),1000000) --seed $(or $(SEED),1) \
 		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
+
+# make mutants COUNT=20 SEED=7 FILES=plugins/module_utils/_fetch/http.py: fewer, others, of these files.
+mutants:  ## a hundred small changes of the Python code, and whether the unit tests notice them (about ten minutes)
+	@tests/mutants/run.sh --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(FILES)
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
 	@tests/e2e/upgrade.sh

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import handmade, look, processes, steps
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
@@ -597,6 +598,25 @@ def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
 def test_what_a_process_says_of_itself_cannot_drive_a_terminal():
     serves = dict(handmade.arguments("head", ["x", "-m", "\x1b]0;title\x07m.gguf\n\udcff"]), program="/x/llama-server", build=None)
     assert handmade.words("head", serves) == "/x/llama-server at 127.0.0.1:8080, model ?]0;title?m.gguf??"
+
+
+def test_a_running_head_is_asked_for_its_build():
+    server = fake.FakeLlamaServer()
+    port = int(server.url.rpartition(":")[2])
+    try:
+        for host in ("127.0.0.1", "0.0.0.0", "localhost", None):
+            server.responses["/props"] = (200, {"build_info": "b7772-1a2b3c4d"})
+            assert handmade.build_of("head", {"host": host, "port": port}) == "b7772-1a2b3c4d"
+        asked = len(server.requests)
+        assert handmade.build_of("rpc", {"host": None, "port": port}) is None
+        assert handmade.build_of("head", {"host": None, "port": None}) is None
+        assert len(server.requests) == asked, "no worker is asked, and nothing without a port"
+        for answer in ((503, {"build_info": "b7772"}), (200, ["b7772"]), (200, {})):
+            server.responses["/props"] = answer
+            assert handmade.build_of("head", {"host": None, "port": port}) is None
+    finally:
+        server.stop()
+    assert handmade.build_of("head", {"host": None, "port": port}) is None
 
 
 def test_a_port_is_a_number_that_fits():

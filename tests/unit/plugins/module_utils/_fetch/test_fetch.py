@@ -522,6 +522,18 @@ def test_the_slowest_is_helped_first():
     assert lanes.held_up([], 100.0, 100.0) is None
 
 
+def test_a_connection_is_held_against_what_the_others_took():
+    moves = transfer.Transfer([])
+    now = time.monotonic()
+    moves._running = [running(0, 1 << 20, 1 << 20, now - 1), running(0, 50 << 10, 100 << 20, now - 10)]
+    moves._running[1].client = None
+    assert moves._take_over() is None, "nothing is known of the others"
+    moves._done(moves._running[0])
+    # 1 MiB/s of the first, 5 KiB/s of the second.
+    assert moves._take_over().start == 50 << 10
+    assert moves._running == []
+
+
 def test_retry_after_is_understood_as_seconds_and_as_a_date():
     assert fetch_http._retry_after({"Retry-After": "3"}) == 3
     assert fetch_http._retry_after({"Retry-After": "99999"}) == 600

@@ -73,6 +73,12 @@ def test_a_router_serves_several_models_from_one_host():
     assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
 
 
+@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head", "port"]), ("router", ["host", "models", "port"])])
+def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
+    found = mistakes({"fast": {"kind": kind}})
+    assert [sentence.partition(", ")[0] for sentence in found] == ["llama_services.fast.%s: missing" % key for key in needed]
+
+
 def test_slurm_keys_mean_nothing_to_systemd():
     assert mistakes(changed(partition="gpu")) == [
         "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
