@@ -68,6 +68,6 @@ def test_what_a_unit_lets_its_program_do(lab, unit):
 
 
 def test_what_the_watchdog_may_do(lab):
-    assert lab.exposure(lab.node1, "llama-watchdog.service") <= 2.3
+    assert lab.exposure(lab.node1, "llama-watchdog.service") == 2.2
     limits = lab.node1.check_output("systemctl show --property=WatchdogUSec --property=MemoryMax llama-watchdog")
     assert set(limits.splitlines()) == {"WatchdogUSec=1min", "MemoryMax=268435456"}

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import tarfile
 
 import pytest
@@ -151,6 +152,85 @@ def test_the_firewall_comes_before_what_can_listen(lab):
     before = [line for line in unit.splitlines() if line.startswith("Before=")]
     assert before == ["Before=network-pre.target sysinit.target shutdown.target"]
     assert "WantedBy=sysinit.target" in unit
+
+
+# What docs/operations.md says of each column: exposure of head and worker, and what systemd still counts against both. Against a head it counts 0.1 more:
+# it answers to any address.
+NEEDED = {
+    "DeviceAllow",
+    "IPAddressDeny",
+    "PrivateNetwork",
+    "RestrictAddressFamilies_AF_INET_INET6",
+    "RestrictAddressFamilies_AF_UNIX",
+    "RootDirectoryOrRootImage",
+}
+CUDA = {"MemoryDenyWriteExecute", "PrivateDevices", "PrivateUsers", "ProcSubset", "ProtectClock", "SystemCallFilter_privileged", "SystemCallFilter_resources"}
+RDMA = {"PrivateDevices", "RestrictAddressFamilies_AF_NETLINK"}
+EXPOSURES = {
+    "cpu": ({}, 1.1, set()),
+    "numa": ({"numa": "0"}, 1.2, {"SystemCallFilter_resources"}),
+    "rdma": ({"rdma": True}, 1.3, RDMA),
+    "cuda": ({"accelerator": "cuda"}, 1.8, CUDA),
+    "cuda numa": ({"accelerator": "cuda", "numa": "0"}, 1.8, CUDA),
+    "cuda rdma": ({"accelerator": "cuda", "rdma": True}, 1.9, CUDA | RDMA),
+}
+
+
+@pytest.mark.parametrize("column", EXPOSURES)
+def test_what_systemd_counts_against_a_unit(lab, column):
+    settings, exposure, more = EXPOSURES[column]
+    texts = rendered.units(**settings)
+    plant(lab, texts)
+    for name, level in (("llama-head-chat.service", exposure), ("llama-rpc-chat.service", exposure - 0.1)):
+        analyze = "systemd-analyze security --offline=true --no-pager %s " + "%s/%s" % (FOLDER, name)
+        checks = json.loads(lab.node1.check_output(analyze, "--json=short"))
+        assert {check["json_field"] for check in checks if float(check["exposure"] or 0)} == NEEDED | more, name
+        assert "exposure level for %s: %.1f " % (name, level) in lab.node1.check_output(analyze, "--json=off").splitlines()[-1]
+
+
+# Of every service: tried for ever, with a start that waits as long as it takes, and what the page calls the rest.
+SHOWN = {
+    "StartLimitIntervalUSec": "0",
+    "TimeoutStartUSec": "infinity",
+    "Restart": "always",
+    "RestartUSec": "200ms",
+    "IgnoreSIGPIPE": "yes",
+    "LimitNOFILE": "65535",
+    "LimitMEMLOCK": "infinity",
+    "LimitCORE": "0",
+    "TasksMax": "4096",
+}
+
+
+def test_the_limits_of_units(lab):
+    texts = rendered.units(memory_max="1G", rpc_memory_max="2G")
+    plant(lab, {"limits-" + name: text for name, text in texts.items()})
+    lab.node1.check_output("ln -sf %s/limits-* /run/systemd/system/ && systemctl daemon-reload", FOLDER)
+    try:
+        names = ",".join([*SHOWN, "MemoryMax", "Environment", "WatchdogUSec", "ProtectSystem", "CapabilityBoundingSet"])
+        shown = {}
+        for name in texts:
+            lines = lab.node1.check_output("systemctl show --property=%s %s", names, "limits-" + name).splitlines()
+            shown[name] = dict(line.split("=", 1) for line in lines)
+    finally:
+        lab.node1.check_output("rm -f /run/systemd/system/limits-* && systemctl daemon-reload")
+    for name, memory in (("llama-head-chat.service", 1 << 30), ("llama-rpc-chat.service", 2 << 30)):
+        assert {key: shown[name][key] for key in SHOWN} == SHOWN, name
+        assert shown[name]["MemoryMax"] == str(memory)
+        assert "GGML_NO_BACKTRACE=1" in shown[name]["Environment"].split()
+    watchdog = shown["llama-watchdog.service"]
+    wanted = {"StartLimitIntervalUSec": "0", "WatchdogUSec": "1min", "Restart": "always", "MemoryMax": "268435456", "LimitCORE": "0", "ProtectSystem": "strict"}
+    assert {key: watchdog[key] for key in wanted} == wanted
+    assert watchdog["CapabilityBoundingSet"].split() == ["cap_dac_read_search", "cap_net_admin"]
+
+
+def test_a_worker_that_cannot_begin_is_tried_every_five_seconds(lab):
+    """And one that crashed at once."""
+    (command,) = [line.split("=-", 1)[1] for line in rendered.units()["llama-rpc-chat.service"].splitlines() if line.startswith("ExecStopPost=")]
+    plant(lab, {"sleep": "#!/bin/sh\necho slept $1\n", "command.sh": command.replace("$$", "$")})
+    lab.node1.check_output("chmod 755 %s/sleep", FOLDER)
+    for code, slept in (("exited", "slept 5"), ("", "slept 5"), ("killed", ""), ("dumped", "")):
+        assert lab.node1.check_output("EXIT_CODE=%s PATH=%s:$PATH sh %s/command.sh", code, FOLDER, FOLDER) == slept, code
 
 
 # What a service would try that somebody has taken over.

@@ -64,7 +64,7 @@ def test_its_user_leaves_for_nobody(lab):
 
 
 def test_what_its_unit_may_do(lab):
-    assert lab.exposure(lab.node2, UNIT) <= 1.3
+    assert lab.exposure(lab.node2, UNIT) == 1.0
     status = dict(line.split(":", 1) for line in lab.node2.check_output("cat /proc/%s/status", str(main_pid(lab.node2))).splitlines())
     assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
     assert int(status["SigIgn"], 16) & 1 << signal.SIGPIPE - 1
