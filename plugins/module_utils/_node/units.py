@@ -8,7 +8,7 @@ import json
 import os
 import re
 import subprocess
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _files
 from .._text import Refusal
@@ -42,23 +42,28 @@ class Unit(NamedTuple):
     """A unit as llama_unit_info tells it, see there."""
 
     name: str
-    kind: Optional[str]
-    service: Optional[str]
-    installed: bool
-    ours: bool
-    enabled: bool
-    active_state: Optional[str]
-    sub_state: Optional[str]
-    result: Optional[str]
-    main_pid: Optional[int]
-    since: Optional[str]
-    restarts: int
-    failed_in_a_row: int
-    exec_path: Optional[str]
-    arguments: List[str]
-    wanted_digest: Optional[str]
-    running_digest: Optional[str]
-    stale: bool
+    kind: Optional[str] = None
+    service: Optional[str] = None
+    installed: bool = False
+    ours: bool = False
+    enabled: bool = False
+    active_state: Optional[str] = None
+    sub_state: Optional[str] = None
+    result: Optional[str] = None
+    main_pid: Optional[int] = None
+    since: Optional[str] = None
+    restarts: int = 0
+    failed_in_a_row: int = 0
+    exec_path: Optional[str] = None
+    arguments: Sequence[str] = ()
+    wanted_digest: Optional[str] = None
+    running_digest: Optional[str] = None
+    stale: bool = False
+
+
+def units_of(told: Iterable[Mapping[str, Any]]) -> List[Unit]:
+    """What llama_unit_info has told, as records again."""
+    return [Unit(**unit) for unit in told]
 
 
 def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES) -> str:

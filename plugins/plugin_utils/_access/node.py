@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
+from ...module_utils._node.units import Unit, units_of
 from .._intent.check import port_conflicts
 from .accounts import Account, account_refusals
 
@@ -50,9 +51,10 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     heads, workers = services["heads"], services["workers"]
     wanted = [("llama_services.%s.port" % one["service"], one["address"], one["port"]) for one in heads]
     wanted += [("llama_services.%s.rpc_port" % one["service"], one["address"], one["port"]) for one in workers]
-    own = [unit["main_pid"] for unit in node["units"] if unit["main_pid"]] + node["service_pids"] + list(services["ending"])
+    units = units_of(node["units"])
+    own = [unit.main_pid for unit in units if unit.main_pid] + node["service_pids"] + list(services["ending"])
     found += port_conflicts(wanted, node["listeners"], own)
-    taken = sorted(_short_names(heads, workers) & _foreign(node["units"]) - set(services["leaving"]))
+    taken = sorted(_short_names(heads, workers) & _foreign(units) - set(services["leaving"]))
     if taken:
         found.append(
             "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
@@ -67,5 +69,5 @@ def _short_names(heads: Sequence[Instance], workers: Sequence[Instance]) -> set[
     return {name for name, instances in pairs if any(one["primary"] for one in instances)}
 
 
-def _foreign(units: Sequence[Mapping[str, Any]]) -> set[str]:
-    return {unit["name"] for unit in units if unit["installed"] and not unit["ours"]}
+def _foreign(units: Sequence[Unit]) -> set[str]:
+    return {unit.name for unit in units if unit.installed and not unit.ours}

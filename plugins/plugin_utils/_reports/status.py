@@ -6,6 +6,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._node.units import units_of
 from .acceptance import context_of
 
 
@@ -25,10 +26,10 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
             lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))
         if not info["units"]:
             lines.append("  %-12s no units" % node)
-        for unit in info["units"]:
-            note = ", its configuration changed since it started" if unit["stale"] else ""
+        for unit in units_of(info["units"]):
+            note = ", its configuration changed since it started" if unit.stale else ""
             lines.append(
                 "  %-12s %-36s %s since %s, %d restarts, build %s%s"
-                % (node, unit["name"], unit["active_state"], unit["since"] or "-", unit["restarts"], info["current_build"], note)
+                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, info["current_build"], note)
             )
     return lines

@@ -6,10 +6,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._node.units import Unit, units_of
 from .._intent.records import Groups, Services
 from .._intent.services import managed
 
-Unit = Mapping[str, Any]
+# As llama_unit_info tells them.
+Units = Iterable[Mapping[str, Any]]
 
 
 def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
@@ -22,43 +24,43 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     return wanted
 
 
-def deployed_heads(units: Iterable[Unit]) -> list[dict[str, Any]]:
+def deployed_heads(units: Units) -> list[dict[str, Any]]:
     """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url, rpc_endpoints}].
 
     units: as llama_unit_info returns them; those without a file are left out.
     """
     return [
         {
-            "service": unit["service"],
-            "unit": unit["name"],
-            "url": "http://%s:%s" % (_option(unit["arguments"], "--host"), _option(unit["arguments"], "--port")),
-            "rpc_endpoints": [one for one in _option(unit["arguments"], "--rpc").split(",") if one],
+            "service": unit.service,
+            "unit": unit.name,
+            "url": "http://%s:%s" % (_option(unit.arguments, "--host"), _option(unit.arguments, "--port")),
+            "rpc_endpoints": [one for one in _option(unit.arguments, "--rpc").split(",") if one],
         }
-        for unit in units
-        if unit["kind"] == "head" and unit["installed"]
+        for unit in units_of(units)
+        if unit.kind == "head" and unit.installed
     ]
 
 
-def deployed_workers(units: Iterable[Unit]) -> list[dict[str, Any]]:
+def deployed_workers(units: Units) -> list[dict[str, Any]]:
     """The workers of a node as their units start them: [{service, unit, endpoint}]"""
     return [
         {
-            "service": unit["service"],
-            "unit": unit["name"],
-            "endpoint": "%s:%s" % (_option(unit["arguments"], "--host"), _option(unit["arguments"], "--port")),
+            "service": unit.service,
+            "unit": unit.name,
+            "endpoint": "%s:%s" % (_option(unit.arguments, "--host"), _option(unit.arguments, "--port")),
         }
-        for unit in units
-        if unit["kind"] == "rpc" and unit["installed"]
+        for unit in units_of(units)
+        if unit.kind == "rpc" and unit.installed
     ]
 
 
-def _option(arguments: list[str], name: str) -> str:
+def _option(arguments: Sequence[str], name: str) -> str:
     """The value after an option, empty where it is not given."""
     return arguments[arguments.index(name) + 1] if name in arguments[:-1] else ""
 
 
 def unit_changes(
-    nodes: Mapping[str, Sequence[Unit]],
+    nodes: Mapping[str, Units],
     host: str,
     wanted: Mapping[str, Sequence[str]],
     degraded: Iterable[str],
@@ -75,33 +77,33 @@ def unit_changes(
     idle: whether all of this leaves everything as it is.
     Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left alone, whatever their name.
     """
-    if services:
-        nodes = {node: [unit for unit in units if unit["service"] in services] for node, units in nodes.items()}
-    workers = {node: _workers(units, wanted.get(node, [])) for node, units in nodes.items()}
+    found = {node: [unit for unit in units_of(told) if not services or unit.service in services] for node, told in nodes.items()}
+    workers = {node: _workers(units, wanted.get(node, [])) for node, units in found.items()}
     disturbed = set(degraded)
     for changes in workers.values():
         for names in changes.values():
             disturbed.update(name[len("llama-rpc-") : -len(".service")] for name in names)
-    heads = [unit for unit in nodes[host] if unit["kind"] == "head" and unit["installed"] and unit["ours"]]
-    kept = [unit for unit in heads if unit["name"] in wanted.get(host, [])]
-    unwanted = [unit["name"] for unit in heads if unit not in kept]
-    found = {
-        "heads_down": unwanted + [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"] or unit["service"] in disturbed],
+    heads = [unit for unit in found[host] if unit.kind == "head" and unit.installed and unit.ours]
+    kept = [unit for unit in heads if unit.name in wanted.get(host, [])]
+    unwanted = [unit.name for unit in heads if unit not in kept]
+    todo = {
+        "heads_down": unwanted + [unit.name for unit in kept if unit.stale or unit.failed_in_a_row or unit.service in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],
-        "heads_up": [unit["name"] for unit in kept if unit["enabled"]],
+        "heads_up": [unit.name for unit in kept if unit.enabled],
     }
-    up = [unit["name"] for unit in heads if unit["active_state"] == "active"]
-    return dict(found, idle=not any(names for step, names in found.items() if step != "heads_up") and set(found["heads_up"]) <= set(up))
+    up = [unit.name for unit in heads if unit.active_state == "active"]
+    still = not any(names for step, names in todo.items() if step != "heads_up")
+    return dict(todo, idle=still and set(todo["heads_up"]) <= set(up))
 
 
 def _workers(units: Iterable[Unit], wanted: Sequence[str]) -> dict[str, list[str]]:
-    units = [unit for unit in units if unit["kind"] == "rpc" and unit["installed"] and unit["ours"]]
-    kept = [unit for unit in units if unit["name"] in wanted]
+    units = [unit for unit in units if unit.kind == "rpc" and unit.installed and unit.ours]
+    kept = [unit for unit in units if unit.name in wanted]
     return {
-        "unwanted": [unit["name"] for unit in units if unit not in kept],
-        "restart": [unit["name"] for unit in kept if unit["stale"] or unit["failed_in_a_row"]],
+        "unwanted": [unit.name for unit in units if unit not in kept],
+        "restart": [unit.name for unit in kept if unit.stale or unit.failed_in_a_row],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
-        "start": [unit["name"] for unit in kept if unit["enabled"] and unit["active_state"] != "active"],
+        "start": [unit.name for unit in kept if unit.enabled and unit.active_state != "active"],
     }

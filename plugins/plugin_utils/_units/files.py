@@ -10,6 +10,7 @@ import json
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
+from ...module_utils._node.units import units_of
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
@@ -45,7 +46,7 @@ def unit_files(
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":
         # The units that are still there say which services have had keys: what else lies beside them is somebody else's.
-        gone += ["%s/%s" % (paths.KEYS, unit["service"]) for unit in node["units"] if unit["kind"] == "head" and unit["ours"]]
+        gone += ["%s/%s" % (paths.KEYS, unit.service) for unit in units_of(node["units"]) if unit.kind == "head" and unit.ours]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
+from ...module_utils._node.units import units_of
 from .files import unit_name
 
 Instance = Mapping[str, Any]
@@ -36,7 +37,7 @@ def _taken_names(instances: Sequence[Instance], kind: str, node: Mapping[str, An
     needed = {unit_name(kind, item["service"]) for item in instances}
     if at_boot and any(item.get("primary") for item in instances):
         needed.add("llama-%s.service" % kind)
-    taken = sorted(unit["name"] for unit in node["units"] if unit["installed"] and not unit["ours"] and unit["name"] in needed)
+    taken = sorted(unit.name for unit in units_of(node["units"]) if unit.installed and not unit.ours and unit.name in needed)
     if not taken:
         return []
     return [

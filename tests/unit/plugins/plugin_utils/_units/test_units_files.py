@@ -84,8 +84,8 @@ def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
 
 
 def test_what_no_service_has_any_more_goes():
-    units = [{"kind": "head", "service": service, "ours": ours} for service, ours in (("chat", True), ("old", True), ("theirs", False))]
-    units.append({"kind": "rpc", "service": "worker", "ours": True})
+    owned = (("head", "chat", True), ("head", "old", True), ("head", "theirs", False), ("rpc", "worker", True))
+    units = [{"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
     entries = heads(HEAD, node=dict(NODE, units=units, watched=watched))
     assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
