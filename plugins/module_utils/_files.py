@@ -231,9 +231,11 @@ def open_ours(path: str) -> int:
 def read_ours(path: str, most: int) -> bytes:
     """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made it, it does not count."""
     with open(open_ours(path), "rb") as stream:
-        if os.fstat(stream.fileno()).st_mode & 0o022:
+        seen = os.fstat(stream.fileno())
+        if seen.st_mode & 0o022:
             raise OSError(errno.EPERM, "others may write it", path)
-        return stream.read(most)
+        # A stream takes memory for all that it is asked for.
+        return stream.read(min(most, seen.st_size))
 
 
 # A record or a configuration is smaller.

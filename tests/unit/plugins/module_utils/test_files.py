@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import tracemalloc
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _files
@@ -111,6 +112,20 @@ def test_a_link_replaces_what_was_there(folder):
     with pytest.raises(Refusal, match="inner: its mode 0777"):
         _files.link_atomically(str(folder / "link"), "record")
     assert os.readlink(str(folder / "link")) == "/somewhere else"
+
+
+def test_a_record_takes_the_memory_of_what_is_in_it(folder):
+    (folder / "record").chmod(0o644)
+    tracemalloc.start()
+    try:
+        assert _files.read_ours(str(folder / "record"), 1 << 30) == b"ours"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert _files.read_ours(str(folder / "record"), 3) == b"our"
+    (folder / "record").chmod(0o666)
+    with pytest.raises(OSError, match="others may write it"):
+        _files.read_ours(str(folder / "record"), 3)
 
 
 def test_a_digest_is_of_the_whole_file_or_of_its_next_bytes(folder):
