@@ -928,6 +928,16 @@ def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
     assert os.stat(tmp_path / "m.gguf").st_uid == 0
 
 
+def test_a_published_file_that_was_given_away_stays_so_in_check_mode_and_for_a_caller_who_gives_it(fake, tmp_path):
+    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    give_away(tmp_path / "m.gguf")
+    before = os.stat(tmp_path / "m.gguf")
+    for options in ({"check": True}, {"owner": (before.st_uid, before.st_gid)}):
+        assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", **options)["verified"] == "sha256"
+        after = os.stat(tmp_path / "m.gguf")
+        assert (after.st_uid, after.st_ctime_ns) == (before.st_uid, before.st_ctime_ns), options
+
+
 def test_a_file_of_another_user_that_is_another_model_stays_his(fake, tmp_path):
     (tmp_path / "m.gguf").write_bytes(OTHER)
     give_away(tmp_path / "m.gguf")

@@ -144,6 +144,13 @@ def test_nobody_but_root_reads_it_and_a_diff_shows_no_secret(snapshots, node, tm
     assert text_of(None) == ""
 
 
+def test_a_diff_shows_what_everybody_may_read(snapshots, node):
+    snapshots.open("one")
+    (node / HEAD).write_text("new\n")
+    _path, now, then = snapshots.restore("one", check=True)[0]
+    assert (text_of(now), text_of(then)) == ("new\n", "old\n")
+
+
 def test_a_name_that_is_not_there(snapshots):
     with pytest.raises(Refusal, match="holds no snapshot one: run site.yml"):
         snapshots.restore("one")
