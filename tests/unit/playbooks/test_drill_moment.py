@@ -14,7 +14,7 @@ import time
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
 
 WORKERS = {"node2": "10.0.0.2", "node3": "10.0.0.3"}
-# The head's clock is slow, so that they break four seconds from now instead of ten.
+# The head's clock is slow, so that they break eight seconds from now instead of ten: a busy machine starts both before.
 DATE = """#!/bin/sh
 if [ "$1" != +%%s ]; then
     now=$(/bin/date "$@")
@@ -22,7 +22,7 @@ if [ "$1" != +%%s ]; then
     echo "$now"
     exit
 fi
-expr $(/bin/date +%%s) - 6 | tee %(folder)s/clock
+expr $(/bin/date +%%s) - 2 | tee %(folder)s/clock
 """
 SYSTEMCTL = """#!/bin/sh
 cat "%(folder)s/pid-$ADDRESS"
