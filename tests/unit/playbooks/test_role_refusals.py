@@ -39,7 +39,7 @@ REFUSALS = {
     ),
     "build that is not there": (
         "llama_cpp", "activate", {"activate_build": "b9"},
-        "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an intact build is needed: run with --tags build",
+        "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an installed build is needed: run with --tags build",
     ),
     "link that is none": (
         "llama_cpp", "activate", {"activate_build": "b1"},
