@@ -62,7 +62,7 @@ fuzz:  ## a million mutations of all that is read from others: models, records, 
 		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
 
 # make mutants COUNT=20 SEED=7 FILES=plugins/module_utils/_fetch/http.py: fewer, others, of these files.
-mutants:  ## a hundred small changes of the Python code, and whether the unit tests notice them (about ten minutes)
+mutants:  ## a hundred small changes of the Python code, and whether the unit tests notice them (some minutes)
 	@tests/mutants/run.sh --count $(or $(COUNT),100) --seed $(or $(SEED),1) $(FILES)
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
