@@ -36,6 +36,13 @@ def test_the_key_is_sent_in_a_header(server):
     assert server.headers[0]["Authorization"] == "Bearer k3y"
 
 
+@pytest.mark.parametrize("model", [None, "m"])
+def test_a_stream_is_asked_of_the_model(server, model):
+    server.responses["/completion"] = lambda: (200, 'data: {"content":"a","stop":true}\n\n')
+    assert list(llama_api.LlamaApi(server.url, model=model).stream("Once")) == ['{"content":"a","stop":true}']
+    assert server.asked("/completion")[0].get("model", "none") == (model or "none")
+
+
 def test_a_proxy_of_the_environment_is_not_used(server, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % unused_port())
     assert llama_api.LlamaApi(server.url).get("/health", 5)[0] == 200
