@@ -10,7 +10,7 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: A line per play, what changed, and each mistake in one sentence
 description:
-  - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a line.
+  - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a line, one for each minute of them.
   - Lines of M(thefermisea.llama_cluster.show_lines) and the progress of long work come through as they are.
   - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A failure that a rescue or C(ignore_errors)
     takes care of is not shown.
@@ -39,6 +39,8 @@ HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
 # So many names of changed tasks are shown.
 NAMES = 3
+# Seconds of plays that changed nothing, after which their line is printed: nobody is to wonder whether a run still goes on.
+SILENCE = 60
 
 
 def count(number, what):
@@ -68,8 +70,9 @@ class CallbackModule(Default):
         # {id of a task that changed something: its name}, of this play and of all.
         self.play_changes = {}
         self.changes = {}
-        # Plays that changed nothing and have not been shown yet.
+        # Plays that changed nothing and have not been shown yet, and since when.
         self.unchanged = []
+        self.silent_since = self.begun
         self.failures = Failures()
         self.warned = set()
         # Whether every service that was asked has answered, None while none was.
@@ -92,6 +95,8 @@ class CallbackModule(Default):
 
     def end_play(self):
         self.show_failures()
+        if not self.unchanged:
+            self.silent_since = self.play_begun
         took = time.monotonic() - self.play_begun
         self.play_begun += took
         line = "%s %s" % (self.play_name or "localhost", duration(took))
@@ -103,6 +108,8 @@ class CallbackModule(Default):
             self.play_changes = {}
         elif self.play_name and took >= 1:
             self.unchanged.append(line)
+            if self.play_begun - self.silent_since >= SILENCE:
+                self.show_unchanged()
 
     def show_unchanged(self):
         if self.unchanged:

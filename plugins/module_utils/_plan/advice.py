@@ -91,10 +91,12 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
         return plan(shape, settings._replace(**changes), many, 1).fits
 
     counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
-    enough = next((count for count in counts if fits(count)), 0)
+    enough = _fewest(fits, counts)
     found = ["use %d cards of %d MiB%s" % (enough, such.total_mib, like)] if enough else []
     least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k)
-    fewer = next((count for count in counts if alone and (count < enough or not enough) and fits(count, CONTEXT_STEP, **least)), 0)
+    fewer = 0
+    if alone and counts:
+        fewer = _fewest(lambda count: fits(count, CONTEXT_STEP, **least), range(counts[0], enough or counts[-1] + 1))
     if not fewer:
         return found
     wanted = slot_context(shape, settings)
@@ -104,6 +106,18 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
         words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
     such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such.total_mib, like)
     return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
+
+
+def _fewest(fits: Callable[[int], bool], counts: Sequence[int]) -> int:
+    """The first of consecutive counts of cards that fits, 0 for none: what fits some cards fits one more."""
+    low, high = 0, len(counts)
+    while low < high:
+        middle = (low + high) // 2
+        if fits(counts[middle]):
+            high = middle
+        else:
+            low = middle + 1
+    return counts[low] if low < len(counts) else 0
 
 
 def weight(shape: Shape) -> int:

@@ -17,6 +17,9 @@ STUBS = {
     "ssh_denied": SSH % "ops@10.0.0.2: Permission denied (publickey).",
     "ssh_silent": SSH % "ssh: connect to host 10.0.0.3 port 22: Connection timed out",
     "sudo_asks": "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n",
+    # As sudo -S does: the prompt, a line of its input, and what it says three times.
+    "sudo_refuses": '#!/bin/sh\nwhile [ "$1" != -p ]; do shift; done\nfor _try in 1 2 3; do printf %s "$2" >&2; read -r _word; '
+    "echo 'Sorry, try again.' >&2; done\nexit 1\n",
     "sudo": '#!/bin/sh\nwhile [ "$1" != /bin/sh ]; do shift; done\nexec "$@"\n',
     "python36": "#!/bin/sh\necho 'ansible-core requires a minimum of Python version 3.8. Current version: 3.6.8 (default)' >&2\nexit 1\n",
 }
@@ -26,6 +29,7 @@ SENTENCES = [
     "n3: no answer from 10.0.0.3 over ssh (ssh: connect to host 10.0.0.3 port 22: Connection timed out), a login is needed: try `ssh -p 2222 ops@10.0.0.3` "
     "on this machine",
     "n4: sudo asks for a password and none was given, one is needed: run with -K, or set ansible_become_password",
+    "n6: sudo does not take the password given for it, the right one is needed: correct ansible_become_password, or run with -K",
 ]
 OLD = (
     "n5: PATH/stub_python36 is Python 3.6.8, this Ansible needs 3.8 or newer: set ansible_python_interpreter to one, such as /usr/bin/python3.11, "
@@ -50,6 +54,7 @@ def fixture_run(tmp_path):
         "n4": dict(node(4, "run"), ansible_become_exe=str(tmp_path / "stub_sudo_asks")),
         "n5": node(5, "run", ansible_python_interpreter=str(tmp_path / "stub_python36")),
     }
+    hosts["n6"] = dict(node(6, "run"), ansible_become_exe=str(tmp_path / "stub_sudo_refuses"), ansible_become_password="wrong")
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": {"ansible_ssh_retries": 0}}}))
 
     contact = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster.preflight", "tasks_from": "contact.yml"}}
@@ -71,7 +76,7 @@ def test_each_node_is_one_sentence(run, playbook):
     assert status != 0
     sentences = [line for line in lines if line.startswith("n")]
     # Where every node is needed, those that let nobody in end the run before Python is asked for.
-    assert sentences == SENTENCES + ([OLD] if playbook != "teardown" else [])
+    assert sentences == sorted(SENTENCES + ([OLD] if playbook != "teardown" else []))
     assert [line for line in lines if line not in sentences and not line.endswith(": no change")] == []
     assert last == "stopped: %d mistakes in PATH/hosts.json, nothing was changed" % len(sentences)
 
