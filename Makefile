@@ -38,7 +38,8 @@ bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, need
 	@.venv/bin/python tests/benchmarks/acquisition/header.py
 	@.venv/bin/python tests/benchmarks/acquisition/run.py $(BENCH)
 
-# BUILDS says which builds, and where their programs lie: make bench-memory BUILDS="11434=DIR 7772=DIR" MODELS="FILE FILE". MODELS are really loaded.
+# BUILDS says which builds, and where their programs lie: make bench-memory BUILDS="11434=DIR 7772=DIR" MODELS="FILE
+# FILE". MODELS are really loaded.
 bench-memory:  ## the memory formulas beside llama-fit-params, and beside real loads of MODELS (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)

@@ -47,7 +47,9 @@ class Lab:
     @staticmethod
     def playbook(name, *arguments, inventory="inventories/lab"):
         """Runs playbooks/NAME.yml -> (exit status, output without line folding)."""
-        environment = dict(os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000")
+        environment = dict(
+            os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000"
+        )
         # Tests read the recap, and tasks by name.
         environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
         environment.pop("ANSIBLE_COLLECTIONS_PATH", None)
@@ -70,7 +72,9 @@ class Lab:
     @staticmethod
     def report(service):
         """The last acceptance report of a service."""
-        cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "llama-cluster")
+        cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "llama-cluster"
+        )
         return json.loads(pathlib.Path(cache, "reports/llama-lab%d/%s.json" % (SLOT, service)).read_text())
 
     @staticmethod

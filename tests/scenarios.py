@@ -2,8 +2,9 @@
 
     python tests/scenarios.py [SCENARIO ...]
 
-Every run takes lab slots of its own (names and subnets), one for each scenario that runs at a time, so two runs on one machine do not meet, and
-removes its containers when it ends, however it ends. A scenario's whole output is kept in the cache's logs; the end of it is shown when it fails.
+Every run takes lab slots of its own (names and subnets), one for each scenario that runs at a time, so two runs on one
+machine do not meet, and removes its containers when it ends, however it ends. A scenario's whole output is kept in the
+cache's logs; the end of it is shown when it fails.
 Seconds also go to the table of .ci/run, the file that MINUTES names.
 """
 
@@ -18,9 +19,13 @@ import sys
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
+CACHE = pathlib.Path(
+    os.environ.get("LLAMA_CLUSTER_CACHE")
+    or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
+)
 
-# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. After what needs no build the longest start first.
+# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. After what needs no
+# build the longest start first.
 BUDGETS = {
     "build": 60,
     "node_setup": 190,
@@ -50,7 +55,9 @@ running = []
 
 def call(command, environment, output):
     """Runs a command to its end -> its exit status; stop_running() ends it early."""
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+    )
     running.append(process)
     return process.wait()
 
@@ -64,7 +71,8 @@ def stop_running():
 
 
 def take_slots():
-    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 and 1 are for labs made by hand."""
+    """Locks free lab slots for as long as this process lives -> (first slot, the open lock). Slots 0 and 1 are for labs
+    made by hand."""
     (CACHE / "locks").mkdir(parents=True, exist_ok=True)
     for first in range(SIDE_BY_SIDE, 240, SIDE_BY_SIDE):
         lock = open(CACHE / "locks" / ("slots-%d" % first), "w")  # noqa: SIM115 - held until the run ends
@@ -89,14 +97,18 @@ def run_scenario(name, environment, slots):
     finally:
         slots.put(slot)
     seconds = time.monotonic() - started
-    print("%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds), flush=True)
+    print(
+        "%s scenario %s %s in %d s" % (time.strftime("[%H:%M:%S]"), name, "failed" if status else "passed", seconds),
+        flush=True,
+    )
     if status:
         print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-60:]), flush=True)
     return name, status == 0, seconds
 
 
 def build(environment, slots):
-    """Has llama.cpp compiled once, where the cache lacks it, before scenarios that would each compile it -> as run_scenario."""
+    """Has llama.cpp compiled once, where the cache lacks it, before scenarios that would each compile it -> as
+    run_scenario."""
     log = CACHE / "logs" / ("scenario-%s-build.log" % environment["LLAMA_LAB_RUN"])
     slot = slots.get()
     started = time.monotonic()
@@ -104,7 +116,11 @@ def build(environment, slots):
     status = 0
     try:
         with open(log, "w") as output:
-            for arguments in (["shared/create.yml"], ["shared/prepare_node.yml", "--limit", "node1"], ["shared/destroy.yml"]):
+            for arguments in (
+                ["shared/create.yml"],
+                ["shared/prepare_node.yml", "--limit", "node1"],
+                ["shared/destroy.yml"],
+            ):
                 command = ["ansible-playbook", "molecule/" + arguments[0], "-i", "inventories/lab", *arguments[1:]]
                 status = status or call(command, dict(environment, LLAMA_LAB_SLOT=str(slot)), output)
     finally:
@@ -179,7 +195,11 @@ def main():
         subprocess.call([REPOSITORY / "tests/lab/down.sh", label])
         lock.close()
         now = time.monotonic()
-        parts = [("engine, model and image", prepared - began), *((name, seconds) for name, _passed, seconds in results), ("teardown", now - ended)]
+        parts = [
+            ("engine, model and image", prepared - began),
+            *((name, seconds) for name, _passed, seconds in results),
+            ("teardown", now - ended),
+        ]
         note_minutes([("scenarios", now - began), *(("  " + name, seconds) for name, seconds in parts)])
     return table(results)
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Prints docs/settings.md from the tables that the intent check reads: python tests/settings_page.py > docs/settings.md"""
+"""Prints docs/settings.md from the tables that the intent check reads: python tests/settings_page.py >
+docs/settings.md"""
 
 import re
 import sys
@@ -17,8 +18,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
 
 PAGE = """# Settings
 
-What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an inventory, and from the arguments that each role
-declares; [inventory.md](inventory.md) explains how they go together.
+What an inventory may say, key by key. `tests/settings_page.py` writes this page from the tables that check an
+inventory, and from the arguments that each role declares; [inventory.md](inventory.md) explains how they go together.
 
 ## Variables of the intent
 
@@ -28,8 +29,9 @@ declares; [inventory.md](inventory.md) explains how they go together.
 
 %s
 
-The star: how much memory layers, cache and buffers take depends on this key. Where the layers go also depends on `tensor_split` and `force_split`, and how much
-context a slot may have on `rope_scaling`, `rope_scale`, `yarn_orig_ctx` and `override_kv`.
+The star: how much memory layers, cache and buffers take depends on this key. Where the layers go also depends on
+`tensor_split` and `force_split`, and how much context a slot may have on `rope_scaling`, `rope_scale`,
+`yarn_orig_ctx` and `override_kv`.
 
 ## A router
 
@@ -47,7 +49,8 @@ context a slot may have on `rope_scaling`, `rope_scale`, `yarn_orig_ctx` and `ov
 
 ## Variables of roles
 
-They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and leave alone those that come from another variable.
+They go into `group_vars`, or beside one host. Most inventories set a few of `llama_cpp`, and leave alone those that
+come from another variable.
 
 %s
 """
@@ -79,29 +82,48 @@ def written(value):
 def settings(kind):
     rows = ["| key | value | default | meaning |", "|---|---|---|---|"]
     for key in _settings.BY_KIND[kind].values():
-        default = "required" if key.required else written(key.default) or (written(key.own) + " (llama-server's)" if key.own else "")
-        rows.append("| `%s`%s | %s | %s | %s |" % (key.name, " *" if key.memory else "", values(key), default, key.text))
+        default = (
+            "required"
+            if key.required
+            else written(key.default) or (written(key.own) + " (llama-server's)" if key.own else "")
+        )
+        rows.append(
+            "| `%s`%s | %s | %s | %s |" % (key.name, " *" if key.memory else "", values(key), default, key.text)
+        )
     return "\n".join(rows)
 
 
 def keys(table):
     return "\n".join(
-        ["| key | value | meaning |", "|---|---|---|"] + ["| `%s` | %s | %s |" % (name, names(kind), text) for name, (kind, text) in table.items()]
+        ["| key | value | meaning |", "|---|---|---|"]
+        + ["| `%s` | %s | %s |" % (name, names(kind), text) for name, (kind, text) in table.items()]
     )
 
 
 def roles():
     """A table for each role, of the arguments of all of its entry points."""
-    return "\n\n".join("### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path)) for path in sorted(variables.ROLES.iterdir()))
+    return "\n\n".join(
+        "### %s\n\n[README](../roles/%s/README.md)\n\n%s" % (path.name, path.name, role(path))
+        for path in sorted(variables.ROLES.iterdir())
+    )
 
 
 def role(path):
     """Without what a role is told by its caller alone: an inventory has no default to replace."""
     options = {}
     for entry_point in yaml.safe_load((path / "meta/argument_specs.yml").read_text())["argument_specs"].values():
-        options = dict({name: option for name, option in entry_point.get("options", {}).items() if not option.get("required")}, **options)
+        options = dict(
+            {name: option for name, option in entry_point.get("options", {}).items() if not option.get("required")},
+            **options,
+        )
     rows = ["| variable | value | default | meaning |", "|---|---|---|---|"]
-    return "\n".join(rows + ["| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option)) for name, option in options.items()])
+    return "\n".join(
+        rows
+        + [
+            "| `%s` | %s | %s | %s |" % (name, kind(option), default(option), meaning(option))
+            for name, option in options.items()
+        ]
+    )
 
 
 def kind(option):
@@ -129,7 +151,14 @@ def meaning(option):
 
 def page():
     intent = ["| variable | meaning |", "|---|---|"] + ["| `%s` | %s |" % one for one in variables.INTENT.items()]
-    return PAGE % ("\n".join(intent), settings("server"), settings("router"), keys(check_models.MODEL_KEYS), keys(check_models.QUANT_KEYS), roles())
+    return PAGE % (
+        "\n".join(intent),
+        settings("server"),
+        settings("router"),
+        keys(check_models.MODEL_KEYS),
+        keys(check_models.QUANT_KEYS),
+        roles(),
+    )
 
 
 if __name__ == "__main__":

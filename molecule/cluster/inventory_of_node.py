@@ -1,4 +1,5 @@
-"""Prints, as JSON, what is on a node: files, accounts, firewall rules and units. Runs on the node; see tests/foreign.py."""
+"""Prints, as JSON, what is on a node: files, accounts, firewall rules and units. Runs on the node; see
+tests/foreign.py."""
 
 import grp
 import hashlib
@@ -9,7 +10,19 @@ import stat
 import subprocess
 
 # What the kernel, systemd, logs and Ansible change by themselves.
-VOLATILE = ("/dev", "/proc", "/sys", "/tmp", "/root/.ansible", "/run/systemd", "/run/udev", "/var/cache", "/var/lib/systemd", "/var/log", "/srv/llama-lab")
+VOLATILE = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/tmp",
+    "/root/.ansible",
+    "/run/systemd",
+    "/run/udev",
+    "/var/cache",
+    "/var/lib/systemd",
+    "/var/log",
+    "/srv/llama-lab",
+)
 LARGE = 4 << 20
 
 
@@ -30,7 +43,11 @@ def entry(path):
 def files():
     found = {}
     for folder, folders, names in os.walk("/"):
-        folders[:] = [name for name in folders if os.path.join(folder, name) not in VOLATILE and not name.startswith("systemd-private-")]
+        folders[:] = [
+            name
+            for name in folders
+            if os.path.join(folder, name) not in VOLATILE and not name.startswith("systemd-private-")
+        ]
         for name in folders + names:
             path = os.path.join(folder, name)
             try:

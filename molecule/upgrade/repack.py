@@ -1,4 +1,5 @@
-"""repack.py ARCHIVE TARGET BUILD VERSION: a packed build under another name, with the programs of VERSION replaced (see REPLACED) and a true build.json."""
+"""repack.py ARCHIVE TARGET BUILD VERSION: a packed build under another name, with the programs of VERSION replaced (see
+REPLACED) and a true build.json."""
 
 import hashlib
 import json
@@ -7,7 +8,8 @@ import subprocess
 import sys
 import tempfile
 
-# Whatever the machine does beside: the worker computes for a tenth of the time. Not behind a proxy: a worker may open no connection.
+# Whatever the machine does beside: the worker computes for a tenth of the time. Not behind a proxy: a worker may open
+# no connection.
 SLOW = """\
 #!/usr/bin/env python3
 import os, signal, subprocess, sys, time
@@ -33,10 +35,15 @@ def main():
             (tree / "bin" / program).write_text(text)
             (tree / "bin" / program).chmod(0o755)
         manifest = json.loads((tree / "build.json").read_text())
-        files = {"bin/" + path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted((tree / "bin").iterdir())}
+        files = {
+            "bin/" + path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in sorted((tree / "bin").iterdir())
+        }
         manifest.update(build=build, version=version, files=files)
         (tree / "build.json").write_text(json.dumps(manifest, indent=4) + "\n")
-        subprocess.run(["tar", "--owner=0", "--group=0", "--numeric-owner", "-C", tree, "-czf", target, "."], check=True)
+        subprocess.run(
+            ["tar", "--owner=0", "--group=0", "--numeric-owner", "-C", tree, "-czf", target, "."], check=True
+        )
 
 
 if __name__ == "__main__":

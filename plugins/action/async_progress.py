@@ -38,7 +38,11 @@ class ActionModule(ActionBase):
             if status.get("finished"):
                 break
             if status.get("failed"):
-                return dict(result, failed=True, msg="%s: %s" % (arguments["what"], status.get("msg", "the job's state cannot be read")))
+                return dict(
+                    result,
+                    failed=True,
+                    msg="%s: %s" % (arguments["what"], status.get("msg", "the job's state cannot be read")),
+                )
             steps = STEP.findall(self._tail(arguments["log"], 4096))
             if steps and time.monotonic() - shown >= EVERY:
                 done, total = (int(number or 100) for number in steps[-1])
@@ -53,7 +57,13 @@ class ActionModule(ActionBase):
                 result,
                 failed=True,
                 msg="%s: failed with status %s, the whole log is %s on %s; it ends with:\n%s"
-                % (arguments["what"], status.get("rc", "unknown"), arguments["log"], task_vars["inventory_hostname"], self._tail(arguments["log"], 2000)),
+                % (
+                    arguments["what"],
+                    status.get("rc", "unknown"),
+                    arguments["log"],
+                    task_vars["inventory_hostname"],
+                    self._tail(arguments["log"], 2000),
+                ),
             )
         progress.show("done in %s" % duration(result["seconds"]))
         return result

@@ -4,11 +4,11 @@
 """Runs gguf_fetch as a job on the node and prints how far it is; documented in plugins/modules/gguf_fetch.py.
 
 A model that is there costs one module call. Otherwise the module becomes an asynchronous job that writes its state to a
-file (plugins/module_utils/_job.py); one shell command per poll reads it and renews the lease. The state file is named after
-the request: a run that finds the job of an interrupted one follows that.
+file (plugins/module_utils/_job.py); one shell command per poll reads it and renews the lease. The state file is named
+after the request: a run that finds the job of an interrupted one follows that.
 
-With a bundle the missing files are sent first, in stretches through the connection's standard input: that needs no program
-on either side, works wherever Ansible itself does, and goes on after whatever the node already has.
+With a bundle the missing files are sent first, in stretches through the connection's standard input: that needs no
+program on either side, works wherever Ansible itself does, and goes on after whatever the node already has.
 """
 
 import hashlib
@@ -46,7 +46,10 @@ class ActionModule(ActionBase):
             except Refusal as problem:
                 raise AnsibleActionFail("gguf_fetch: %s" % problem) from None
         if self._task.check_mode or self._task.async_val:
-            return dict(result, **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val))
+            return dict(
+                result,
+                **self._execute_module(module_args=arguments, task_vars=task_vars, wrap_async=self._task.async_val),
+            )
         self._vars = task_vars
         asked = dict(arguments, _job=self._state_path(arguments), _ask=True)
         answer = {}
@@ -74,7 +77,10 @@ class ActionModule(ActionBase):
         size, done = one["size"], one["there"]
         if not os.path.isfile(source) or os.path.getsize(source) != size:
             found = exact(os.path.getsize(source)) if os.path.isfile(source) else "not there"
-            raise AnsibleActionFail("gguf_fetch: bundle: %s is %s, %s are needed by bundle.json: copy the bundle again" % (source, found, exact(size)))
+            raise AnsibleActionFail(
+                "gguf_fetch: bundle: %s is %s, %s are needed by bundle.json: copy the bundle again"
+                % (source, found, exact(size))
+            )
         if done > size:
             self._shell("rm -f %s" % shlex.quote(one["path"]))
             done = 0
@@ -89,13 +95,17 @@ class ActionModule(ActionBase):
                 done = self._append(one["path"], done, stream.read(STRETCH))
                 now = time.monotonic()
                 if now - shown >= EVERY:
-                    progress.show(line({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)}))
+                    progress.show(
+                        line({"phase": "send", "done": done, "total": size, "rate": (done - first) / (now - begun)})
+                    )
                     shown = now
 
     def _append(self, path, start, data):
         """Write a stretch at its place. -> the size of the file on the node, from where it goes on."""
         # A FIFO that somebody has put there must not hold root up: without a reader it is refused.
-        command = "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}".format(shlex.quote(path), start)
+        command = (
+            "dd of={0} bs=1M seek={1} oflag=seek_bytes,nofollow,nonblock conv=notrunc status=none && stat -c %s {0}"
+        ).format(shlex.quote(path), start)
         deadline = time.monotonic() + LEASE
         while True:
             try:
@@ -109,7 +119,9 @@ class ActionModule(ActionBase):
             reached = answer["stdout"].strip()
             if answer["rc"] or not reached.isdigit() or int(reached) <= start:
                 reason = answer["stderr"].strip().rpartition(": ")[2] or "no answer"
-                raise AnsibleActionFail("gguf_fetch: bundle: %s on the node cannot be written (%s): run again, it goes on" % (path, reason))
+                raise AnsibleActionFail(
+                    "gguf_fetch: bundle: %s on the node cannot be written (%s): run again, it goes on" % (path, reason)
+                )
             return int(reached)
 
     def _shell(self, command):
@@ -120,7 +132,9 @@ class ActionModule(ActionBase):
         # What makes _execute_module detach is the task's own async; nobody else may see it set.
         self._task.async_val = LONGEST
         try:
-            started = self._execute_module(module_args=dict(arguments, _job=state), task_vars=self._vars, wrap_async=True)
+            started = self._execute_module(
+                module_args=dict(arguments, _job=state), task_vars=self._vars, wrap_async=True
+            )
         finally:
             self._task.async_val = 0
         # For whoever follows this job in a later run.
@@ -154,7 +168,10 @@ class ActionModule(ActionBase):
     def _poll(self, state):
         """The job's state with `alive` added, or None while it has not written one. Renews the lease."""
         # Whether it lives is asked first: a job that ends in between has left its result by the time of cat.
-        command = """touch {0}.lease; test -d /proc/$(sed 's/.*"pid": \\([0-9]*\\).*/\\1/' {0} 2>/dev/null || echo none) && echo alive; cat {0} 2>/dev/null"""
+        command = (
+            """touch {0}.lease; test -d /proc/$(sed 's/.*"pid": \\([0-9]*\\).*/\\1/' {0} 2>/dev/null || echo none) """
+            """&& echo alive; cat {0} 2>/dev/null"""
+        )
         deadline = time.monotonic() + LEASE
         while True:
             try:
@@ -184,7 +201,8 @@ class ActionModule(ActionBase):
             return answer
         return {
             "failed": True,
-            "msg": "gguf_fetch: the job on the node ended without a result, as when it is killed: run again, it goes on",
+            "msg": "gguf_fetch: the job on the node ended without a result, as when it is killed: run again, it goes "
+            "on",
             "module_stderr": answer.get("stderr", ""),
         }
 
@@ -194,17 +212,24 @@ class ActionModule(ActionBase):
     def _clean(self, state):
         """Remove the job's files, and Ansible's record of it once the wrapper has written that for the last time."""
         record = self._connection._shell.join_path(state.rpartition("/")[0], self._jid(state) or "none")
-        command = """for n in 1 2 3 4 5 6 7 8 9 10; do grep -qs '"finished": *[0f]' {1} || break; sleep 0.3; done; rm -f {0} {0}.lease {0}.jid {1}"""
+        command = (
+            """for n in 1 2 3 4 5 6 7 8 9 10; do grep -qs '"finished": *[0f]' {1} || break; sleep 0.3; done; """
+            """rm -f {0} {0}.lease {0}.jid {1}"""
+        )
         self._shell(command.format(shlex.quote(state), shlex.quote(record)))
 
 
 def sendable(arguments, asked):
-    """[(what a node asks for, the file)], of the bundle's files only: a node says where it wants them, not what of the controller it is given."""
+    """[(what a node asks for, the file)], of the bundle's files only: a node says where it wants them, not what of the
+    controller it is given."""
     ours = {one["name"]: one["size"] for one in arguments["_bundled"]["files"]} if asked else {}
     found = []
     for one in asked:
         if one.get("name") not in ours or not is_size(one.get("there")):
-            raise AnsibleActionFail("gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node" % one.get("name"))
+            raise AnsibleActionFail(
+                "gguf_fetch: bundle: the node asks for %r, a file of this model is needed: look into that node"
+                % one.get("name")
+            )
         found.append((dict(one, size=ours[one["name"]]), os.path.join(arguments["bundle"], "models", one["name"])))
     return found
 
@@ -212,7 +237,11 @@ def sendable(arguments, asked):
 def bundled(arguments):
     """The entry of the bundle's record for these arguments. Raises Refusal."""
     wanted = {name: arguments.get(name) for name in ("urls", "repo", "revision", "files", "sha256")}
-    wanted.update((name, [value]) for name, value in wanted.items() if isinstance(value, str) and name in ("urls", "files", "sha256"))
+    wanted.update(
+        (name, [value])
+        for name, value in wanted.items()
+        if isinstance(value, str) and name in ("urls", "files", "sha256")
+    )
     wanted["name"] = os.path.basename(arguments["dest"])
     return bundle.find(bundle.read(arguments["bundle"]), wanted, arguments["bundle"])
 
@@ -226,4 +255,8 @@ def line(state):
         return text + ", hashing the rest"
     if state["rate"] < 1:
         return text + ", waiting for the source"
-    return "%s, %s/s, %s left" % (text, human(int(state["rate"])), duration(1 + (state["total"] - state["done"]) / state["rate"]))
+    return "%s, %s/s, %s left" % (
+        text,
+        human(int(state["rate"])),
+        duration(1 + (state["total"] - state["done"]) / state["rate"]),
+    )

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits until a head works on no request and prints what it still does; documented in plugins/modules/llama_drain.py."""
+"""Waits until a head works on no request and prints what it still does; documented in
+plugins/modules/llama_drain.py."""
 
 import time
 
@@ -30,7 +31,9 @@ class ActionModule(ActionBase):
         progress = Progress(task_vars["inventory_hostname"], arguments["unit"])
         started, shown = time.monotonic(), None
         while True:
-            health = self._execute_module(module_name="thefermisea.llama_cluster.llama_health", module_args=asked, task_vars=task_vars)
+            health = self._execute_module(
+                module_name="thefermisea.llama_cluster.llama_health", module_args=asked, task_vars=task_vars
+            )
             if health.get("failed"):
                 return dict(result, **health)
             waited = time.monotonic() - started

@@ -10,8 +10,8 @@ from ansible.plugins.action import ActionBase
 
 from ..plugin_utils._known import merged, missing
 
-# Ansible loads an action plugin before the first worker process of a run begins, so all of a run have this one. Facts that a cache of Ansible's kept from
-# another run are not believed; a strategy that loads it later asks more often.
+# Ansible loads an action plugin before the first worker process of a run begins, so all of a run have this one. Facts
+# that a cache of Ansible's kept from another run are not believed; a strategy that loads it later asks more often.
 RUN = uuid.uuid4().hex
 
 

@@ -19,7 +19,8 @@ class ActionModule(ActionBase):
         return dict(result, **self._execute_module(module_args={"files": files}, task_vars=task_vars))
 
     def _rendered(self, entry, common, search_path):
-        """An entry with its content. The template sees its own variables alone: a lookup copies all that it is given."""
+        """An entry with its content. The template sees its own variables alone: a lookup copies all that it is
+        given."""
         if not entry.get("template"):
             return entry
         lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)

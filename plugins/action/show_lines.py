@@ -18,7 +18,9 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         lines = {"type": "list", "elements": "str"}
-        _validation, arguments = self.validate_argument_spec(argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])})
+        _validation, arguments = self.validate_argument_spec(
+            argument_spec={"lines": dict(lines, required=True), "warnings": dict(lines, default=[])}
+        )
         for line in arguments["warnings"]:
             display.warning(printable(line, None))
         lines = [printable(line, None) for line in arguments["lines"]]

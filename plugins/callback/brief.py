@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an operator wants to read of a run: plays, what changed, whole lines of the collection's own tasks, and each mistake once."""
+"""What an operator wants to read of a run: plays, what changed, whole lines of the collection's own tasks, and each
+mistake once."""
 
 DOCUMENTATION = """
 name: brief
@@ -10,14 +11,16 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: A line per play, what changed, and each mistake in one sentence
 description:
-  - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a line, one for each minute of them.
+  - Prints a line per play with its duration and the tasks that changed something. Plays that changed nothing share a
+    line, one for each minute of them.
   - Lines of M(thefermisea.llama_cluster.show_lines) and the progress of long work come through as they are.
-  - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A failure that a rescue or C(ignore_errors)
-    takes care of is not shown.
+  - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A
+    failure that a rescue or C(ignore_errors) takes care of is not shown.
   - The last line says whether anything was changed.
   - With C(-v) and more it is Ansible's own output, of the callback P(ansible.builtin.default#callback).
 requirements:
-  - C(stdout_callback = thefermisea.llama_cluster.brief) in C(ansible.cfg), or the environment variable C(ANSIBLE_STDOUT_CALLBACK)
+  - C(stdout_callback = thefermisea.llama_cluster.brief) in C(ansible.cfg), or the environment variable
+    C(ANSIBLE_STDOUT_CALLBACK)
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -39,7 +42,8 @@ HEALTH = "thefermisea.llama_cluster.llama_health"
 SHOW_LINES = "thefermisea.llama_cluster.show_lines"
 # So many names of changed tasks are shown.
 NAMES = 3
-# Seconds of plays that changed nothing, after which their line is printed: nobody is to wonder whether a run still goes on.
+# Seconds of plays that changed nothing, after which their line is printed: nobody is to wonder whether a run still goes
+# on.
 SILENCE = 60
 
 
@@ -104,7 +108,9 @@ class CallbackModule(Default):
             self.show_unchanged()
             names = list(self.play_changes.values())
             more = ["%d more" % (len(names) - NAMES)] if len(names) > NAMES else []
-            self.show("%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED)
+            self.show(
+                "%s: %d changed (%s)" % (line, len(names), ", ".join(names[:NAMES] + more)), color=C.COLOR_CHANGED
+            )
             self.play_changes = {}
         elif self.play_name and took >= 1:
             self.unchanged.append(line)
@@ -135,7 +141,12 @@ class CallbackModule(Default):
             self.show_unchanged()
             self.show(str(returned["msg"]) if "msg" in returned else self._dump_results(returned))
         role = getattr(task, "_role", None)
-        if task.action == HEALTH and task.args.get("deep") and role and role.get_name(include_role_fqcn=False) == "acceptance":
+        if (
+            task.action == HEALTH
+            and task.args.get("deep")
+            and role
+            and role.get_name(include_role_fqcn=False) == "acceptance"
+        ):
             self.verified = self.verified is not False and returned.get("answer") is not None
 
     def show_lines(self, returned):
@@ -181,7 +192,12 @@ class CallbackModule(Default):
 
     def _get_diff(self, difflist):
         diffs = difflist if isinstance(difflist, list) else [difflist]
-        return super()._get_diff([{key: plain_lines(value) if isinstance(value, str) else value for key, value in diff.items()} for diff in diffs])
+        return super()._get_diff(
+            [
+                {key: plain_lines(value) if isinstance(value, str) else value for key, value in diff.items()}
+                for diff in diffs
+            ]
+        )
 
     def _print_task_banner(self, task):
         self.show_unchanged()
@@ -230,7 +246,10 @@ class CallbackModule(Default):
         if self.failures.said:
             self.show("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
         elif context.CLIARGS["check"]:
-            self.show("check mode: %s would change something, %s" % (count(len(self.changes), "task") if self.changes else "no task", took))
+            self.show(
+                "check mode: %s would change something, %s"
+                % (count(len(self.changes), "task") if self.changes else "no task", took)
+            )
         else:
             done = "%d changed" % len(self.changes) if self.changes else "no change"
             self.show("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
@@ -255,4 +274,6 @@ def given():
     sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
     inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
     tags = set(context.CLIARGS["tags"]) - {"all"} or context.CLIARGS["skip_tags"]
-    return " or ".join(filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else "", "--tags" if tags else ""]))
+    return " or ".join(
+        filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else "", "--tags" if tags else ""])
+    )

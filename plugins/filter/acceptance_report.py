@@ -8,7 +8,8 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: whether a service is accepted, and the report of it"
 description:
-  - Joins what M(thefermisea.llama_cluster.llama_health) and M(thefermisea.llama_cluster.llama_load_info) found about one head, and judges it.
+  - Joins what M(thefermisea.llama_cluster.llama_health) and M(thefermisea.llama_cluster.llama_load_info) found about
+    one head, and judges it.
 options:
   _input:
     description: The head, an entry of what P(thefermisea.llama_cluster.head_instances#filter) returns.
@@ -46,16 +47,18 @@ positional: _input, host, health, load, prompt, max_tokens, plans, cards
 """
 
 EXAMPLES = """
-judged: "{{ head | thefermisea.llama_cluster.acceptance_report(inventory_hostname, health, load, 'Name the three primary colors.', 48) }}"
+judged: "{{ head | thefermisea.llama_cluster.acceptance_report(inventory_hostname, health, load, 'Name the three primary
+  colors.', 48) }}"
 """
 
 RETURN = """
 _value:
   description:
-    - RV(_value.refused), a sentence for each worker that does not hold the layers of the plan; RV(_value.lines), what an operator
-      reads.
-    - RV(_value.report), with endpoint, model, quant, state, tokens per second, answer, a curl line, for each worker its layers, MiB and bytes, and
-      for each device of the plan what was planned, what was loaded and what the card has in use.
+    - RV(_value.refused), a sentence for each worker that does not hold the layers of the plan; RV(_value.lines), what
+      an operator reads.
+    - RV(_value.report), with endpoint, model, quant, state, tokens per second, answer, a curl line, for each worker its
+      layers, MiB and bytes, and for each device of the plan what was planned, what was loaded and what the card has in
+      use.
   type: dict
 """
 

@@ -32,7 +32,8 @@ apply_changes: "{{ units | thefermisea.llama_cluster.hold_changes(inventory_host
 RETURN = """
 _value:
   description:
-    - Lists of units as P(thefermisea.llama_cluster.unit_changes#filter) returns them, and RV(_value.held), those that stop and do not start at boot.
+    - Lists of units as P(thefermisea.llama_cluster.unit_changes#filter) returns them, and RV(_value.held), those that
+      stop and do not start at boot.
   type: dict
 """
 

@@ -32,7 +32,8 @@ positional: ending, hosts, run
 """
 
 EXAMPLES = """
-lines: "{{ hostvars | thefermisea.llama_cluster.outcome_lines('held', ansible_play_hosts, {'node': 'node2', 'services': ['chat']}) }}"
+lines: "{{ hostvars | thefermisea.llama_cluster.outcome_lines('held', ansible_play_hosts, {'node': 'node2', 'services':
+  ['chat']}) }}"
 """
 
 RETURN = """

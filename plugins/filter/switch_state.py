@@ -8,7 +8,8 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: what the nodes of a switch have noted so far"
 description:
-  - Nodes note the facts C(switch_failure), C(switch_idle) and C(switch_undone). A node that is gone counts as one that failed.
+  - Nodes note the facts C(switch_failure), C(switch_idle) and C(switch_undone). A node that is gone counts as one that
+    failed.
 options:
   _input:
     description: C(hostvars).
@@ -34,7 +35,8 @@ switch: "{{ hostvars | thefermisea.llama_cluster.switch_state(ansible_play_hosts
 RETURN = """
 _value:
   description:
-    - RV(_value.failures), the reasons, RV(_value.idle), whether no node has anything to do, and RV(_value.undone), whether every node is as it was.
+    - RV(_value.failures), the reasons, RV(_value.idle), whether no node has anything to do, and RV(_value.undone),
+      whether every node is as it was.
   type: dict
 """
 

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Files that root reads, writes and runs: below directories that nobody else can exchange. Private to the collection.
 
-A path is walked from / by descriptors. Each directory on the way must belong to root, or to who runs this, and nobody else may write it; so what
-a name stands for cannot change between a check and its use. A sticky directory such as /tmp may be on the way, not at the end. Links are
-followed only on the way, or to a program, and only where nobody else could have made them; the last name of a file is never a link.
+A path is walked from / by descriptors. Each directory on the way must belong to root, or to who runs this, and nobody
+else may write it; so what a name stands for cannot change between a check and its use. A sticky directory such as /tmp
+may be on the way, not at the end. Links are followed only on the way, or to a program, and only where nobody else could
+have made them; the last name of a file is never a link.
 """
 
 import contextlib
@@ -32,10 +33,14 @@ def owners() -> Tuple[int, int]:
 def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> None:
     """Refusal where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
-        raise Refusal("%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root" % (path, seen.st_uid))
+        raise Refusal(
+            "%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root"
+            % (path, seen.st_uid)
+        )
     if seen.st_mode & 0o022 and not (sticky and seen.st_mode & stat.S_ISVTX):
         raise Refusal(
-            "%s: its mode %04o lets others than its owner write it, root uses it: look at who changed it, then chmod go-w" % (path, stat.S_IMODE(seen.st_mode))
+            "%s: its mode %04o lets others than its owner write it, root uses it: look at who changed it, then chmod "
+            "go-w" % (path, stat.S_IMODE(seen.st_mode))
         )
 
 
@@ -111,7 +116,9 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
         except OSError as error:
             # A link; a FIFO that nobody reads, or a socket.
             if error.errno in (errno.ELOOP, errno.ENXIO):
-                raise Refusal("%s: no regular file, one is needed: look at who made it, then remove it" % path) from None
+                raise Refusal(
+                    "%s: no regular file, one is needed: look at who made it, then remove it" % path
+                ) from None
             raise OSError(error.errno, error.strerror, path) from None
     try:
         seen = os.fstat(descriptor)
@@ -125,7 +132,8 @@ def open_file(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 
 def check_program(path: str) -> None:
-    """Refusal where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors: OSError."""
+    """Refusal where somebody else may exchange a program, or a link on the way to it, that root is to run. Errors:
+    OSError."""
     for _attempt in range(MOST_LINKS):
         with directory(os.path.dirname(path)) as folder:
             if not stat.S_ISLNK(os.stat(os.path.basename(path), dir_fd=folder, follow_symlinks=False).st_mode):
@@ -205,7 +213,8 @@ def sync_folder(folder: str) -> None:
 
 
 def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
-    """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an OSError."""
+    """A descriptor of a regular file that has no other name. A link or a FIFO that others have put there is an
+    OSError."""
     fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     status = os.fstat(fd)
     if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
@@ -215,7 +224,8 @@ def open_regular(path: str, flags: int, mode: int = 0o644) -> int:
 
 
 def is_ours(status: os.stat_result) -> bool:
-    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a models directory may be others'."""
+    """Whether a file, by lstat or fstat, is a regular one with one name that belongs to root or to who runs this: a
+    models directory may be others'."""
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_uid in owners()
 
 
@@ -225,11 +235,14 @@ def open_ours(path: str) -> int:
     if is_ours(os.fstat(fd)):
         return fd
     os.close(fd)
-    raise OSError(errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path)
+    raise OSError(
+        errno.EPERM, "it belongs to user id %d, 0 is needed" % os.stat(path, follow_symlinks=False).st_uid, path
+    )
 
 
 def read_ours(path: str, most: int) -> bytes:
-    """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made it, it does not count."""
+    """The first bytes of a record or a journal; OSError for one that others own or may write: anybody could have made
+    it, it does not count."""
     with open(open_ours(path), "rb") as stream:
         seen = os.fstat(stream.fileno())
         if seen.st_mode & 0o022:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Puts the node programs, and what they import of this package, on a node. Private to the collection.
 
-A program is a module of the room programs. It reaches the node the way every module does, as an import of the module that runs
-there: so what is installed is what was imported, and nothing has to be listed twice.
+A program is a module of the room programs. It reaches the node the way every module does, as an import of the module
+that runs there: so what is installed is what was imported, and nothing has to be listed twice.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ PACKAGE = "llama_cluster"
 OURS = "# Copyright: The Fermi Sea\n"
 # Where distributions have theirs; the second is that of Enterprise Linux 8.
 PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
-# From /, because "-m" searches the working directory first; without site, which runs what it finds beside the libraries; without bytecode, so that
-# the directory holds what was installed and no more.
+# From /, because "-m" searches the working directory first; without site, which runs what it finds beside the
+# libraries; without bytecode, so that the directory holds what was installed and no more.
 WRAPPER = """\
 #!/bin/sh
 # llama-program NAME [ARGUMENT...]: runs one of the cluster's node programs.
@@ -73,7 +73,8 @@ def choose_python(candidates: Iterable[str]) -> str:
 def install(prefix: str, sources: Dict[str, str], python: str, check: bool = False) -> Tuple[List[Dict[str, str]], str]:
     """Has PREFIX/lib/llama_cluster hold exactly these sources, and PREFIX/bin/llama-program run them with that Python.
 
-    Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a file cannot be written.
+    Returns (changes as [{before, after, before_header, after_header}], digest of it all). Refusal, or OSError when a
+    file cannot be written.
     """
     folder = os.path.join(prefix, "lib", PACKAGE)
     wrapper = os.path.join(prefix, "bin", "llama-program")
@@ -105,7 +106,11 @@ def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
     """Modules that we no longer have, of an older layout too; what has no such text is somebody else's."""
     found = [os.path.join(where, name) for where, _folders, names in os.walk(folder) for name in names]
     texts = {path: text_of(path) for path in sorted(found) if path not in wanted}
-    return [path for path, text in texts.items() if text is not None and (text.startswith(OURS) or not text and path.endswith("/__init__.py"))]
+    return [
+        path
+        for path, text in texts.items()
+        if text is not None and (text.startswith(OURS) or not text and path.endswith("/__init__.py"))
+    ]
 
 
 def _read(path: str) -> Optional[str]:

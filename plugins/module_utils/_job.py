@@ -1,11 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Long work that a controller follows through a file: what it has come to, whether it lives, whether anybody still waits.
+"""Long work that a controller follows through a file: what it has come to, whether it lives, whether anybody still
+waits.
 
-The state file holds one line of JSON, {pid, phase, ...}, replaced about every second; the last one has ``result``. Whoever
-follows touches the lease file beside it; the job holds a lock on that file, so that there is one job per state file. A job
-whose lease nobody has renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind for long.
+The state file holds one line of JSON, {pid, phase, ...}, replaced about every second; the last one has ``result``.
+Whoever follows touches the lease file beside it; the job holds a lock on that file, so that there is one job per state
+file. A job whose lease nobody has renewed for LEASE seconds stops: an interrupted controller leaves no transfer behind
+for long.
 """
 
 import contextlib
@@ -76,14 +78,17 @@ class Job:
     def write(self, state: Dict[str, Any]) -> None:
         """Replace the state; readers see the old one or the new one."""
         # The folder is Ansible's, and a node that crashed has no job to follow.
-        write_atomically(self.path, json.dumps(dict(state, pid=os.getpid())).encode("ascii"), anywhere=True, durable=False)
+        write_atomically(
+            self.path, json.dumps(dict(state, pid=os.getpid())).encode("ascii"), anywhere=True, durable=False
+        )
 
     def finish(self, result: Dict[str, Any]) -> None:
         """Leave the final answer, the dictionary a module returns."""
         self.write({"phase": "end", "result": result})
 
     def abandoned(self) -> Optional[str]:
-        """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not matter."""
+        """A reason to stop when nobody has renewed the lease for LEASE seconds, else None. Clock changes do not
+        matter."""
         now = time.monotonic()
         renewed: Optional[int] = None
         with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are made. Private to the collection."""
+"""The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are
+made. Private to the collection."""
 
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Pattern, Tuple, Union
@@ -38,7 +39,9 @@ SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digit
 QUOTA = (re.compile(r"^[1-9][0-9]*[MGT]\Z"), "a size such as 80G", "write digits and one of M, G, T")
 SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
 OVERRIDE = (
-    re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}=(int:-?[0-9]{1,18}|float:-?[0-9]+(\.[0-9]+)?|bool:(true|false)|str:[A-Za-z0-9._:/@+-]{1,127})\Z"),
+    re.compile(
+        r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}=(int:-?[0-9]{1,18}|float:-?[0-9]+(\.[0-9]+)?|bool:(true|false)|str:[A-Za-z0-9._:/@+-]{1,127})\Z"
+    ),
     "KEY=TYPE:VALUE such as qwen3.context_length=int:131072",
     "correct it",
 )
@@ -53,14 +56,19 @@ SPELLED_OUT = {
 }
 BY_NAME = {mode: ["--load-mode", mode] for mode in SPELLED_OUT}
 # 10114: --load-mode (#20834), in which mlock first meant mmap too. 10884: no flag of before works any more.
-LOAD_MODES: Words = ((7760, SPELLED_OUT), (10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}), (10884, BY_NAME))
+LOAD_MODES: Words = (
+    (7760, SPELLED_OUT),
+    (10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}),
+    (10884, BY_NAME),
+)
 
 # Flags are written in this order.
 KEYS = (
     Key(
         "kind",
         str,
-        "`server`: one llama-server, with or without `workers`; `router`: llama-server's router mode, not deployed yet.",
+        "`server`: one llama-server, with or without `workers`; `router`: llama-server's router mode, not deployed "
+        "yet.",
         default="server",
         choices=KINDS,
         kinds=KINDS,
@@ -69,20 +77,35 @@ KEYS = (
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
     Key("head", str, "The node that answers: a host, group or pattern that matches exactly one host.", required=True),
-    Key("workers", str, "Nodes that hold layers for the head: hosts, a group or a pattern (`a:b`, `a:!b`, `a:&b`); none for a service of one node."),
+    Key(
+        "workers",
+        str,
+        "Nodes that hold layers for the head: hosts, a group or a pattern (`a:b`, `a:!b`, `a:&b`); none for a service "
+        "of one node.",
+    ),
     Key("host", str, "The nodes of a router: a host, group or pattern.", required=True, kinds=("router",)),
     Key("models", dict, "The models of a router: name to quant.", required=True, kinds=("router",)),
     Key("models_max", int, "How many models a router holds at a time.", default=1, kinds=("router",)),
     Key("port", int, "The HTTP port of the endpoint.", required=True, bounds=PORT, kinds=KINDS),
-    Key("rpc_port", int, "The port of the workers, needed with `workers`; every service has its own, because a worker serves one head.", bounds=PORT),
+    Key(
+        "rpc_port",
+        int,
+        "The port of the workers, needed with `workers`; every service has its own, because a worker serves one head.",
+        bounds=PORT,
+    ),
     Key(
         "rpc_cache",
         str,
-        "How much each worker may keep of the tensors that it receives, so that the next start need not send them again; "
-        "[when it is worth it](operations.md#the-tensor-cache-of-workers).",
+        "How much each worker may keep of the tensors that it receives, so that the next start need not send them "
+        "again; [when it is worth it](operations.md#the-tensor-cache-of-workers).",
         form=QUOTA,
     ),
-    Key("slot_ctx_size", int, "The context of each request, in tokens; llama-server gets this times `parallel`.", memory=True),
+    Key(
+        "slot_ctx_size",
+        int,
+        "The context of each request, in tokens; llama-server gets this times `parallel`.",
+        memory=True,
+    ),
     Key(
         "ctx_size",
         int,
@@ -92,9 +115,25 @@ KEYS = (
         kinds=KINDS,
     ),
     # 256: LLAMA_MAX_SEQ.
-    Key("parallel", int, "Slots: requests that are answered at a time.", default=1, bounds=(1, 256), flag="--parallel", memory=True, kinds=KINDS),
+    Key(
+        "parallel",
+        int,
+        "Slots: requests that are answered at a time.",
+        default=1,
+        bounds=(1, 256),
+        flag="--parallel",
+        memory=True,
+        kinds=KINDS,
+    ),
     Key("threads", int, "CPU threads of the head and of each worker.", flag="--threads", kinds=KINDS),
-    Key("batch_size", int, "Tokens of a prompt that are handed over at a time.", own=2048, flag="--batch-size", memory=True),
+    Key(
+        "batch_size",
+        int,
+        "Tokens of a prompt that are handed over at a time.",
+        own=2048,
+        flag="--batch-size",
+        memory=True,
+    ),
     Key("ubatch_size", int, "Tokens that are computed at a time.", own=512, flag="--ubatch-size", memory=True),
     Key(
         "cache_type_k",
@@ -105,7 +144,15 @@ KEYS = (
         flag="--cache-type-k",
         memory=True,
     ),
-    Key("cache_type_v", str, "The type of the KV cache's values.", own="f16", choices=CACHE_TYPES, flag="--cache-type-v", memory=True),
+    Key(
+        "cache_type_v",
+        str,
+        "The type of the KV cache's values.",
+        own="f16",
+        choices=CACHE_TYPES,
+        flag="--cache-type-v",
+        memory=True,
+    ),
     Key(
         "flash_attn",
         str,
@@ -115,10 +162,21 @@ KEYS = (
         flag="--flash-attn",
         memory=True,
     ),
-    Key("rope_scaling", str, "How positions beyond the model's own context are scaled.", choices=("none", "linear", "yarn"), flag="--rope-scaling"),
+    Key(
+        "rope_scaling",
+        str,
+        "How positions beyond the model's own context are scaled.",
+        choices=("none", "linear", "yarn"),
+        flag="--rope-scaling",
+    ),
     Key("rope_scale", float, "The factor by which the context grows.", bounds=(1, 10**4), flag="--rope-scale"),
     Key("rope_freq_base", float, "The base frequency of RoPE.", bounds=(1, 10**12), flag="--rope-freq-base"),
-    Key("yarn_orig_ctx", int, "The context that the model was made for, with `rope_scaling: yarn`.", flag="--yarn-orig-ctx"),
+    Key(
+        "yarn_orig_ctx",
+        int,
+        "The context that the model was made for, with `rope_scaling: yarn`.",
+        flag="--yarn-orig-ctx",
+    ),
     Key(
         "override_kv",
         list,
@@ -126,12 +184,19 @@ KEYS = (
         form=OVERRIDE,
         flag="--override-kv",
     ),
-    Key("numa", str, "llama.cpp's way with several NUMA nodes.", choices=("distribute", "isolate", "numactl"), flag="--numa"),
+    Key(
+        "numa",
+        str,
+        "llama.cpp's way with several NUMA nodes.",
+        choices=("distribute", "isolate", "numactl"),
+        flag="--numa",
+    ),
     Key("timeout", int, "Seconds after which the server gives up reading or writing.", flag="--timeout"),
     Key(
         "load_mode",
         str,
-        "How weights are read; `auto` is the build's own way, [build.md](build.md) says what older builds make of the others.",
+        "How weights are read; `auto` is the build's own way, [build.md](build.md) says what older builds make of the "
+        "others.",
         default="auto",
         choices=("auto",) + tuple(sorted(SPELLED_OUT)),
         flag=LOAD_MODES,
@@ -139,15 +204,22 @@ KEYS = (
     Key(
         "tensor_split",
         (str, dict),
-        "`auto` (the [memory plan](plan.md) decides), or a map of node to layers; they sum to the model's blocks, and the output "
-        "layer is added to the last device.",
+        "`auto` (the [memory plan](plan.md) decides), or a map of node to layers; they sum to the model's blocks, and "
+        "the output layer is added to the last device.",
         default="auto",
         form=SPLIT,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),
     Key("memory_max", str, "systemd's MemoryMax of the head.", form=SIZE),
     Key("rpc_memory_max", str, "systemd's MemoryMax of each worker.", form=SIZE),
-    Key("launcher", str, "What starts it; `slurm` is not deployed yet.", default="systemd", choices=("systemd", "slurm"), kinds=KINDS),
+    Key(
+        "launcher",
+        str,
+        "What starts it; `slurm` is not deployed yet.",
+        default="systemd",
+        choices=("systemd", "slurm"),
+        kinds=KINDS,
+    ),
     Key("nodes", int, "Nodes to ask SLURM for, with `launcher: slurm`.", kinds=KINDS),
     Key("partition", str, "SLURM's partition, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
     Key("qos", str, "SLURM's QoS, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
@@ -167,7 +239,8 @@ def kind_of(service: Mapping[str, Any]) -> str:
 
 
 def context(service: Mapping[str, Any]) -> Optional[int]:
-    """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the slots; None where the service gives neither."""
+    """The tokens of --ctx-size: ctx_size, or slot_ctx_size for each of the slots; None where the service gives
+    neither."""
     if "slot_ctx_size" in service:
         return service["slot_ctx_size"] * value(service, "parallel")
     return service.get("ctx_size")
@@ -193,7 +266,8 @@ def memory_settings(service: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def known_values(name: str, build: int) -> List[str]:
-    """The values that a build (a number) has a flag for, of a setting whose flags depend on the build; its default needs none."""
+    """The values that a build (a number) has a flag for, of a setting whose flags depend on the build; its default
+    needs none."""
     key = BY_KIND["server"][name]
     return [key.default] + sorted(_of_build(key.flag, build) if isinstance(key.flag, tuple) else ())
 

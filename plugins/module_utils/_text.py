@@ -45,7 +45,8 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: Any, most: Optional[int] = 200) -> str:
-    """One line of a report: what a terminal would act on, and a line feed, is a question mark. most: characters that are shown, None for all."""
+    """One line of a report: what a terminal would act on, and a line feed, is a question mark. most: characters that
+    are shown, None for all."""
     text = str(text)
     shown = "".join(letter if letter.isprintable() else "?" for letter in text[:most])
     return shown + "..." if len(text) > len(shown) else shown

@@ -11,18 +11,22 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Acts on what M(thefermisea.llama_cluster.adoption_info) finds. The steps are apart because an order holds over all nodes, heads before workers
-    on the way down and workers before heads on the way up; C(playbooks/adopt.yml) keeps it.
-  - Each step looks at what is there and does what is missing, so a run that died is finished, or undone, by the next one.
+  - Acts on what M(thefermisea.llama_cluster.adoption_info) finds. The steps are apart because an order holds over all
+    nodes, heads before workers on the way down and workers before heads on the way up; C(playbooks/adopt.yml) keeps it.
+  - Each step looks at what is there and does what is missing, so a run that died is finished, or undone, by the next
+    one.
 options:
   step:
     description:
-      - V(save) copies unit files, drop-ins and the links that enable them, and records what ran and how; nothing is stopped or changed.
-      - V(stop) ends what was recorded of O(kind), units by systemd and processes by signals, and fails when something starts it again.
+      - V(save) copies unit files, drop-ins and the links that enable them, and records what ran and how; nothing is
+        stopped or changed.
+      - V(stop) ends what was recorded of O(kind), units by systemd and processes by signals, and fails when something
+        starts it again.
       - V(put_aside) removes the saved files of units and renames the directories in O(moved).
       - V(finish) notes that what took over serves.
       - V(put_back) restores files and directories with content, owner, mode and time.
-      - V(start) starts what was recorded as running of O(kind), processes detached, with their arguments, directory and environment.
+      - V(start) starts what was recorded as running of O(kind), processes detached, with their arguments, directory and
+        environment.
       - V(forget) removes the record.
     type: str
     required: true
@@ -39,7 +43,8 @@ options:
     default: /var/lib/llama-cluster/adopted
   moved:
     description:
-      - Directories that have to make room. They are too large to copy and are renamed beside their place, with C(.by-hand) added.
+      - Directories that have to make room. They are too large to copy and are renamed beside their place, with
+        C(.by-hand) added.
     type: list
     elements: path
     default: [/opt/llama.cpp/build]
@@ -53,9 +58,10 @@ attributes:
     support: none
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
-  - Variables of processes whose names look like secrets are named in the record and not kept; such a process starts without them.
-  - A process outside of every unit is ended and started again when it is root's, its program and its directory are below directories of root alone.
-    A log that others could exchange for another file is not written again.
+  - Variables of processes whose names look like secrets are named in the record and not kept; such a process starts
+    without them.
+  - A process outside of every unit is ended and started again when it is root's, its program and its directory are
+    below directories of root alone. A log that others could exchange for another file is not written again.
 """
 
 EXAMPLES = r"""
@@ -91,7 +97,11 @@ from ..module_utils._text import Refusal
 def main():
     module = AnsibleModule(
         argument_spec={
-            "step": {"type": "str", "required": True, "choices": ["save", "stop", "put_aside", "finish", "put_back", "start", "forget"]},
+            "step": {
+                "type": "str",
+                "required": True,
+                "choices": ["save", "stop", "put_aside", "finish", "put_back", "start", "forget"],
+            },
             "kind": {"type": "str", "choices": ["head", "worker"]},
             "directory": {"type": "path", "default": paths.ADOPTED},
             "moved": {"type": "list", "elements": "path", "default": ["/opt/llama.cpp/build"]},

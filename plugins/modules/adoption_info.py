@@ -11,11 +11,12 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in processes outside of any
-    such unit, as C(nohup) leaves them, and says what each serves.
-  - Servers of other users than root, in containers, in units that start something else, and of root where others may change what runs, are told
-    and left alone.
-  - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is recorded on the node.
+  - Finds C(llama-server), C(rpc-server) and C(ggml-rpc-server) in systemd units that somebody wrote by hand and in
+    processes outside of any such unit, as C(nohup) leaves them, and says what each serves.
+  - Servers of other users than root, in containers, in units that start something else, and of root where others may
+    change what runs, are told and left alone.
+  - Says what lies around them and is left alone, such as scripts, timers and nginx sites, and whether an adoption is
+    recorded on the node.
 options:
   directory:
     description:
@@ -61,7 +62,8 @@ units:
       kind: worker
       active: true
       enabled: enabled
-      serves: {program: /opt/llama.cpp/build/bin/rpc-server, host: 0.0.0.0, port: 50052, model: null, rpc: [], build: null}
+      serves: {program: /opt/llama.cpp/build/bin/rpc-server, host: 0.0.0.0, port: 50052, model: null, rpc: [], build:
+        null}
 processes:
   description: Root's processes outside of such units.
   type: list
@@ -70,7 +72,13 @@ processes:
   sample:
     - pid: 4711
       kind: head
-      serves: {program: /opt/llama.cpp/build/bin/llama-server, host: 0.0.0.0, port: 8081, model: /opt/models/m.gguf, rpc: [], build: b7760-388ce8224}
+      serves:
+        program: /opt/llama.cpp/build/bin/llama-server
+        host: 0.0.0.0
+        port: 8081
+        model: /opt/models/m.gguf
+        rpc: []
+        build: b7760-388ce8224
 pids:
   description: Every process that ends when all of these are stopped.
   type: list
@@ -96,10 +104,12 @@ lines:
   returned: success
   sample: ["llama-rpc.service (enabled): /opt/llama.cpp/build/bin/rpc-server at 0.0.0.0:50052"]
 recorded:
-  description: The adoption recorded on the node, when it was made, whether it was finished, and the heads that served then; V(null) without one.
+  description: The adoption recorded on the node, when it was made, whether it was finished, and the heads that served
+    then; V(null) without one.
   type: dict
   returned: success
-  sample: {created: "2026-10-01T08:00:00Z", finished: true, heads: [{name: llama-head.service, url: "http://127.0.0.1:8000", rpc_endpoints: []}]}
+  sample: {created: "2026-10-01T08:00:00Z", finished: true, heads: [{name: llama-head.service, url:
+    "http://127.0.0.1:8000", rpc_endpoints: []}]}
 """
 
 from ansible.module_utils.basic import AnsibleModule

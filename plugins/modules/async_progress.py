@@ -11,8 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every half minute.
-  - Progress is the last C([done/total]) in the job's log, as ninja writes it, or C([percent%]), as make does under CMake.
+  - Waits for a job that a task started with C(async) and C(poll=0), and prints a whole line of progress about every
+    half minute.
+  - Progress is the last C([done/total]) in the job's log, as ninja writes it, or C([percent%]), as make does under
+    CMake.
   - The task has failed when the job has; the message ends with the end of the log.
 options:
   jid:
@@ -41,7 +43,8 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
 """
 
 EXAMPLES = r"""

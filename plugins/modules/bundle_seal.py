@@ -11,9 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Has C(bundle.json) and C(SHA256SUMS) in a bundle say what its directories C(models), C(builds) and C(source) hold. C(sha256sum -c SHA256SUMS)
-    checks a copy of it, and site.yml installs from it with C(llama_bundle).
-  - A model's digest is taken from what M(thefermisea.llama_cluster.gguf_fetch) returned; one that was joined from pieces is read once.
+  - Has C(bundle.json) and C(SHA256SUMS) in a bundle say what its directories C(models), C(builds) and C(source) hold.
+    C(sha256sum -c SHA256SUMS) checks a copy of it, and site.yml installs from it with C(llama_bundle).
+  - A model's digest is taken from what M(thefermisea.llama_cluster.gguf_fetch) returned; one that was joined from
+    pieces is read once.
 options:
   path:
     description:
@@ -22,7 +23,8 @@ options:
     required: true
   models:
     description:
-      - The models in it, as M(thefermisea.llama_cluster.gguf_fetch) returned them in a loop over C(model_items), each with its C(item).
+      - The models in it, as M(thefermisea.llama_cluster.gguf_fetch) returned them in a loop over C(model_items), each
+        with its C(item).
     type: list
     elements: dict
     required: true
@@ -89,9 +91,14 @@ def main():
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     path = module.params["path"]
     try:
-        record, changed = seal(path, module.params["models"], module.params["builds"], module.params["source"], module.check_mode)
+        record, changed = seal(
+            path, module.params["models"], module.params["builds"], module.params["source"], module.check_mode
+        )
     except OSError as error:
-        module.fail_json(msg="bundle_seal: %s: cannot be used (%s): run playbooks/bundle.yml again" % (error.filename or path, error.strerror))
+        module.fail_json(
+            msg="bundle_seal: %s: cannot be used (%s): run playbooks/bundle.yml again"
+            % (error.filename or path, error.strerror)
+        )
     module.exit_json(changed=changed, lines=lines(path, record))
 
 

@@ -11,22 +11,28 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Has a model at its place, whole. Nothing stands under the model's name before size, header and, where one is known, sha256 are right.
-  - Sources are a repository of a Hugging Face hub or a mirror, or plain URLs. One file, the raw pieces of one file (V(m.gguf.part1of2)), and
-    shards written by C(llama-gguf-split) are told apart by their names. Pieces are joined without a second copy; shards stay shards.
-  - The header is read first, so that a missing or foreign piece, a web page instead of a model, or too small a disk is refused before the large
-    transfer.
-  - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on the server in between is
-    not spliced.
-  - A manifest beside the model records what was published. While size, time and inode of the model are those of the manifest, a run costs one
-    C(stat) call and contacts nobody. Manifest and model must be root's, or of the task's user; of another O(owner) the model is hashed by each run.
-  - A file of root's beside O(dest) that has the needed size, header and sha256 under another name is copied instead of fetched. It stays as it is.
-  - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is refused, never overwritten.
+  - Has a model at its place, whole. Nothing stands under the model's name before size, header and, where one is known,
+    sha256 are right.
+  - Sources are a repository of a Hugging Face hub or a mirror, or plain URLs. One file, the raw pieces of one file
+    (V(m.gguf.part1of2)), and shards written by C(llama-gguf-split) are told apart by their names. Pieces are joined
+    without a second copy; shards stay shards.
+  - The header is read first, so that a missing or foreign piece, a web page instead of a model, or too small a disk is
+    refused before the large transfer.
+  - Whatever interrupts a transfer, the next run goes on from C(DEST.partial) and its journal. A file that changed on
+    the server in between is not spliced.
+  - A manifest beside the model records what was published. While size, time and inode of the model are those of the
+    manifest, a run costs one C(stat) call and contacts nobody. Manifest and model must be root's, or of the task's
+    user; of another O(owner) the model is hashed by each run.
+  - A file of root's beside O(dest) that has the needed size, header and sha256 under another name is copied instead of
+    fetched. It stays as it is.
+  - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is
+    refused, never overwritten.
 options:
   dest:
     description:
-      - Where the model goes, a name that ends in C(.gguf), or a directory (one that exists or ends in a slash), which keeps the source's name. Shards
-        always keep their names and go to the directory of O(dest). The directory must exist.
+      - Where the model goes, a name that ends in C(.gguf), or a directory (one that exists or ends in a slash), which
+        keeps the source's name. Shards always keep their names and go to the directory of O(dest). The directory must
+        exist.
     type: path
     required: true
   urls:
@@ -59,9 +65,10 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node that holds the hub's access token, of root or of the task's user, which nobody else can read (mode 0600).
-      - The token is sent to the origin (scheme, host and port) of O(endpoint) alone. It goes to none of O(urls) elsewhere, to no host that
-        redirects lead to, and over plain http only on the loopback.
+      - A file on the node that holds the hub's access token, of root or of the task's user, which nobody else can read
+        (mode 0600).
+      - The token is sent to the origin (scheme, host and port) of O(endpoint) alone. It goes to none of O(urls)
+        elsewhere, to no host that redirects lead to, and over plain http only on the loopback.
     type: path
   token:
     description:
@@ -69,13 +76,14 @@ options:
     type: str
   sha256:
     description:
-      - What the files must have, in hexadecimal. One for each of O(urls) or O(files), or a single one of the joined file.
+      - What the files must have, in hexadecimal. One for each of O(urls) or O(files), or a single one of the joined
+        file.
     type: list
     elements: str
   pieces:
     description:
-      - The sha256 of consecutive stretches of the file, as in RV(files[].pieces) of the node that fetched it first. For copies of a model whose
-        sha256 is known only piece by piece.
+      - The sha256 of consecutive stretches of the file, as in RV(files[].pieces) of the node that fetched it first. For
+        copies of a model whose sha256 is known only piece by piece.
     type: list
     elements: dict
     suboptions:
@@ -89,8 +97,8 @@ options:
         required: true
   copy_of:
     description:
-      - Another node that has the model. Its bytes come from there, and neither O(repo) nor O(urls) is contacted; they remain what the model is known
-        by, so a later run with or without O(copy_of) finds it untouched.
+      - Another node that has the model. Its bytes come from there, and neither O(repo) nor O(urls) is contacted; they
+        remain what the model is known by, so a later run with or without O(copy_of) finds it untouched.
       - Every byte is proved on arrival by the digests in O(copy_of.files), so none of these may be null.
       - In check mode that node is not contacted either.
     type: dict
@@ -109,17 +117,21 @@ options:
         type: str
   adopt:
     description:
-      - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are B(consumed), removed as soon as their
-        bytes are safe in the new place, so that at most one piece of extra disk is needed. Paths that do not exist are passed over.
-      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link and a file with a second name are refused.
-      - A file that is not root's (or of the task's user), or that its group or others may write, is copied and stays where it is.
+      - Files on the node that hold the model or pieces of it. They are used instead of fetching them and are
+        B(consumed), removed as soon as their bytes are safe in the new place, so that at most one piece of extra disk
+        is needed. Paths that do not exist are passed over.
+      - The sha256 of each must be known, from O(repo), O(sha256) or O(pieces). A link and a file with a second name are
+        refused.
+      - A file that is not root's (or of the task's user), or that its group or others may write, is copied and stays
+        where it is.
     type: list
     elements: path
     default: []
   bundle:
     description:
-      - A bundle that C(playbooks/bundle.yml) made, a directory on the controller. The model is then sent from there through Ansible's own connection,
-        resumable and proved on arrival, and nobody is contacted; O(urls) or O(repo) only say which model it is. O(dest) names the file then.
+      - A bundle that C(playbooks/bundle.yml) made, a directory on the controller. The model is then sent from there
+        through Ansible's own connection, resumable and proved on arrival, and nobody is contacted; O(urls) or O(repo)
+        only say which model it is. O(dest) names the file then.
     type: path
   connections:
     description:
@@ -160,8 +172,8 @@ attributes:
     support: full
     description: Supports being used with the C(async) keyword.
     details:
-      - It is not needed, the transfer is a job on the node anyway; whole lines of progress are printed while it runs. A job whose controller is
-        gone stops after about a minute, and a run that comes before that follows it to its end.
+      - It is not needed, the transfer is a job on the node anyway; whole lines of progress are printed while it runs. A
+        job whose controller is gone stops after about a minute, and a run that comes before that follows it to its end.
 """
 
 EXAMPLES = r"""
@@ -214,7 +226,8 @@ msg:
   returned: always
   sample: "/opt/models/OR1-Behemoth.Q8_0.gguf: 77.3 GB fetched, 0 bytes resumed, 0 bytes adopted in 812 s"
 there:
-  description: Whether everything was as it is wanted before this run. In check mode the answer to whether a run is needed, whatever C(changed_when) says.
+  description: Whether everything was as it is wanted before this run. In check mode the answer to whether a run is
+    needed, whatever C(changed_when) says.
   type: bool
   returned: success
   sample: false
@@ -238,7 +251,8 @@ files:
       type: int
       sample: 77263859712
     pieces:
-      description: Size and sha256 of its consecutive stretches as they were proved; the sha256 is null where it is not known.
+      description: Size and sha256 of its consecutive stretches as they were proved; the sha256 is null where it is not
+        known.
       type: list
       elements: dict
       sample: [{size: 98362432, sha256: b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53}]
@@ -263,10 +277,17 @@ commit:
   returned: success
   sample: 4b1d2a7ce2c84c0f4b6b4d3b4f7f2cbf0d1f3f2e
 gguf:
-  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns; empty for O(copy_of) in check mode.
+  description: What the header says, with the keys that M(thefermisea.llama_cluster.gguf_verify) returns; empty for
+    O(copy_of) in check mode.
   type: dict
   returned: success
-  sample: {architecture: llama, quantization: Q4_1, parameters: 134515008, block_count: 30, context_length: 8192, expected_size: 98362432}
+  sample:
+    architecture: llama
+    quantization: Q4_1
+    parameters: 134515008
+    block_count: 30
+    context_length: 8192
+    expected_size: 98362432
 transferred:
   description: Bytes fetched by this run.
   type: int
@@ -288,7 +309,8 @@ disk:
   returned: when the disk is too small
   sample: {folder: /opt/models, free: 45097156608, missing: 64424509440}
 alike:
-  description: Files beside O(dest) that end in C(.gguf) and have the size of a file that would be fetched. One of them may be the model, under another name.
+  description: Files beside O(dest) that end in C(.gguf) and have the size of a file that would be fetched. One of them
+    may be the model, under another name.
   type: list
   elements: str
   returned: in check mode
@@ -365,11 +387,14 @@ def number_of(name, find, option):
     try:
         return find(name)
     except KeyError:
-        raise Refusal("%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)) from None
+        raise Refusal(
+            "%s: %s is unknown on this node, one that is there is needed: create it or correct it" % (option, name)
+        ) from None
 
 
 def set_owner_and_mode(module, arguments, changed):
-    """-> changed, or True. Takes owner, group and mode out of arguments: AnsibleModule sets them by name, through a link that others may have put there."""
+    """-> changed, or True. Takes owner, group and mode out of arguments: AnsibleModule sets them by name, through a
+    link that others may have put there."""
     owner, group, mode = (arguments[name] for name in ("owner", "group", "mode"))
     arguments.update(owner=None, group=None, mode=None)
     uid = number_of(owner, lambda name: pwd.getpwnam(name).pw_uid, "owner")
@@ -406,13 +431,28 @@ def mode_number(module, mode, seen):
         except ValueError:
             number = 1 << 12
     if number is not None and not 0 <= number < 1 << 12:
-        raise Refusal("mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode)
+        raise Refusal(
+            "mode: %s seen, permissions in octal (0644) or symbolic (u=rw,go=r) form are needed: correct it" % mode
+        )
     return number
 
 
 def run(module):
     """-> what the module returns."""
-    asked = ("dest", "urls", "repo", "files", "quant", "revision", "endpoint", "sha256", "pieces", "adopt", "copy_of", "owner")
+    asked = (
+        "dest",
+        "urls",
+        "repo",
+        "files",
+        "quant",
+        "revision",
+        "endpoint",
+        "sha256",
+        "pieces",
+        "adopt",
+        "copy_of",
+        "owner",
+    )
     wanted = {name: module.params[name] for name in asked}
     job = None
     try:
@@ -420,7 +460,9 @@ def run(module):
             job = Job(module.params["_job"])
         bundled = module.params["_bundled"]
         token = module.params["token"] or read_token(module.params["token_file"])
-        request = Request(token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted)
+        request = Request(
+            token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted
+        )
         if module.params["_ask"]:
             live = is_live(module.params["_job"])
             left = None if live else claim(module.params["_job"])
@@ -444,9 +486,18 @@ def run(module):
         if isinstance(error, DiskTooSmall):
             done["disk"] = error.disk
     except BlockingIOError:
-        done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s: another job is fetching it: wait for that one" % module.params["dest"]}
+        done = {
+            "failed": True,
+            "changed": False,
+            "msg": "gguf_fetch: %s: another job is fetching it: wait for that one" % module.params["dest"],
+        }
     except Stopped as error:
-        done = {"failed": True, "changed": False, "stopped": True, "msg": "gguf_fetch: %s: stopped, %s" % (module.params["dest"], error)}
+        done = {
+            "failed": True,
+            "changed": False,
+            "stopped": True,
+            "msg": "gguf_fetch: %s: stopped, %s" % (module.params["dest"], error),
+        }
     if job:
         job.finish(done)
     return done

@@ -13,10 +13,11 @@ author:
 description:
   - Starts a small HTTP server on a node that has a model, for the time that other nodes need to copy it with
     M(thefermisea.llama_cluster.gguf_fetch) and its O(thefermisea.llama_cluster.gguf_fetch#module:copy_of).
-  - The server listens on one address, serves the named files and nothing else, and answers O(peers) and nobody else. It is neither encrypted nor
-    authenticated beyond that, so use it on a network that only the cluster is on. Copies are proved by their sha256, whoever sent them.
-  - It runs in the background with the permissions of the user who started it, and listens already when the module returns. It ends with
-    O(state=absent), when nobody has asked for O(idle) seconds, or with the node.
+  - The server listens on one address, serves the named files and nothing else, and answers O(peers) and nobody else. It
+    is neither encrypted nor authenticated beyond that, so use it on a network that only the cluster is on. Copies are
+    proved by their sha256, whoever sent them.
+  - It runs in the background with the permissions of the user who started it, and listens already when the module
+    returns. It ends with O(state=absent), when nobody has asked for O(idle) seconds, or with the node.
 options:
   state:
     description:

@@ -11,14 +11,17 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Reads the header of each model and compares the size it implies, to the byte, with the size that is there. GGUF versions 2 and 3 and every
-    tensor type of llama.cpp are known.
-  - Fails when any model is incomplete, is followed by foreign bytes, is not GGUF, or does not have the sha256 it should have.
-  - A right size proves a broken transfer, never a good one; O(sha256) does. A preallocated file has the right size and nothing in it.
+  - Reads the header of each model and compares the size it implies, to the byte, with the size that is there. GGUF
+    versions 2 and 3 and every tensor type of llama.cpp are known.
+  - Fails when any model is incomplete, is followed by foreign bytes, is not GGUF, or does not have the sha256 it should
+    have.
+  - A right size proves a broken transfer, never a good one; O(sha256) does. A preallocated file has the right size and
+    nothing in it.
 options:
   paths:
     description:
-      - Model files on the node. Any shard that C(llama-gguf-split) wrote stands for all of them, which must lie in one directory.
+      - Model files on the node. Any shard that C(llama-gguf-split) wrote stands for all of them, which must lie in one
+        directory.
     type: list
     elements: path
     aliases: [path]
@@ -40,8 +43,8 @@ options:
     default: false
   token_file:
     description:
-      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect to. It has to be root's or
-        the task's user's own with mode 0600, and goes over plain http only on the loopback.
+      - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect
+        to. It has to be root's or the task's user's own with mode 0600, and goes over plain http only on the loopback.
     type: path
 attributes:
   check_mode:
@@ -166,12 +169,19 @@ def main():
     )
     paths, digests = module.params["paths"] or [], module.params["sha256"] or []
     if digests and len(digests) != len(paths):
-        module.fail_json(msg="gguf_verify: sha256: %d digests given, paths has %d files: give one for each" % (len(digests), len(paths)), models=[])
+        module.fail_json(
+            msg="gguf_verify: sha256: %d digests given, paths has %d files: give one for each"
+            % (len(digests), len(paths)),
+            models=[],
+        )
     try:
         token = read_token(module.params["token_file"])
     except Refusal as error:
         module.fail_json(msg="gguf_verify: %s" % error, models=[])
-    models = [verify_path(path, digest, module.params["checksum"]) for path, digest in zip(paths, digests or [None] * len(paths))]
+    models = [
+        verify_path(path, digest, module.params["checksum"])
+        for path, digest in zip(paths, digests or [None] * len(paths))
+    ]
     models += [verify_url(url, token) for url in module.params["urls"] or []]
     problems = [model["problem"] for model in models if model["problem"]]
     if problems:

@@ -11,8 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Asks a head every two seconds whether it works, and prints a whole line of what it still does about every ten seconds.
-  - It does not keep new requests away; a head that always has some is not drained when the time is over, which is an answer, not an error.
+  - Asks a head every two seconds whether it works, and prints a whole line of what it still does about every ten
+    seconds.
+  - It does not keep new requests away; a head that always has some is not drained when the time is over, which is an
+    answer, not an error.
 options:
   url:
     description:
@@ -40,7 +42,8 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
 """
 
 EXAMPLES = r"""

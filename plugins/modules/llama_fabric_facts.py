@@ -11,9 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Returns as facts which interface carries a node's C(llama_fabric_address), its link layer, rate, IPoIB mode, MTU and error counters.
-  - Warns when RPC would leave the fabric, because the address is not on this node, because it is on another interface than the expected one, or
-    because the kernel would send to a peer over another interface or from another address.
+  - Returns as facts which interface carries a node's C(llama_fabric_address), its link layer, rate, IPoIB mode, MTU and
+    error counters.
+  - Warns when RPC would leave the fabric, because the address is not on this node, because it is on another interface
+    than the expected one, or because the kernel would send to a peer over another interface or from another address.
   - Asks sysfs and C(ip) and sends nothing.
 options:
   address:

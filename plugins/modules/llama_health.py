@@ -12,8 +12,9 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Looks at a head or router through its HTTP API, its systemd unit and the kernel's view of its connections.
-  - llama-server's C(/health), C(/slots) and C(/metrics) answer 200 with dead and with hanging workers. With O(rpc_endpoints)
-    the connections to the workers are checked, with O(deep=true) that an answer, or progress, really comes.
+  - llama-server's C(/health), C(/slots) and C(/metrics) answer 200 with dead and with hanging workers. With
+    O(rpc_endpoints) the connections to the workers are checked, with O(deep=true) that an answer, or progress, really
+    comes.
   - Never connects to an RPC port.
 options:
   url:
@@ -23,7 +24,8 @@ options:
   api_key_file:
     description:
       - File on the node with the server's API key, the first line that is no comment.
-      - Not needed with O(unit) of a service of the collection; the key is then taken from C(/etc/llama-cluster/keys/SERVICE).
+      - Not needed with O(unit) of a service of the collection; the key is then taken from
+        C(/etc/llama-cluster/keys/SERVICE).
     type: path
   model:
     description:
@@ -32,7 +34,8 @@ options:
     type: str
   unit:
     description:
-      - systemd unit of the head. Only connections of its processes count as its own, and its state appears in the reasons.
+      - systemd unit of the head. Only connections of its processes count as its own, and its state appears in the
+        reasons.
       - Needs the module to run on the head's node as root.
     type: str
   rpc_endpoints:
@@ -43,19 +46,22 @@ options:
     elements: str
     default: []
   wait:
-    description: Seconds to look again, twice a second, until the state is V(ready) or V(busy) or the unit has failed for good,
+    description: Seconds to look again, twice a second, until the state is V(ready) or V(busy) or the unit has failed
+      for good,
         or has ended three times in a row without serving.
     type: float
     default: 0
   deep:
     description:
       - Ask an idle server for a real completion; it takes a slot and replaces the prompt the slot has cached.
-      - A server that works is judged by its progress instead (decode counters, bytes from its workers), never by a completion.
+      - A server that works is judged by its progress instead (decode counters, bytes from its workers), never by a
+        completion.
     type: bool
     default: false
   health_only:
     description:
-      - Ask C(/health) and nothing else, as a client may that has no key. What serves is V(ready), whether it works or not.
+      - Ask C(/health) and nothing else, as a client may that has no key. What serves is V(ready), whether it works or
+        not.
       - Says from another machine whether the port is open. Redirects are not followed.
     type: bool
     default: false
@@ -70,14 +76,14 @@ options:
   timeout:
     description:
       - Seconds for the whole answer, and for the next sign of progress of a server that works.
-      - Must exceed the time of the slowest batch. The server's counters move once per batch, connections to workers once per
-        micro-batch.
+      - Must exceed the time of the slowest batch. The server's counters move once per batch, connections to workers
+        once per micro-batch.
     type: float
     default: 120
   fail_on:
     description:
-      - States that fail the task. By default every state in which no answer can be had; with an empty list only a question that
-        cannot be put (wrong key, unknown unit, missing privilege) fails.
+      - States that fail the task. By default every state in which no answer can be had; with an empty list only a
+        question that cannot be put (wrong key, unknown unit, missing privilege) fails.
     type: list
     elements: str
     choices: [loading, ready, busy, degraded, down]
@@ -247,7 +253,12 @@ def main():
             "prompt": {"type": "str", "default": "Name one color."},
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "timeout": {"type": "float", "default": 120},
-            "fail_on": {"type": "list", "elements": "str", "choices": list(STATES), "default": ["loading", "degraded", "down"]},
+            "fail_on": {
+                "type": "list",
+                "elements": "str",
+                "choices": list(STATES),
+                "default": ["loading", "degraded", "down"],
+            },
         },
         mutually_exclusive=[("health_only", "deep")],
         supports_check_mode=True,
@@ -255,14 +266,23 @@ def main():
     params = module.params
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
-        head = Head(LlamaApi(params["url"], key, params["model"]), params["rpc_endpoints"], params["unit"], not key, params["health_only"])
+        head = Head(
+            LlamaApi(params["url"], key, params["model"]),
+            params["rpc_endpoints"],
+            params["unit"],
+            not key,
+            params["health_only"],
+        )
         deep = {name: params[name] for name in ("prompt", "max_tokens", "timeout")} if params["deep"] else None
         result = head.check(params["wait"], deep)
     except Refusal as error:
         module.fail_json(msg="llama_health: %s" % error)
     if result["state"] in params["fail_on"]:
         source = "journalctl -u %s" % params["unit"] if params["unit"] else "the journal of its unit"
-        module.fail_json(msg="llama_health: %s is %s: %s; see %s" % (params["url"], result["state"], result["reason"], source), **result)
+        module.fail_json(
+            msg="llama_health: %s is %s: %s; see %s" % (params["url"], result["state"], result["reason"], source),
+            **result,
+        )
     module.exit_json(changed=False, **result)
 
 

@@ -11,9 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Reads the journal of the current run of a head up to the end of its load and returns the buffers it allocated, per device and
-    per worker, the layers and the KV cache.
-  - With several layouts in the log (llama.cpp lays a model out without memory first, to fit it) the last one is returned.
+  - Reads the journal of the current run of a head up to the end of its load and returns the buffers it allocated, per
+    device and per worker, the layers and the KV cache.
+  - With several layouts in the log (llama.cpp lays a model out without memory first, to fit it) the last one is
+    returned.
   - From b11434 on llama-server logs buffers at C(-lv 4) and above only.
 options:
   unit:

@@ -11,10 +11,10 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Reads a model's header, from a file or by range requests from a server, and computes how much memory its weights, its KV cache and llama.cpp's
-    compute buffers need on each device, and which layers go where.
-  - A model that fits one device is not split, unless told to. A model that fits nowhere is no failure of this module; RV(fits) says so, and
-    RV(advice) names what would fit.
+  - Reads a model's header, from a file or by range requests from a server, and computes how much memory its weights,
+    its KV cache and llama.cpp's compute buffers need on each device, and which layers go where.
+  - A model that fits one device is not split, unless told to. A model that fits nowhere is no failure of this module;
+    RV(fits) says so, and RV(advice) names what would fit.
   - Of a split, the counts of layers fit every device and keep the slowest one as fast as possible.
 options:
   path:
@@ -48,19 +48,21 @@ options:
     default: https://huggingface.co
   token_file:
     description:
-      - A file on the node whose content is sent as a bearer token to the origin of O(endpoint) alone. It has to be root's or the task's user's own
-        with mode 0600.
+      - A file on the node whose content is sent as a bearer token to the origin of O(endpoint) alone. It has to be
+        root's or the task's user's own with mode 0600.
     type: path
   devices:
     description:
-      - The devices in llama.cpp's order, RPC devices first and the head's own last; the last node is the head. Without any, only RV(shape) is returned.
+      - The devices in llama.cpp's order, RPC devices first and the head's own last; the last node is the head. Without
+        any, only RV(shape) is returned.
     type: list
     elements: dict
     default: []
     suboptions:
       name:
         description:
-          - Name of the card. A card that nvidia-smi calls so is weighed by the bandwidth of its memory, where that is known.
+          - Name of the card. A card that nvidia-smi calls so is weighed by the bandwidth of its memory, where that is
+            known.
         type: str
         required: true
       main:
@@ -83,7 +85,8 @@ options:
         required: true
   margin_mib:
     description:
-      - What no formula covers, in MiB of each device; the accelerator's context, its memory pools, and the peak of a prefill.
+      - What no formula covers, in MiB of each device; the accelerator's context, its memory pools, and the peak of a
+        prefill.
     type: int
     default: 1024
   slot_ctx_size:
@@ -172,7 +175,8 @@ reason:
   returned: with devices
   sample: it fits none of gpu2 GPU0, gpu3 GPU0, gpu1 GPU0 alone
 devices:
-  description: The share of each device, in MiB, rounded up; where the model does not fit, the best of the placements that do not.
+  description: The share of each device, in MiB, rounded up; where the model does not fit, the best of the placements
+    that do not.
   type: list
   elements: dict
   returned: with devices
@@ -234,7 +238,8 @@ advice:
   returned: with devices
   sample: [lower slot_ctx_size to 40960, set cache_type to q8_0]
 refused:
-  description: What speaks against it in one sentence, empty for nothing; that it does not fit, or that a node's main memory would hold no layers beside GPUs.
+  description: What speaks against it in one sentence, empty for nothing; that it does not fit, or that a node's main
+    memory would hold no layers beside GPUs.
   type: list
   elements: str
   returned: with devices
@@ -302,7 +307,9 @@ def main():
             shape = remote_shape(token=read_token(given["token_file"]), **asked)
         result = dict(what_if(shape, given) if given["devices"] else {}, shape=shape.as_dict())
     except OSError as error:
-        module.fail_json(msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror))
+        module.fail_json(
+            msg="%s: %s: fetch it, or correct the path" % (error.filename or given["path"], error.strerror)
+        )
     except Refusal as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **result)

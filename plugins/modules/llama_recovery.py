@@ -12,7 +12,8 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Waits until the head's present process has gone and another one gives a token, and says when that was.
-  - Meant to be started asynchronously on the head's node before something is broken on purpose; it says in a file when it is in place.
+  - Meant to be started asynchronously on the head's node before something is broken on purpose; it says in a file when
+    it is in place.
   - Looks every 0.2 seconds. The present process is not asked anything, except by O(generate).
 options:
   url:
@@ -71,7 +72,8 @@ pid:
   returned: success
   sample: 948
 answered_at:
-  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in O(timeout), or the watch was ended.
+  description: When another process had given its first token, in seconds since 1970; V(null) when there was none in
+    O(timeout), or the watch was ended.
   type: float
   returned: success
   sample: 1795292611.25
@@ -139,8 +141,18 @@ def main():
         shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
         pid = int(shown[0].get("MainPID") or 0) if shown else 0
         if not pid:
-            module.fail_json(msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers" % wanted["unit"])
-        result = watch(api, pid, wanted["timeout"], armed, lambda: os.path.exists(wanted["armed_file"]), PROMPT if wanted["generate"] else None)
+            module.fail_json(
+                msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers"
+                % wanted["unit"]
+            )
+        result = watch(
+            api,
+            pid,
+            wanted["timeout"],
+            armed,
+            lambda: os.path.exists(wanted["armed_file"]),
+            PROMPT if wanted["generate"] else None,
+        )
     except Refusal as error:
         module.fail_json(msg="llama_recovery: %s" % error)
     module.exit_json(changed=False, **result)

@@ -11,17 +11,19 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Keeps the unit files of heads, workers and routers with the links that start them, and everything below C(/etc/llama-cluster), in one
-    file that only root can read.
-  - A snapshot is open while a switch is under way, and becomes the last one when what was switched to is proved. A run that finds an open
-    one goes on with it, because what is configured then may be half of one thing and half of another.
+  - Keeps the unit files of heads, workers and routers with the links that start them, and everything below
+    C(/etc/llama-cluster), in one file that only root can read.
+  - A snapshot is open while a switch is under way, and becomes the last one when what was switched to is proved. A run
+    that finds an open one goes on with it, because what is configured then may be half of one thing and half of
+    another.
   - Starts and stops nothing.
 options:
   state:
     description:
       - V(looked) tells which snapshots there are.
       - V(opened) takes one, unless one is open, which then goes on under the new O(id).
-      - V(restored) puts the snapshot O(id) back and opens it. Units that it lacks stay until they are stopped and removed.
+      - V(restored) puts the snapshot O(id) back and opens it. Units that it lacks stay until they are stopped and
+        removed.
       - V(closed) makes the open one the last one, V(dropped) forgets it.
     type: str
     choices: [looked, opened, restored, closed, dropped]
@@ -112,7 +114,11 @@ from ..module_utils._text import Refusal
 def main():
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["looked", "opened", "restored", "closed", "dropped"], "default": "looked"},
+            "state": {
+                "type": "str",
+                "choices": ["looked", "opened", "restored", "closed", "dropped"],
+                "default": "looked",
+            },
             "id": {"type": "str"},
             "prefix": {"type": "path", "default": paths.BUILDS},
         },
@@ -136,8 +142,13 @@ def main():
     except Refusal as error:
         module.fail_json(msg="llama_snapshot: %s" % error)
     except OSError as error:
-        module.fail_json(msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))
-    diff = [{"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)} for path, now, then in changes]
+        module.fail_json(
+            msg="llama_snapshot: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
+        )
+    diff = [
+        {"before_header": path, "after_header": path, "before": text_of(now), "after": text_of(then)}
+        for path, now, then in changes
+    ]
     module.exit_json(changed=changed, restored=[path for path, _now, _then in changes], diff=diff, **result)
 
 

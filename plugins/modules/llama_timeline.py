@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Reads what systemd, the watchdog and the programs around a server wrote to the journal since a time, and when the processes that run now were started.
+  - Reads what systemd, the watchdog and the programs around a server wrote to the journal since a time, and when the
+    processes that run now were started.
 options:
   units:
     description: systemd units, by their full names.
@@ -71,7 +72,8 @@ events:
       sample: llama-rpc-reasoning.service
     kind:
       description:
-        - V(exited), V(failed), V(scheduled), V(started) and V(stopped) are systemd's; V(repair), V(refused), V(serves) and V(firewall) the watchdog's.
+        - V(exited), V(failed), V(scheduled), V(started) and V(stopped) are systemd's; V(repair), V(refused), V(serves)
+          and V(firewall) the watchdog's.
         - V(says) is a line of a program that runs before or after the server.
       type: str
       returned: always
@@ -116,7 +118,8 @@ units:
       type: float
       returned: always
       sample: 1795292607.058912
-  sample: {llama-rpc-reasoning.service: {active_state: active, main_pid: 818, restarts: 1, result: success, started_at: 1795292607.06, sub_state: running}}
+  sample: {llama-rpc-reasoning.service: {active_state: active, main_pid: 818, restarts: 1, result: success, started_at:
+    1795292607.06, sub_state: running}}
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -127,7 +130,10 @@ from ..module_utils._text import Refusal
 
 def main():
     module = AnsibleModule(
-        argument_spec={"units": {"type": "list", "elements": "str", "required": True}, "since": {"type": "float", "required": True}},
+        argument_spec={
+            "units": {"type": "list", "elements": "str", "required": True},
+            "since": {"type": "float", "required": True},
+        },
         supports_check_mode=True,
     )
     try:

@@ -12,15 +12,16 @@ author:
   - The Fermi Sea (@thefermisea)
 description:
   - Lists the node's systemd units of the cluster with state, restarts and the digest of their configuration.
-  - The digest is E(LLAMA_CLUSTER_DIGEST) in the unit file (wanted), and what C(/run/llama-cluster/digests/UNIT) holds, where root noted it before the
-    process began (running); a unit whose two digests differ is stale and needs a restart.
+  - The digest is E(LLAMA_CLUSTER_DIGEST) in the unit file (wanted), and what C(/run/llama-cluster/digests/UNIT) holds,
+    where root noted it before the process began (running); a unit whose two digests differ is stale and needs a
+    restart.
   - Also tells which llama.cpp build is current and whether its files are still the ones its manifest lists.
   - Nothing matching is an empty list, not an error.
 options:
   units:
     description:
-      - Unit names or globs. Installed unit files and loaded units are both searched, so a unit that systemd has not read yet
-        and a process whose unit file is gone are found too.
+      - Unit names or globs. Installed unit files and loaded units are both searched, so a unit that systemd has not
+        read yet and a process whose unit file is gone are found too.
       - Names with C(*), C(?) or C([) are globs; an alias is reported under the name of its unit.
     type: list
     elements: str
@@ -101,7 +102,8 @@ units:
       returned: always
       sample: true
     ours:
-      description: Whether the unit is this collection's, by the digest that it carries; others may have a name like ours.
+      description: Whether the unit is this collection's, by the digest that it carries; others may have a name like
+        ours.
       type: bool
       returned: always
       sample: true
@@ -141,7 +143,8 @@ units:
       returned: always
       sample: 0
     failed_in_a_row:
-      description: How many runs of a head ended before they served, while it waits for the next one; 0 when it does not.
+      description: How many runs of a head ended before they served, while it waits for the next one; 0 when it does
+        not.
       type: int
       returned: always
       sample: 0
@@ -151,7 +154,8 @@ units:
       returned: always
       sample: /opt/llama.cpp/current/bin/llama-server
     arguments:
-      description: The command line it is started with, the program first, split at spaces; systemd may not have read the unit's file yet.
+      description: The command line it is started with, the program first, split at spaces; systemd may not have read
+        the unit's file yet.
       type: list
       elements: str
       returned: always
@@ -179,7 +183,8 @@ held:
   returned: success
   sample: "2026-10-01T08:00:00Z"
 current_build:
-  description: Directory name of the release that O(prefix)C(/current) points to, or O(release); V(null) where there is no such directory.
+  description: Directory name of the release that O(prefix)C(/current) points to, or O(release); V(null) where there is
+    no such directory.
   type: str
   returned: success
   sample: b11434
@@ -189,12 +194,14 @@ build_sha256:
   returned: success
   sample: 0f343b0931126a20f133d67c2b018a3b5f2a2bf9e3a1e2a5a5f0f6f7a9a8d7c1
 build_intact:
-  description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others; V(null) without that file.
+  description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others; V(null)
+    without that file.
   type: bool
   returned: success
   sample: true
 build_broken:
-  description: Files, relative to the release, that are missing, differ, have special rights or are not listed; V(null) without C(build.json).
+  description: Files, relative to the release, that are missing, differ, have special rights or are not listed; V(null)
+    without C(build.json).
   type: list
   elements: str
   returned: success

@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Finds the models that are untouched since they were published, by their records, and reads their headers. Nothing is hashed and nobody is contacted.
+  - Finds the models that are untouched since they were published, by their records, and reads their headers. Nothing is
+    hashed and nobody is contacted.
   - A model that is not certainly there is for M(thefermisea.llama_cluster.gguf_fetch).
 options:
   models:
@@ -47,8 +48,9 @@ EXAMPLES = r"""
 RETURN = r"""
 models:
   description:
-    - One entry for each model, with C(item), the entry it was asked for with, and C(there). For a model that is there, what
-      M(thefermisea.llama_cluster.gguf_fetch) returns for it, and C(shape) as M(thefermisea.llama_cluster.llama_plan) returns it.
+    - One entry for each model, with C(item), the entry it was asked for with, and C(there). For a model that is there,
+      what M(thefermisea.llama_cluster.gguf_fetch) returns for it, and C(shape) as
+      M(thefermisea.llama_cluster.llama_plan) returns it.
   type: list
   elements: dict
   returned: success
@@ -62,10 +64,15 @@ from ..module_utils._plan.published import look
 
 def main():
     module = AnsibleModule(
-        argument_spec={"models": {"type": "list", "elements": "dict", "required": True}, "mode": {"type": "str", "default": "0644"}},
+        argument_spec={
+            "models": {"type": "list", "elements": "dict", "required": True},
+            "mode": {"type": "str", "default": "0644"},
+        },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, models=[look(item, int(module.params["mode"], 8)) for item in module.params["models"]])
+    module.exit_json(
+        changed=False, models=[look(item, int(module.params["mode"], 8)) for item in module.params["models"]]
+    )
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Answers the subsets that are asked for as the fact C(llama_node). What a task of the same run has asked for with the same arguments is not asked
-    again, unless O(again=true).
+  - Answers the subsets that are asked for as the fact C(llama_node). What a task of the same run has asked for with the
+    same arguments is not asked again, unless O(again=true).
   - Reads only.
 options:
   again:
@@ -155,7 +155,8 @@ attributes:
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.
   action:
     support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
 """
 
 EXAMPLES = r"""
@@ -199,12 +200,19 @@ PUBLIC = ("nvidia_smi", "llama_fabric")
 
 
 def main():
-    fabric = {"address": {"type": "str", "required": True}, "peers": dict(STRINGS, default=[]), "interface": {"type": "str"}}
+    fabric = {
+        "address": {"type": "str", "required": True},
+        "peers": dict(STRINGS, default=[]),
+        "interface": {"type": "str"},
+    }
     module = AnsibleModule(
         argument_spec={
             "again": FLAG,
             "forget": FLAG,
-            "accounts": {"type": "dict", "options": {"names": dict(STRINGS, required=True), "ids": dict(STRINGS, default=[])}},
+            "accounts": {
+                "type": "dict",
+                "options": {"names": dict(STRINGS, required=True), "ids": dict(STRINGS, default=[])},
+            },
             "writable": PATHS,
             "packages": STRINGS,
             "selinux": FLAG,
@@ -214,7 +222,10 @@ def main():
             "units": FLAG,
             "listeners": FLAG,
             "plans": STRINGS,
-            "build": {"type": "dict", "options": {"prefix": {"type": "path", "required": True}, "release": {"type": "str"}}},
+            "build": {
+                "type": "dict",
+                "options": {"prefix": {"type": "path", "required": True}, "release": {"type": "str"}},
+            },
             "firewalls": FLAG,
             "interfaces": STRINGS,
             "routes": STRINGS,
@@ -230,7 +241,9 @@ def main():
         module.fail_json(msg="node_facts: %s" % error)
     public = {name: facts.pop(name) for name in PUBLIC if name in facts}
     # An address that no interface has is refused by role preflight.
-    for warning in public.get("llama_fabric", {}).get("warnings", []) if public.get("llama_fabric", {}).get("interface") else []:
+    for warning in (
+        public.get("llama_fabric", {}).get("warnings", []) if public.get("llama_fabric", {}).get("interface") else []
+    ):
         module.warn(warning)
     module.exit_json(changed=False, ansible_facts=dict(public, llama_node=facts))
 

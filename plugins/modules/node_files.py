@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Works through O(files) in their order. A file is written beside its place and renamed into it, below directories that nobody but root can exchange.
+  - Works through O(files) in their order. A file is written beside its place and renamed into it, below directories
+    that nobody but root can exchange.
   - A template is rendered on the controller with the variables that it is given, and no others.
 options:
   files:
@@ -81,7 +82,8 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
 """
 
 EXAMPLES = r"""
@@ -140,7 +142,9 @@ def main():
     except Refusal as error:
         module.fail_json(msg="node_files: %s" % error)
     except OSError as error:
-        module.fail_json(msg="node_files: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror))
+        module.fail_json(
+            msg="node_files: %s: %s: root and a writable disk are needed" % (error.filename, error.strerror)
+        )
     module.exit_json(changed=bool(files.paths), changed_paths=files.paths, diff=files.changes)
 
 

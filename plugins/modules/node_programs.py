@@ -11,10 +11,12 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing else, and
-    O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root. Where others than root could exchange
-    that Python, as in a virtual environment of a user, the distribution's is taken.
-  - The programs are C(watchdog), C(wait_for_workers), C(backoff) and C(rpc_cache); they need nothing but that Python's standard library.
+  - Has O(prefix)C(/lib/llama_cluster) hold the node programs of this collection with what they import, and nothing
+    else, and O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root.
+    Where others than root could exchange that Python, as in a virtual environment of a user, the distribution's is
+    taken.
+  - The programs are C(watchdog), C(wait_for_workers), C(backoff) and C(rpc_cache); they need nothing but that Python's
+    standard library.
 options:
   prefix:
     description:
@@ -67,15 +69,27 @@ PROGRAMS = (backoff, rpc_cache, wait_for_workers, watchdog)
 
 
 def main():
-    module = AnsibleModule(argument_spec={"prefix": {"type": "path", "default": paths.PROGRAMS}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"prefix": {"type": "path", "default": paths.PROGRAMS}}, supports_check_mode=True
+    )
     prefix = module.params["prefix"]
     try:
-        changes, digest = install(prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode)
+        changes, digest = install(
+            prefix, loaded_sources(), choose_python((sys.executable,) + PYTHONS), module.check_mode
+        )
     except Refusal as error:
         module.fail_json(msg="node_programs: %s" % error)
     except OSError as error:
-        module.fail_json(msg="node_programs: %s: cannot be written (%s): run with become" % (error.filename or prefix, error.strerror))
-    module.exit_json(changed=bool(changes), digest=digest, programs=[program.__name__.rpartition(".")[2] for program in PROGRAMS], diff=changes)
+        module.fail_json(
+            msg="node_programs: %s: cannot be written (%s): run with become"
+            % (error.filename or prefix, error.strerror)
+        )
+    module.exit_json(
+        changed=bool(changes),
+        digest=digest,
+        programs=[program.__name__.rpartition(".")[2] for program in PROGRAMS],
+        diff=changes,
+    )
 
 
 if __name__ == "__main__":

@@ -11,13 +11,15 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Runs C(nvidia-smi -q -x) and returns what it says as facts, and the Xid errors of the kernel's log. Reads the output of drivers from 418 on.
-  - A node without GPU, tool or driver, and a driver that hangs, are answers, RV(ansible_facts.nvidia_smi.available=false) with a
-    reason, and no error.
+  - Runs C(nvidia-smi -q -x) and returns what it says as facts, and the Xid errors of the kernel's log. Reads the output
+    of drivers from 418 on.
+  - A node without GPU, tool or driver, and a driver that hangs, are answers,
+    RV(ansible_facts.nvidia_smi.available=false) with a reason, and no error.
   - What a card or driver does not support is V(null).
 options:
   deadline:
-    description: Seconds C(nvidia-smi) may take before its driver counts as hung and the tool is killed with all that it started.
+    description: Seconds C(nvidia-smi) may take before its driver counts as hung and the tool is killed with all that it
+      started.
     type: float
     default: 10.0
 attributes:
@@ -75,13 +77,15 @@ ansible_facts:
           returned: always
           sample: null
         warning:
-          description: What C(nvidia-smi) said beside its answer, for example that one of the cards is lost; V(null) for nothing.
+          description: What C(nvidia-smi) said beside its answer, for example that one of the cards is lost; V(null) for
+            nothing.
           type: str
           returned: always
           sample: "WARNING: infoROM is corrupted at gpu 0000:3B:00.0"
         xids:
           description:
-            - Xid errors in the kernel's log, as far back as its ring buffer goes, one entry for each card and number; V(null) when the log cannot be read.
+            - Xid errors in the kernel's log, as far back as its ring buffer goes, one entry for each card and number;
+              V(null) when the log cannot be read.
             - They are there for cards that C(nvidia-smi) does not list any more, and for a driver that hangs.
           type: list
           elements: dict
@@ -118,7 +122,8 @@ ansible_facts:
               returned: always
               sample: GPU has fallen off the bus.
         xids_reason:
-          description: Why the kernel's log cannot be read and what is needed, in one sentence; V(null) when it was read.
+          description: Why the kernel's log cannot be read and what is needed, in one sentence; V(null) when it was
+            read.
           type: str
           returned: always
           sample: null
@@ -184,7 +189,8 @@ ansible_facts:
               returned: always
               sample: 9876
             memory_reserved_mib:
-              description: Memory that the driver keeps for itself, in MiB; V(null) for drivers that leave it out of the total.
+              description: Memory that the driver keeps for itself, in MiB; V(null) for drivers that leave it out of the
+                total.
               type: int
               returned: always
               sample: 317
@@ -320,7 +326,8 @@ ansible_facts:
                   returned: always
                   sample: null
             recovery_action:
-              description: What the driver asks for to make the card work again, for example V(Reset); V(null) for nothing, and before 535.
+              description: What the driver asks for to make the card work again, for example V(Reset); V(null) for
+                nothing, and before 535.
               type: str
               returned: always
               sample: null

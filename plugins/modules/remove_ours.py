@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's other files by what they say.
+  - Removes unit files that carry E(LLAMA_CLUSTER_DIGEST), builds and models by the record beside them, and the node's
+    other files by what they say.
   - What has such a name without being ours stays, and so do the directories that it is in.
 options:
   units:
@@ -36,7 +37,8 @@ options:
     type: path
   models:
     description:
-      - A directory of models. Those that have a record are removed, but for files that were there before they were asked for.
+      - A directory of models. Those that have a record are removed, but for files that were there before they were
+        asked for.
     type: path
   firewall:
     description:
@@ -45,8 +47,8 @@ options:
     default: false
   node_files:
     description:
-      - Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster), C(/var/lib/llama-cluster) and
-        C(/run/llama-cluster).
+      - Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster),
+        C(/var/lib/llama-cluster) and C(/run/llama-cluster).
     type: bool
     default: false
 attributes:
@@ -76,7 +78,8 @@ removed:
   returned: success
   sample: [/opt/models/m.gguf, /opt/models/m.gguf.manifest.json]
 recorded:
-  description: What the record of O(model) says of its files. One that is not root's, or of the task's user, says nothing.
+  description: What the record of O(model) says of its files. One that is not root's, or of the task's user, says
+    nothing.
   type: list
   elements: dict
   returned: success
@@ -118,7 +121,9 @@ def main():
         if wanted["node_files"]:
             removal.node_files()
     except OSError as error:
-        module.fail_json(msg="remove_ours: %s: cannot be removed (%s): run with become" % (error.filename, error.strerror))
+        module.fail_json(
+            msg="remove_ours: %s: cannot be removed (%s): run with become" % (error.filename, error.strerror)
+        )
     module.exit_json(changed=bool(removal.removed), removed=removal.removed, recorded=recorded)
 
 

@@ -35,7 +35,8 @@ attributes:
     description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
-    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
+    description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the
+      controller.
 """
 
 EXAMPLES = r"""

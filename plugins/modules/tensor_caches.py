@@ -11,9 +11,12 @@ version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)
 description:
-  - Makes a directory for each service, for its worker's user alone, and removes the directories that it made for other services.
-  - Keeps a record of what it made in O(directory)C(/.llama-cluster.json), which belongs to root, and touches nothing else in there.
-  - Fails when O(directory) holds anything and no such record, and when somebody else than root could exchange what is in it.
+  - Makes a directory for each service, for its worker's user alone, and removes the directories that it made for other
+    services.
+  - Keeps a record of what it made in O(directory)C(/.llama-cluster.json), which belongs to root, and touches nothing
+    else in there.
+  - Fails when O(directory) holds anything and no such record, and when somebody else than root could exchange what is
+    in it.
 options:
   directory:
     description:
@@ -86,7 +89,9 @@ def main():
     except KeyError:
         # Check mode only pretends to have made the user.
         if not module.check_mode:
-            module.fail_json(msg="owner: no user %r seen, the user of the workers is needed: run with --tags node first" % owner)
+            module.fail_json(
+                msg="owner: no user %r seen, the user of the workers is needed: run with --tags node first" % owner
+            )
     caches = Caches(module.params["directory"], module.check_mode)
     try:
         caches.have(services, identity)

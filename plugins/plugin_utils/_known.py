@@ -14,7 +14,8 @@ Facts = Mapping[str, Any]
 
 
 def missing(known: Facts, asked: Facts, run: str, again: bool = False) -> dict[str, Any]:
-    """What of the subsets that are asked for this run does not know: of those that answer for each entry of a list, the entries that are new."""
+    """What of the subsets that are asked for this run does not know: of those that answer for each entry of a list, the
+    entries that are new."""
     asked = {name: argument for name, argument in asked.items() if argument != []}
     if again or known.get("run") != run:
         return asked
@@ -32,7 +33,11 @@ def missing(known: Facts, asked: Facts, run: str, again: bool = False) -> dict[s
 def merged(known: Facts, asked: Facts, answers: Facts, run: str) -> dict[str, Any]:
     """The fact after an answer to `asked`; what another run knew is left out."""
     before = known if known.get("run") == run else {"asked": {}}
-    keyed = {name: {**before[name], **answers[name]} for name, argument in asked.items() if _is_keyed(before, name, argument) and name in answers}
+    keyed = {
+        name: {**before[name], **answers[name]}
+        for name, argument in asked.items()
+        if _is_keyed(before, name, argument) and name in answers
+    }
     return {**before, **answers, **keyed, "run": run, "asked": {**before["asked"], **asked}}
 
 

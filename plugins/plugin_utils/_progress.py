@@ -47,7 +47,10 @@ class Progress:
 
 
 def async_result(action: Any, jid: str, task_vars: dict[str, Any]) -> dict[str, Any]:
-    """The state of an async job of this task's host: a dict with `finished`; the job's own result once it is finished."""
+    """The state of an async job of this task's host: a dict with `finished`; the job's own result once it is
+    finished."""
     async_dir = action.get_shell_option("async_dir", default="~/.ansible_async")
     arguments = {"jid": jid, "mode": "status", "_async_dir": action._remote_expand_user(async_dir)}
-    return action._execute_module(module_name="ansible.builtin.async_status", module_args=arguments, task_vars=task_vars, wrap_async=False)
+    return action._execute_module(
+        module_name="ansible.builtin.async_status", module_args=arguments, task_vars=task_vars, wrap_async=False
+    )

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads what tasks need before the first one: each task of each host is a process of its own, forked from this one, and would load it again.
+"""Loads what tasks need before the first one: each task of each host is a process of its own, forked from this one, and
+would load it again.
 
 Half of what a run costs the controller is saved so. Private to the collection.
 """
@@ -20,7 +21,8 @@ CONNECTIONS = ("local", "ssh")
 
 
 def warm() -> None:
-    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would copy its memory in each process."""
+    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would copy its
+    memory in each process."""
     list(filter_loader.all())
     list(test_loader.all())
     for path in FILTERS.glob("*.yml"):

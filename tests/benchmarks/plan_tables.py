@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plans of both reference inventories for their quants, contexts and cache types, from the catalog alone: the tables of docs/plan.md."""
+"""The plans of both reference inventories for their quants, contexts and cache types, from the catalog alone: the
+tables of docs/plan.md."""
 
 import copy
 import sys
@@ -34,13 +35,27 @@ def rows(inventory):
     intent = yaml.safe_load((folder / "all/services.yml").read_text())
     cards = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
     groups = groups_of(inventory)
-    nodes = {node: {"devices": as_dicts(of_inventory(node, cards, MARGIN)), "cores": None} for node in groups["llama_nodes"]}
+    nodes = {
+        node: {"devices": as_dicts(of_inventory(node, cards, MARGIN)), "cores": None} for node in groups["llama_nodes"]
+    }
     for quant in ("Q4_K_M", "Q6_K", "Q8_0"):
         for tokens in (4096, 32768, 131072):
             for cache in ("f16", "q4_0"):
                 services = copy.deepcopy(intent["llama_services"])
-                services["reasoning"].update(quant=quant, slot_ctx_size=tokens, cache_type_k=cache, cache_type_v=cache, tensor_split="auto", **YARN)
-                yield quant, tokens, cache, memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"])
+                services["reasoning"].update(
+                    quant=quant,
+                    slot_ctx_size=tokens,
+                    cache_type_k=cache,
+                    cache_type_v=cache,
+                    tensor_split="auto",
+                    **YARN,
+                )
+                yield (
+                    quant,
+                    tokens,
+                    cache,
+                    memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"]),
+                )
 
 
 def table(inventory):
@@ -51,9 +66,15 @@ def table(inventory):
         (one,) = planned["services"]["reasoning"]
         layers = ", ".join(str(device["layers"]) for device in one["devices"])
         sizes = ", ".join("%d of %d" % (device["total_mib"], device["free_mib"]) for device in one["devices"])
-        verdict = "fits" if one["fits"] else "refused: " + planned["refused"][0].partition(" MiB are there")[2].partition(": ")[2]
+        verdict = (
+            "fits"
+            if one["fits"]
+            else "refused: " + planned["refused"][0].partition(" MiB are there")[2].partition(": ")[2]
+        )
         sharing = [line.strip() for line in planned["sharing"] if "decision" in line]
-        lines.append("| %s | %d | %s | %s | %s | %s |" % (quant, tokens, cache, layers, sizes, "; ".join([verdict] + sharing)))
+        lines.append(
+            "| %s | %d | %s | %s | %s | %s |" % (quant, tokens, cache, layers, sizes, "; ".join([verdict] + sharing))
+        )
     return lines
 
 

@@ -14,7 +14,8 @@ chain() {
     return $bad
 }
 
-# Two chains side by side: a gate keeps one core busy, unit tests two. In process groups of their own, which an interrupted run ends.
+# Two chains side by side: a gate keeps one core busy, unit tests two. In process groups of their own, which an
+# interrupted run ends.
 set -m
 chain lint packaging lanes & first=$!
 chain inventories sanity & second=$!

@@ -17,7 +17,8 @@ trap 'exit 130' INT TERM
 logs=$lab_cache/logs/gates-$(printf %s "$repository" | sha256sum | cut -c1-8)
 mkdir -p "$logs"
 
-# gate NAME COMMAND...: one line with verdict and seconds; the end of its log when it failed. The next gate runs all the same.
+# gate NAME COMMAND...: one line with verdict and seconds; the end of its log when it failed. The next gate runs all the
+# same.
 gate() {
     local name=$1 log start=$SECONDS status=0; shift
     log=$logs/$(printf %s "$name" | tr -cs 'A-Za-z0-9.' -).log
@@ -59,7 +60,8 @@ find_python() {
     return 1
 }
 
-# venv REQUIREMENTS PYTHON: a virtual environment with these requirements, kept under a name that says what it was made from.
+# venv REQUIREMENTS PYTHON: a virtual environment with these requirements, kept under a name that says what it was made
+# from.
 venv() {
     local name=$1 python=$2 path start=$SECONDS files
     files=("$repository/$name")
@@ -86,7 +88,8 @@ dev_venv() {
     venv requirements-dev.txt "$found"
 }
 
-# tree: the path of a copy of the checkout without what git ignores, in a directory named ansible_collections/thefermisea/llama_cluster.
+# tree: the path of a copy of the checkout without what git ignores, in a directory named
+# ansible_collections/thefermisea/llama_cluster.
 tree() {
     local path=$scratch/tree/ansible_collections/thefermisea/llama_cluster
     if [ ! -d "$path" ]; then

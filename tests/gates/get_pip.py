@@ -1,5 +1,5 @@
-# Stands in for the installer that ansible-test downloads into its virtual environments: the pip that comes with Python, then the
-# wanted release from the package index that pip is configured for.
+# Stands in for the installer that ansible-test downloads into its virtual environments: the pip that comes with Python,
+# then the wanted release from the package index that pip is configured for.
 import runpy
 import subprocess
 import sys

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The inventories that operators read and copy: site.yml knows all of their hosts, and their own plan refuses none of them. No node and no hub is asked:
+# The inventories that operators read and copy: site.yml knows all of their hosts, and their own plan refuses none of
+# them. No node and no hub is asked:
 # the `header` and the sizes in their models.yml say what a plan needs.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The oldest and the newest ansible-core: every module called on a node's Python, every playbook and inventory read. An older one is refused.
+# The oldest and the newest ansible-core: every module called on a node's Python, every playbook and inventory read. An
+# older one is refused.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# minutes.sh TABLE SECONDS: the lines of the gates for the table of .ci/run, from the table of the gates and what they took in all.
+# minutes.sh TABLE SECONDS: the lines of the gates for the table of .ci/run, from the table of the gates and what they
+# took in all.
 set -euo pipefail
 printf 'gates\t%d\n' "$2"
 # PASS  lint: ansible-lint, profile production  96 s

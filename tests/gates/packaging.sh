@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The artifact as Galaxy and an operator see it: built, checked by Galaxy's importer, installed into an empty path, documented, callable.
+# The artifact as Galaxy and an operator see it: built, checked by Galaxy's importer, installed into an empty path,
+# documented, callable.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
 dev=$(dev_venv)
@@ -8,8 +9,8 @@ source=$(tree)
 PATH=$dev/bin:$PATH
 export ANSIBLE_HOME=$scratch/home ANSIBLE_LOCALHOST_WARNING=false
 
-# From the checkout as it is, with .git, .venv and .collections in it. Whatever git has of the directories that are shipped is in the archive, and
-# nothing else is.
+# From the checkout as it is, with .git, .venv and .collections in it. Whatever git has of the directories that are
+# shipped is in the archive, and nothing else is.
 # shellcheck disable=SC2329  # gate calls it
 build() {
     "$importer/bin/ansible-galaxy" collection build "$repository" --output-path "$scratch/artifact"
@@ -61,7 +62,8 @@ document() {
     documentation role roles/*
 }
 
-# documentation TYPE FILE...: what ansible-doc says of the plugins or roles with these files' names; nothing to say of one is a failure.
+# documentation TYPE FILE...: what ansible-doc says of the plugins or roles with these files' names; nothing to say of
+# one is a failure.
 # shellcheck disable=SC2329  # document calls it
 documentation() {
     local type=$1 names; shift

@@ -6,8 +6,8 @@ interpreter=$(find_python 3.11 3.12 3.13) || die "no Python 3.11, 3.12 or 3.13 f
 tools=$(venv tests/gates/requirements/sanity.txt "$interpreter")
 version=$("$interpreter" -c "import sys; print('%d.%d' % sys.version_info[:2])")
 
-# ansible-test keeps its virtual environments in the home directory and would fetch pip's installer from the network: it gets a home in
-# the cache that already has one, with the real home's pip configuration and interpreters.
+# ansible-test keeps its virtual environments in the home directory and would fetch pip's installer from the network: it
+# gets a home in the cache that already has one, with the real home's pip configuration and interpreters.
 home=$lab_cache/ansible-test
 mkdir -p "$home/.config" "$home/.ansible/test/cache"
 for path in .config/pip .pip .pyenv; do

@@ -1,4 +1,5 @@
-"""Prints the unit tests that were skipped, one a line: test, tabulator, reason. Fails where a machine lacks what the gates can install.
+"""Prints the unit tests that were skipped, one a line: test, tabulator, reason. Fails where a machine lacks what the
+gates can install.
 
 python tests/gates/skips.py REPORT...      reports in JUnit's format, as ansible-test units writes them
 """
@@ -6,7 +7,8 @@ python tests/gates/skips.py REPORT...      reports in JUnit's format, as ansible
 import sys
 import xml.etree.ElementTree
 
-# How reasons begin that neither a package of Debian nor one of PyPI can take away; the table of the gates names each test that has one.
+# How reasons begin that neither a package of Debian nor one of PyPI can take away; the table of the gates names each
+# test that has one.
 ALLOWED = {
     "no CPython 3.6 on this machine": "no longer packaged: pyenv builds it",
     "only root ": "make test as another user",
@@ -22,7 +24,11 @@ def skipped(paths):
     if not cases:
         sys.exit("skips: no test in %s, a report of the unit tests is needed" % (", ".join(paths) or "no file"))
     found = [(case, case.find("skipped")) for case in cases]
-    return [("%s::%s" % (case.get("classname"), case.get("name")), skip.get("message")) for case, skip in found if skip is not None]
+    return [
+        ("%s::%s" % (case.get("classname"), case.get("name")), skip.get("message"))
+        for case, skip in found
+        if skip is not None
+    ]
 
 
 def main():
@@ -31,7 +37,10 @@ def main():
         print("%s\t%s" % (test.rpartition("test_plugins.")[2].rpartition("tests.unit.")[2], reason))
     unknown = sorted({reason for _test, reason in found if not reason.startswith(tuple(ALLOWED))})
     if unknown:
-        sys.exit("skips: %s: not an allowed reason: install what is missing, or add it to tests/gates/skips.py" % "; ".join(unknown))
+        sys.exit(
+            "skips: %s: not an allowed reason: install what is missing, or add it to tests/gates/skips.py"
+            % "; ".join(unknown)
+        )
 
 
 if __name__ == "__main__":

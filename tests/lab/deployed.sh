@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# deployed.sh SLOT: makes sure that there are images of a lab's nodes as site.yml leaves them, and prints their name; node1's is NAME-node1.
-# The name says what deployed them, and the slot, because a deployed node has the lab's addresses in its units and rules.
+# deployed.sh SLOT: makes sure that there are images of a lab's nodes as site.yml leaves them, and prints their name;
+# node1's is NAME-node1.
+# The name says what deployed them, and the slot, because a deployed node has the lab's addresses in its units and
+# rules.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 slot=$1
@@ -24,7 +26,8 @@ deploy() (
     # Shut down as a machine is, so that a container of the image boots as one does.
     docker stop "${nodes[@]/#/llama-lab$slot-}"
     for node in "${nodes[@]}"; do docker commit "llama-lab$slot-$node" "$name-$node"; done
-    # What an earlier content made is of no use any more; one that a container still runs from stays until the next time.
+    # What an earlier content made is of no use any more; one that a container still runs from stays until the next
+    # time.
     docker image ls --format '{{.Repository}}:{{.Tag}}' llama-lab-deployed | grep -- "-slot$slot-" | grep -vF "$name" | xargs -rn1 docker image rm || true
 )
 

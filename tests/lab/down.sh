@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# down.sh [LABEL]: removes every container and network of the lab (or of the run with that label). The cache stays; see README.
+# down.sh [LABEL]: removes every container and network of the lab (or of the run with that label). The cache stays; see
+# README.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 label=${1:-llama-cluster.run=by-hand}

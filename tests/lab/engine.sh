@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes a container engine answer: uses the one that runs, starts an installed one, installs Debian's where there is none.
+# Makes a container engine answer: uses the one that runs, starts an installed one, installs Debian's where there is
+# none.
 # Never stops or restarts an engine and never starts a second one.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -26,7 +27,8 @@ if ! docker info >/dev/null 2>&1; then
     docker info >/dev/null 2>&1 || die "the container engine does not answer after 60 s: see $lab_cache/logs/dockerd.log or journalctl -u docker"
 fi
 
-# Every systemd in a container needs a few inotify instances; 128 (the kernel's default) is enough for about ten containers.
+# Every systemd in a container needs a few inotify instances; 128 (the kernel's default) is enough for about ten
+# containers.
 if [ "$(cat /proc/sys/fs/inotify/max_user_instances)" -lt 1024 ]; then
     as_root sysctl -qw fs.inotify.max_user_instances=1024
 fi

@@ -5,8 +5,8 @@
 . "$(dirname "$0")/common.sh"
 
 packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl ca-certificates nftables netbase"
-# Build tools, nginx, firewalld, sshd and numactl are in the image so that tests spend their time on what they test, not on apt; ccache, so that a
-# scenario that compiles does not compile what another one did.
+# Build tools, nginx, firewalld, sshd and numactl are in the image so that tests spend their time on what they test, not
+# on apt; ccache, so that a scenario that compiles does not compile what another one did.
 packages="$packages cmake ninja-build make g++ nginx-light firewalld openssh-server openssh-client numactl ccache"
 key=$(printf '%s' "$packages" | cat - "$0" "$repository/tests/lab/sitecustomize.py" | sha256sum | cut -c1-12)
 image=llama-lab:$key

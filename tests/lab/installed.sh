@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what this checkout builds for Galaxy, and nothing else, into a path of its own and prints that path, for ANSIBLE_COLLECTIONS_PATH:
-#   cd / && ANSIBLE_COLLECTIONS_PATH=$(CHECKOUT/tests/lab/installed.sh) ansible-playbook thefermisea.llama_cluster.site -i CHECKOUT/inventories/lab
-# The path's name says what is in it, so what is installed already is not installed again.
+# Installs what this checkout builds for Galaxy, and nothing else, into a path of its own and prints that path, for
+# ANSIBLE_COLLECTIONS_PATH:
+#   cd / && ANSIBLE_COLLECTIONS_PATH=$(CHECKOUT/tests/lab/installed.sh) ansible-playbook thefermisea.llama_cluster.site
+# -i CHECKOUT/inventories/lab The path's name says what is in it, so what is installed already is not installed again.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 PATH=$repository/.venv/bin:$PATH

@@ -1,6 +1,8 @@
-"""For the Python of the lab's image: what Ansible sends in zip files is compiled once for each content, not once for each module call.
+"""For the Python of the lab's image: what Ansible sends in zip files is compiled once for each content, not once for
+each module call.
 
-A quarter of what a module call costs its node is that compilation, and Python keeps no compiled code of zip files. The cache is one for all containers.
+A quarter of what a module call costs its node is that compilation, and Python keeps no compiled code of zip files. The
+cache is one for all containers.
 """
 
 import _frozen_importlib_external

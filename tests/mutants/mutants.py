@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Changes one operator, word or number of plugins/module_utils or plugins/plugin_utils and runs the unit tests that reach it.
+"""Changes one operator, word or number of plugins/module_utils or plugins/plugin_utils and runs the unit tests that
+reach it.
 
-A mutant is killed when a test fails or does not end. Prints each mutant with the first test that failed, then the survivors. The
-exit status is 1 when fewer than --least percent were killed. run.sh calls it: a mutant may do anything to the machine.
+A mutant is killed when a test fails or does not end. Prints each mutant with the first test that failed, then the
+survivors. The exit status is 1 when fewer than --least percent were killed. run.sh calls it: a mutant may do anything
+to the machine.
 """
 
 import argparse
@@ -29,7 +31,8 @@ SIDE_BY_SIDE = 2
 PATIENCE, SECONDS = 5, 30
 # Nothing that an earlier mutant left, and no plugin that unit tests do not need.
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:testinfra", "-q", "--tb=no", "-rfE")
-# The processes of a mutant end with it. Tests are not process 1, which signals and orphans treat unlike others: bash is.
+# The processes of a mutant end with it. Tests are not process 1, which signals and orphans treat unlike others: bash
+# is.
 APART = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", '"$@"; exit $?', "_")
 # What pytest exits with when it ran no test.
 USAGE, NO_TESTS = 4, 5
@@ -65,7 +68,8 @@ def importers(root):
 
 
 def tests_of(path, graph, root):
-    """[test file], nearest first: those of the same room, and those that import the file or something that imports it."""
+    """[test file], nearest first: those of the same room, and those that import the file or something that imports
+    it."""
     found = {}
     if path.parent.name not in TREES:
         found = {test.relative_to(root): 0 for test in sorted((root / "tests/unit" / path.parent).glob("test_*.py"))}
@@ -83,7 +87,9 @@ class Copy:
     def __init__(self, folder, python):
         self.root, self.python, self.home, self.writes = folder / "llama_cluster", python, folder / "home", 0
         self.home.mkdir(parents=True)
-        listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+        )
         for name in listed.stdout.split("\0"):
             if name and os.path.lexists(ROOT / name):
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +100,9 @@ class Copy:
         process = subprocess.Popen(
             [*APART, self.python, *PYTEST, *map(str, words)],
             cwd=self.root,
-            env=dict(os.environ, HOME=str(self.home), TMPDIR=str(self.home), PYTHONPYCACHEPREFIX=str(self.home / "pyc")),
+            env=dict(
+                os.environ, HOME=str(self.home), TMPDIR=str(self.home), PYTHONPYCACHEPREFIX=str(self.home / "pyc")
+            ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -201,7 +209,10 @@ def main():
     killed = sum(verdict.killed for verdict in found)
     rate = 100 * killed / len(found)
     print("\n%s" % "\n".join(survivors(found)))
-    print("\nkilled %d of %d (%.0f %%), seed %d, %.0f s" % (killed, len(found), rate, options.seed, time.monotonic() - begun))
+    print(
+        "\nkilled %d of %d (%.0f %%), seed %d, %.0f s"
+        % (killed, len(found), rate, options.seed, time.monotonic() - begun)
+    )
     return rate < options.least
 
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The mutants of a file, made by Cosmic Ray's operators: comparisons, boolean expressions, arithmetic, constants.
 
-A place is a position in a file. A seed gives every place a rank, and every mutant of a place one: both follow from the text of the
-line alone. So a seed means the same mutants as long as their lines stay as they are, whatever else changes.
+A place is a position in a file. A seed gives every place a rank, and every mutant of a place one: both follow from the
+text of the line alone. So a seed means the same mutants as long as their lines stay as they are, whatever else changes.
 """
 
 import ast
@@ -44,7 +44,9 @@ class ReplaceIn(Operator):
 
     def _places(self, node):
         if node.type == "comparison":
-            yield from (place for place in range(1, len(node.children), 2) if self._word(node.children[place]) in self.OTHER)
+            yield from (
+                place for place in range(1, len(node.children), 2) if self._word(node.children[place]) in self.OTHER
+            )
 
     @staticmethod
     def _word(node):
@@ -66,11 +68,16 @@ class ReplaceIn(Operator):
 def operators():
     """[instance]"""
     found = [ReplaceIn, number_replacer.NumberReplacer, boolean_replacer.AddNot]
-    found += [getattr(boolean_replacer, "Replace" + name) for name in ("TrueWithFalse", "FalseWithTrue", "AndWithOr", "OrWithAnd")]
+    found += [
+        getattr(boolean_replacer, "Replace" + name)
+        for name in ("TrueWithFalse", "FalseWithTrue", "AndWithOr", "OrWithAnd")
+    ]
     found += [getattr(binary_operator_replacement, "ReplaceBinaryOperator_" + name) for name in ARITHMETIC]
     compared = [*IDENTITY, *("%s_%s" % pair for pair in itertools.permutations(EQUALITY, 2))]
     found += [getattr(comparison_operator_replacement, "ReplaceComparisonOperator_" + name) for name in compared]
-    found += [getattr(unary_operator_replacement, "ReplaceUnaryOperator_Delete_" + name) for name in ("USub", "Not", "Invert")]
+    found += [
+        getattr(unary_operator_replacement, "ReplaceUnaryOperator_Delete_" + name) for name in ("USub", "Not", "Invert")
+    ]
     return [operator() for operator in found]
 
 
@@ -127,7 +134,9 @@ def ranked(seed, path, source):
 def mutants(seed, count, root, paths):
     """([Mutant] of the lowest ranks, number of places)"""
     sources = {path: (root / path).read_text() for path in paths}
-    found = sorted((rank, path, line, mutation) for path in paths for rank, line, mutation in ranked(seed, path, sources[path]))
+    found = sorted(
+        (rank, path, line, mutation) for path in paths for rank, line, mutation in ranked(seed, path, sources[path])
+    )
     made = []
     for _, path, line, (operator, occurrence) in found[:count]:
         mutated = mutate_code(sources[path], operator, occurrence)

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# run.sh [--seed N] [--count N] [--least PERCENT] [FILE...]: mutants of FILEs; of all that unit tests are for, otherwise.
+# run.sh [--seed N] [--count N] [--least PERCENT] [FILE...]: mutants of FILEs; of all that unit tests are for,
+# otherwise.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/../gates/common.sh"
 dev=$(dev_venv)
 tool=$(venv tests/mutants/requirements.txt "$(find_python 3.11 3.12 3.13)")
 
-# A mutant may remove, kill or write anything. The machine is read-only for it but for $scratch, a /run of its own and a /tmp that forgets.
+# A mutant may remove, kill or write anything. The machine is read-only for it but for $scratch, a /run of its own and a
+# /tmp that forgets.
 # shellcheck disable=SC2016  # the inner shell's
 as_root unshare --mount bash -c '
     set -e

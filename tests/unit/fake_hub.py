@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A model hub and its CDN, real HTTP servers on 127.0.0.1 and 127.0.0.2, that can misbehave on request.
 
-The hub speaks what the Hugging Face hub speaks as far as downloads need it: revision, paged tree with LFS digests, refs,
-the author's models, resolve with a redirect to a signed URL of the CDN that expires. The CDN refuses a request that carries
-Authorization, as S3-like stores do. Plain files are served by the hub's address under /files/.
+The hub speaks what the Hugging Face hub speaks as far as downloads need it: revision, paged tree with LFS digests,
+refs, the author's models, resolve with a redirect to a signed URL of the CDN that expires. The CDN refuses a request
+that carries Authorization, as S3-like stores do. Plain files are served by the hub's address under /files/.
 """
 
 import contextlib
@@ -49,7 +49,8 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 class FakeHub:
-    """Use as a context manager. Everything that changes its behaviour is an attribute or a method; `log` holds what was asked."""
+    """Use as a context manager. Everything that changes its behaviour is an attribute or a method; `log` holds what was
+    asked."""
 
     def __init__(self):
         self.lock = threading.RLock()
@@ -60,7 +61,9 @@ class FakeHub:
         self.token = None
         self.page = 100  # entries per page of the tree
         self.signature = 1  # signed URLs with another one are refused
-        self.expire_every = 0  # bytes requests after which the signature changes; the one before it stays good until the next change
+        self.expire_every = (
+            0  # bytes requests after which the signature changes; the one before it stays good until the next change
+        )
         self.ranges = True
         self.validators = True
         self.length = True
@@ -78,7 +81,10 @@ class FakeHub:
         self._bucket = time.monotonic()
 
     def __enter__(self):
-        self.servers = {"hub": Server(("127.0.0.1", 0), HubHandler, self), "cdn": Server(("127.0.0.2", 0), CdnHandler, self)}
+        self.servers = {
+            "hub": Server(("127.0.0.1", 0), HubHandler, self),
+            "cdn": Server(("127.0.0.2", 0), CdnHandler, self),
+        }
         for server in self.servers.values():
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         self.url = self.servers["hub"].origin
@@ -104,7 +110,11 @@ class FakeHub:
     def bytes_requests(self):
         """[(path, Range header)] of the requests for file content."""
         with self.lock:
-            return [(path, headers.get("Range")) for server, path, headers in self.log if "/files/" in path or server == "cdn"]
+            return [
+                (path, headers.get("Range"))
+                for server, path, headers in self.log
+                if "/files/" in path or server == "cdn"
+            ]
 
     def pace(self, count, connection_start, connection_sent):
         """Sleep so that neither the connection's nor the total rate is exceeded."""
@@ -256,14 +266,23 @@ class HubHandler(Handler):
         page = self.server.hub.page
         headers = {}
         if start + page < len(entries):
-            headers["Link"] = '<%s%s?recursive=true&cursor=%d>; rel="next"' % (self.server.origin, urllib.parse.urlsplit(self.path).path, start + page)
+            headers["Link"] = '<%s%s?recursive=true&cursor=%d>; rel="next"' % (
+                self.server.origin,
+                urllib.parse.urlsplit(self.path).path,
+                start + page,
+            )
         self.json(entries[start : start + page], headers=headers)
 
     def resolve(self, repo, name, path):
         hub = self.server.hub
         if path not in repo["files"]:
             return self.refuse(404, "EntryNotFound")
-        location = "%s/%s/%s?X-Amz-Signature=%d" % (hub.servers["cdn"].origin, name, urllib.parse.quote(path), hub.signature)
+        location = "%s/%s/%s?X-Amz-Signature=%d" % (
+            hub.servers["cdn"].origin,
+            name,
+            urllib.parse.quote(path),
+            hub.signature,
+        )
         if hub.redirect_to:
             location = hub.redirect_to
         return self.answer(302, {"Location": location, "X-Repo-Commit": repo["commit"]}, b"Found. Redirecting")

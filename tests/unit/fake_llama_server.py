@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An HTTP server that speaks llama-server's JSON (b11434), and workers that are plain sockets: what health is tested against.
+"""An HTTP server that speaks llama-server's JSON (b11434), and workers that are plain sockets: what health is tested
+against.
 
 What the real one says in these situations was seen with llama-server and two ggml-rpc-server processes.
 """
@@ -39,22 +40,40 @@ CUT = (0, None)
 def answer(tokens=8, **message):
     """A completion as llama-server returns it."""
     return 200, {
-        "choices": [{"finish_reason": "length", "index": 0, "message": dict({"role": "assistant", "content": "Blue, as the sky."}, **message)}],
+        "choices": [
+            {
+                "finish_reason": "length",
+                "index": 0,
+                "message": dict({"role": "assistant", "content": "Blue, as the sky."}, **message),
+            }
+        ],
         "model": "or1-behemoth",
         "usage": {"completion_tokens": tokens, "prompt_tokens": 34, "total_tokens": 34 + tokens},
-        "timings": {"cache_n": 0, "prompt_n": 34, "prompt_per_second": 125.5, "predicted_n": tokens, "predicted_per_second": 58.25},
+        "timings": {
+            "cache_n": 0,
+            "prompt_n": 34,
+            "prompt_per_second": 125.5,
+            "predicted_n": tokens,
+            "predicted_per_second": 58.25,
+        },
     }
 
 
 def metrics(decoded=96, processing=0):
-    return 200, "# TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total %d\nllamacpp:tokens_predicted_total 96\nllamacpp:requests_processing %d\n" % (
-        decoded,
-        processing,
+    return (
+        200,
+        "# TYPE llamacpp:n_decode_total counter\nllamacpp:n_decode_total %d\nllamacpp:tokens_predicted_total "
+        "96\nllamacpp:requests_processing %d\n"
+        % (
+            decoded,
+            processing,
+        ),
     )
 
 
 class FakeLlamaServer:
-    """responses: {path: (status, body)} or a function that gives it; every request is kept in requests as (method, path, body)."""
+    """responses: {path: (status, body)} or a function that gives it; every request is kept in requests as (method,
+    path, body)."""
 
     def __init__(self):
         self.responses = {
@@ -77,7 +96,9 @@ class FakeLlamaServer:
                 body = json.loads(self.rfile.read(length)) if length else None
                 fake.requests.append((self.command, self.path, body))
                 fake.headers.append(dict(self.headers))
-                response = fake.responses.get(self.path.split("?")[0], (404, {"error": {"message": "File Not Found", "code": 404}}))
+                response = fake.responses.get(
+                    self.path.split("?")[0], (404, {"error": {"message": "File Not Found", "code": 404}})
+                )
                 status, content = response() if callable(response) else response
                 self.close_connection = True
                 if not status:

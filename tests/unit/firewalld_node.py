@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""This machine as a node with firewalld: an Ethernet in the default zone and a fabric in a zone of its own, commands that answer for both."""
+"""This machine as a node with firewalld: an Ethernet in the default zone and a fabric in a zone of its own, commands
+that answer for both."""
 
 import json
 import os
@@ -68,7 +69,9 @@ class FirewalldNode:
         # What stands for commands.
         self.bin = folder / "bin"
         self.bin.mkdir()
-        for name, text in [("getent", GETENT), ("ip", IP), ("firewall-cmd", FIREWALL)] + [("firewall-offline-cmd", FIREWALL)] * offline:
+        for name, text in [("getent", GETENT), ("ip", IP), ("firewall-cmd", FIREWALL)] + [
+            ("firewall-offline-cmd", FIREWALL)
+        ] * offline:
             (self.bin / name).write_text("#!%s\n%s" % (sys.executable, text))
             (self.bin / name).chmod(0o755)
         zones = {"public": [], "internal": []}
@@ -89,13 +92,26 @@ class FirewalldNode:
 
     def play(self, role, tasks_from, **variables):
         """Runs a task file of a role here -> (exit status, output)."""
-        task = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster." + role, "tasks_from": tasks_from}, "vars": variables}
+        task = {
+            "ansible.builtin.include_role": {"name": "thefermisea.llama_cluster." + role, "tasks_from": tasks_from},
+            "vars": variables,
+        }
         play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
         play["vars"] = {"ansible_python_interpreter": sys.executable}
         path = self.folder / "play.yml"
         path.write_text(json.dumps([play]))
-        environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "FIREWALLD": str(self.state), "PATH": "%s:%s" % (self.bin, os.environ["PATH"])}
+        environment = {
+            "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
+            "FIREWALLD": str(self.state),
+            "PATH": "%s:%s" % (self.bin, os.environ["PATH"]),
+        }
         hosts = self.folder / "hosts.json"
-        local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "llama_fabric_address": "127.0.0.1"}
-        hosts.write_text(json.dumps({"llama_nodes": {"hosts": {"localhost": local}}, "elsewhere": {"hosts": {"giver": local}}}))
+        local = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "llama_fabric_address": "127.0.0.1",
+        }
+        hosts.write_text(
+            json.dumps({"llama_nodes": {"hosts": {"localhost": local}}, "elsewhere": {"hosts": {"giver": local}}})
+        )
         return run_playbook(path, "-i", str(hosts), home=self.folder, **environment)

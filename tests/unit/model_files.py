@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Model files that are all header: the shapes of real models, grown sparsely to the size that their tensors need.
 
-The dimensions are those of the published config.json of each model, the tensor names those that convert_hf_to_gguf.py gives. There is no vocabulary: the
-memory does not depend on it, and a header stays below 0.2 MB.
+The dimensions are those of the published config.json of each model, the tensor names those that convert_hf_to_gguf.py
+gives. There is no vocabulary: the memory does not depend on it, and a header stays below 0.2 MB.
 """
 
 from . import gguf_files as make
@@ -15,7 +15,9 @@ F32, Q8_0, Q4_K, Q6_K, MXFP4 = 0, 8, 12, 14, 39
 class Model(object):
     """Collects the keys and tensors of one model."""
 
-    def __init__(self, architecture, blocks, n_embd, n_vocab, n_head, n_head_kv, head, context, weight=Q8_0, tied=False):
+    def __init__(
+        self, architecture, blocks, n_embd, n_vocab, n_head, n_head_kv, head, context, weight=Q8_0, tied=False
+    ):
         self.architecture, self.blocks, self.n_embd, self.n_vocab = architecture, blocks, n_embd, n_vocab
         self.n_head, self.n_head_kv, self.head, self.weight, self.tied = n_head, n_head_kv, head, weight, tied
         self.metadata, self.tensors = [("general.architecture", make.STRING, architecture)], []
@@ -64,7 +66,12 @@ class Model(object):
             self.norm("blk.%d.ffn_norm.weight" % block, self.n_embd)
         self.tensor("blk.%d.ffn_gate.weight" % block, self.n_embd, n_ff)
         self.tensor("blk.%d.ffn_up.weight" % block, self.n_embd, n_ff)
-        self.tensor("blk.%d.ffn_down.weight" % block, n_ff, self.n_embd, kind=Q6_K if self.weight == Q4_K and block % 2 else None)
+        self.tensor(
+            "blk.%d.ffn_down.weight" % block,
+            n_ff,
+            self.n_embd,
+            kind=Q6_K if self.weight == Q4_K and block % 2 else None,
+        )
 
     def experts(self, block, count, n_ff, kind=None):
         self.norm("blk.%d.ffn_gate_inp.weight" % block, self.n_embd, count)
@@ -205,9 +212,12 @@ def gpt_oss_120b():
 def deepseek_v3():
     model = Model("deepseek2", 61, 7168, 129280, 128, 1, 576, 163840, weight=Q4_K)
     for name, value in (
-        ("attention.value_length", 512), ("attention.key_length_mla", 192), ("attention.value_length_mla", 128), ("attention.q_lora_rank", 1536),
-        ("attention.kv_lora_rank", 512), ("rope.dimension_count", 64), ("feed_forward_length", 18432), ("leading_dense_block_count", 3),
-        ("expert_count", 256), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length", 2048),
+        ("attention.value_length", 512), ("attention.key_length_mla", 192), ("attention.value_length_mla", 128),
+        ("attention.q_lora_rank", 1536),
+        ("attention.kv_lora_rank", 512), ("rope.dimension_count", 64), ("feed_forward_length", 18432),
+        ("leading_dense_block_count", 3),
+        ("expert_count", 256), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length",
+        2048),
         ("expert_gating_func", 2), ("expert_weights_scale", 2.5),
     ):  # fmt: skip
         model.key(name, value)
@@ -235,9 +245,11 @@ def glm_45_air():
     """Its last block predicts further tokens: llama.cpp counts it, and loads nothing of it."""
     model = Model("glm4moe", 47, 4096, 151552, 96, 8, 128, 131072)
     for name, value in (
-        ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64), ("leading_dense_block_count", 1),
+        ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64),
+        ("leading_dense_block_count", 1),
         ("nextn_predict_layers", 1),
-        ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length", 1408),
+        ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length",
+        1408),
     ):  # fmt: skip
         model.key(name, value)
     for block in range(47):
@@ -249,7 +261,12 @@ def glm_45_air():
         model.experts(block, 128, 1408)
         model.norm("blk.%d.exp_probs_b.bias" % block, 128)
         model.shared_expert(block, 1408)
-    for name, dims in (("eh_proj", (8192, 4096)), ("enorm", (4096,)), ("hnorm", (4096,)), ("shared_head_norm", (4096,))):
+    for name, dims in (
+        ("eh_proj", (8192, 4096)),
+        ("enorm", (4096,)),
+        ("hnorm", (4096,)),
+        ("shared_head_norm", (4096,)),
+    ):
         model.tensor("blk.46.nextn.%s.weight" % name, *dims, kind=F32 if len(dims) == 1 else None)
     return model
 
@@ -260,8 +277,10 @@ def granite_4_small():
     model = Model("granitehybrid", 40, 4096, 100352, 32, 8, 128, 131072, weight=Q4_K, tied=True)
     model.key("attention.head_count_kv", (make.I32, [8 if block in attends else 0 for block in range(40)]))
     for name, value in (
-        ("feed_forward_length", 768), ("ssm.conv_kernel", 4), ("ssm.inner_size", inner), ("ssm.state_size", state), ("ssm.group_count", 1),
-        ("ssm.time_step_rank", heads), ("expert_count", 72), ("expert_used_count", 10), ("expert_shared_feed_forward_length", 1536),
+        ("feed_forward_length", 768), ("ssm.conv_kernel", 4), ("ssm.inner_size", inner), ("ssm.state_size", state),
+        ("ssm.group_count", 1),
+        ("ssm.time_step_rank", heads), ("expert_count", 72), ("expert_used_count", 10),
+        ("expert_shared_feed_forward_length", 1536),
         ("logit_scale", 16.0), ("residual_scale", 0.22), ("embedding_scale", 12.0), ("rope.dimension_count", 128),
     ):  # fmt: skip
         model.key(name, value)

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak calls a leak, what the drill table calls a failure, and what the overhead benchmark calls an interval."""
+"""What the soak calls a leak, what the drill table calls a failure, and what the overhead benchmark calls an
+interval."""
 
 import copy
 import importlib.util
@@ -22,7 +23,12 @@ def load(path):
 
 
 soak, table, overhead = load("recovery/soak"), load("recovery/table"), load("overhead/run")
-NODE = {"processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]], "files": ["/run/llama-cluster/served"], "mounts": 38, "journal_mib": 16.0}
+NODE = {
+    "processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]],
+    "files": ["/run/llama-cluster/served"],
+    "mounts": 38,
+    "journal_mib": 16.0,
+}
 
 
 def nodes(**of_node2):
@@ -54,7 +60,10 @@ def test_what_came_back_as_it_was_is_no_leak():
 
 def test_the_distribution_by_what_was_killed():
     done = [{"victims": ("node1", "node2"), "generating": True, "seconds": seconds} for seconds in (2.0, 4.0, 3.0)]
-    done += [{"victims": ("node2", "node3"), "generating": False, "seconds": 9.5}, {"victims": ("node1",), "generating": False, "seconds": None}]
+    done += [
+        {"victims": ("node2", "node3"), "generating": False, "seconds": 9.5},
+        {"victims": ("node1",), "generating": False, "seconds": None},
+    ]
     assert soak.summary(done)[1:] == [
         "all                                       5   2.00    3.50   9.50   9.50",
         "head and worker, generating               3   2.00    3.00   4.00   4.00",
@@ -81,7 +90,9 @@ def test_a_seed_repeats_its_cycles(monkeypatch, tmp_path, capsys):
     assert "leaked: nothing\nsoak: 5 of 5 recovered" in capsys.readouterr().out
     assert soak.main() is False
     assert len(killed) == 2 * (5 + soak.SETTLED_AFTER) and killed[:8] == killed[8:]
-    monkeypatch.setattr(soak, "cycle", lambda victims, generating: {"victims": victims, "generating": generating, "seconds": None})
+    monkeypatch.setattr(
+        soak, "cycle", lambda victims, generating: {"victims": victims, "generating": generating, "seconds": None}
+    )
     assert soak.main() is True
 
 
@@ -91,7 +102,9 @@ def test_the_interval_of_a_ratio():
     logs = [math.log(ratio) for ratio in (0.98, 1.02)]
     center, spread = sum(logs) / 2, (logs[1] - logs[0]) / 2 * math.sqrt(40 / 39)
     assert mean == pytest.approx(math.exp(center), abs=1e-4)
-    assert (low, high) == pytest.approx([math.exp(center + sign * 2.0227 * spread / math.sqrt(40)) for sign in (-1, 1)], abs=1e-4)
+    assert (low, high) == pytest.approx(
+        [math.exp(center + sign * 2.0227 * spread / math.sqrt(40)) for sign in (-1, 1)], abs=1e-4
+    )
     assert overhead.student(39) == pytest.approx(2.0227, abs=1e-3)
 
 
@@ -113,7 +126,10 @@ def test_the_drill_table_fails_with_a_drill(monkeypatch, tmp_path, capsys, resul
 
     def run(_command, **_options):
         if results is not None:
-            drills = [{"drill": "drill%d" % number, "result": result, "reason": "why"} for number, result in enumerate(results)]
+            drills = [
+                {"drill": "drill%d" % number, "result": result, "reason": "why"}
+                for number, result in enumerate(results)
+            ]
             report.write_text(json.dumps({"drills": drills}))
         return status
 
@@ -160,7 +176,19 @@ def test_each_set_starts_first_as_often_and_the_lab_is_put_back(rates):
 
 def test_the_sets_by_hand_have_the_flags_of_the_deployed(monkeypatch):
     flags = "--host 10.0.0.1 --port %s --rpc 10.0.0.2:%s,10.0.0.3:%s --threads 2"
-    unit = "[Service]\nExecStartPre=/x wait 10.0.0.2:50052\nExecStart=/r/llama-server " + flags % ("8000", "50052", "50052")
+    unit = "[Service]\nExecStartPre=/x wait 10.0.0.2:50052\nExecStart=/r/llama-server " + flags % (
+        "8000",
+        "50052",
+        "50052",
+    )
     monkeypatch.setattr(overhead, "on", lambda node, *command: unit)
-    assert " ".join(overhead.command_line("node1", overhead.BY_HAND)) == "/r/llama-server " + flags % ("8100", "50152", "50152")
-    assert " ".join(overhead.command_line("node1", overhead.CONTROL)) == "/r/llama-server " + flags % ("8200", "50252", "50252")
+    assert " ".join(overhead.command_line("node1", overhead.BY_HAND)) == "/r/llama-server " + flags % (
+        "8100",
+        "50152",
+        "50152",
+    )
+    assert " ".join(overhead.command_line("node1", overhead.CONTROL)) == "/r/llama-server " + flags % (
+        "8200",
+        "50252",
+        "50252",
+    )

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is written in two places says the same in both: defaults and argument specs, variables and their readers, plugins and their callers."""
+"""What is written in two places says the same in both: defaults and argument specs, variables and their readers,
+plugins and their callers."""
 
 import ast
 import importlib
@@ -65,7 +66,11 @@ def plugin_constants():
     """Every string constant of the plugins: a variable is read by its whole name."""
     found = set()
     for path in ROOT.glob("plugins/**/*.py"):
-        found.update(node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+        found.update(
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        )
     return found
 
 
@@ -77,17 +82,26 @@ def plain(value):
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_defaults_equal_argument_specs(role):
     specs = load(role / "meta/argument_specs.yml")["argument_specs"]
-    options = {option: spec for entry_point in specs.values() for option, spec in entry_point.get("options", {}).items()}
+    options = {
+        option: spec for entry_point in specs.values() for option, spec in entry_point.get("options", {}).items()
+    }
     defaults = load(role / "defaults/main.yml") or {}
     optional = {option: spec for option, spec in options.items() if not spec.get("required")}
     assert sorted(defaults) == sorted(optional)
-    assert {option: plain(value) for option, value in defaults.items()} == {option: plain(spec.get("default")) for option, spec in optional.items()}
+    assert {option: plain(value) for option, value in defaults.items()} == {
+        option: plain(spec.get("default")) for option, spec in optional.items()
+    }
     assert not [option for option in options if not option.startswith(role.name + "_")]
 
 
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_options_are_read(role):
-    readers = [path for folder in ("defaults", "vars", "tasks", "handlers", "templates") for path in role.glob(folder + "/**/*") if path.is_file()]
+    readers = [
+        path
+        for folder in ("defaults", "vars", "tasks", "handlers", "templates")
+        for path in role.glob(folder + "/**/*")
+        if path.is_file()
+    ]
     assert set(load(role / "defaults/main.yml") or {}) - words_of(readers) == set()
 
 
@@ -109,7 +123,9 @@ def test_every_scenario_is_run():
     program = ast.parse((ROOT / "tests/scenarios.py").read_text())
     assigned = {node.targets[0].id: node.value for node in program.body if isinstance(node, ast.Assign)}
     named = {table: set(ast.literal_eval(assigned[table])) for table in ("BUDGETS", "WITHOUT_BUILD", "ALONE")}
-    folders = {path.parent.name for path in ROOT.glob("molecule/*/*") if path.suffix == ".yml" and path.parent.name != "shared"}
+    folders = {
+        path.parent.name for path in ROOT.glob("molecule/*/*") if path.suffix == ".yml" and path.parent.name != "shared"
+    }
     assert named["BUDGETS"] - {"build"} == folders
     assert named["WITHOUT_BUILD"] | named["ALONE"] <= folders
 
@@ -119,7 +135,11 @@ def test_scenario_tests_something(scenario):
     """Where it finds no tests, molecule passes."""
     sequence = ((load(scenario / "molecule.yml") or {}).get("scenario") or {}).get("test_sequence", ["verify"])
     assert "verify" in sequence
-    assert [path.name for path in scenario.glob("tests/test_*.py") if re.search(r"^def test_", path.read_text(), re.MULTILINE)]
+    assert [
+        path.name
+        for path in scenario.glob("tests/test_*.py")
+        if re.search(r"^def test_", path.read_text(), re.MULTILINE)
+    ]
 
 
 def inventory_variables(inventory):
@@ -145,10 +165,19 @@ def inventory_variables(inventory):
 
 @pytest.mark.parametrize("inventory", INVENTORIES, ids=name)
 def test_inventory_variables_are_read(inventory):
-    readers = [path for folder in ("tasks", "defaults", "vars", "handlers", "templates") for path in ROOT.glob("roles/*/%s/**/*" % folder) if path.is_file()]
-    readers += list(ROOT.glob("playbooks/**/*.yml")) + list(ROOT.glob("molecule/**/*.yml")) + list(inventory.rglob("*.yml"))
+    readers = [
+        path
+        for folder in ("tasks", "defaults", "vars", "handlers", "templates")
+        for path in ROOT.glob("roles/*/%s/**/*" % folder)
+        if path.is_file()
+    ]
+    readers += (
+        list(ROOT.glob("playbooks/**/*.yml")) + list(ROOT.glob("molecule/**/*.yml")) + list(inventory.rglob("*.yml"))
+    )
     read = words_of(readers) | plugin_constants()
-    assert {variable for variable in inventory_variables(inventory) if not variable.startswith("ansible_")} - read == set()
+    assert {
+        variable for variable in inventory_variables(inventory) if not variable.startswith("ansible_")
+    } - read == set()
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=name)
@@ -196,22 +225,38 @@ def test_filters_are_documented():
 @pytest.mark.parametrize("path", ON_NODES, ids=name)
 def test_source_is_python_3_6(path):
     tree = ast.parse(path.read_text(), feature_version=(3, 6))
-    futures = {name.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == "__future__" for name in node.names}
+    futures = {
+        name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        for name in node.names
+    }
     assert "annotations" not in futures
 
 
 def test_node_programs_import_on_python_3_6(tmp_path):
     """The utilities as nodes have them: a package of their own, without Ansible."""
     find = subprocess.run(
-        ["bash", "-c", '. "$1"; find_python 3.6', "bash", str(ROOT / "tests/gates/common.sh")], stdout=subprocess.PIPE, universal_newlines=True, check=False
+        ["bash", "-c", '. "$1"; find_python 3.6', "bash", str(ROOT / "tests/gates/common.sh")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
     )
     if find.returncode:
         pytest.skip("no CPython 3.6 on this machine")
     (tmp_path / "llama_cluster").symlink_to(ROOT / "plugins/module_utils")
     folder = ROOT / "plugins/module_utils"
-    modules = [".".join(("llama_cluster",) + path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")]
+    modules = [
+        ".".join(("llama_cluster",) + path.relative_to(folder).with_suffix("").parts) for path in folder.rglob("*.py")
+    ]
     program = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
-    done = subprocess.run([find.stdout.strip(), "-B", "-c", program, *modules], cwd=str(tmp_path), stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    done = subprocess.run(
+        [find.stdout.strip(), "-B", "-c", program, *modules],
+        cwd=str(tmp_path),
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -220,11 +265,20 @@ def test_what_is_matched_whole_ends_with_no_line_break():
     loose = []
     for path in sorted(ROOT.glob("plugins/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in ("compile", "match", "fullmatch") or "MULTILINE" in ast.dump(node):
+            if (
+                not isinstance(node, ast.Call)
+                or getattr(node.func, "attr", "") not in ("compile", "match", "fullmatch")
+                or "MULTILINE" in ast.dump(node)
+            ):
                 continue
             first = node.args[0] if node.args else None
             # What takes any text takes it from a line of a log.
-            if isinstance(first, ast.Constant) and str(first.value).startswith("^") and str(first.value).endswith("$") and ".*" not in first.value:
+            if (
+                isinstance(first, ast.Constant)
+                and str(first.value).startswith("^")
+                and str(first.value).endswith("$")
+                and ".*" not in first.value
+            ):
                 loose.append("%s: %s" % (path.name, first.value))
     assert loose == []
 
@@ -241,6 +295,14 @@ def test_what_a_linter_lets_pass_is_named():
     found = []
     # As ansible-test has the tree, it is in no repository.
     for path in ROOT.rglob("*"):
-        if path.suffix in (".py", ".yml", ".j2", ".sh") and path.is_file() and not {".venv", ".collections", "output"} & set(path.parts):
-            found += [line for line in path.read_text().splitlines() if re.search(r"# no" + r"qa(?!: [A-Za-z])|type: igno" + r"re(?!\[)", line)]
+        if (
+            path.suffix in (".py", ".yml", ".j2", ".sh")
+            and path.is_file()
+            and not {".venv", ".collections", "output"} & set(path.parts)
+        ):
+            found += [
+                line
+                for line in path.read_text().splitlines()
+                if re.search(r"# no" + r"qa(?!: [A-Za-z])|type: igno" + r"re(?!\[)", line)
+            ]
     assert found == []

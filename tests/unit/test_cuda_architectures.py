@@ -39,16 +39,45 @@ def run(tmp_path, nodes, limit=None, tasks_from="facts.yml", **variables):
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"llama_nodes": {"hosts": hosts}}))
     role = {"ansible.builtin.include_role": {"name": ROLE, "tasks_from": tasks_from, "public": True}}
     said = {"ansible.builtin.debug": {"msg": "build={{ __llama_cpp_build }} for={{ __llama_cpp_definitions }}"}}
-    play = {"hosts": "llama_nodes", "connection": "local", "gather_facts": False, "tasks": [role, said], "vars": dict(variables)}
+    play = {
+        "hosts": "llama_nodes",
+        "connection": "local",
+        "gather_facts": False,
+        "tasks": [role, said],
+        "vars": dict(variables),
+    }
     play["vars"]["ansible_python_interpreter"] = sys.executable
     play["environment"] = {"PATH": "%s/bin:%s" % (tmp_path, os.environ["PATH"]), "STUB_NVIDIA_SMI": "{{ stub }}"}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_STDOUT_CALLBACK="default", ANSIBLE_NOCOLOR="1", COLUMNS="10000")
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), str(tmp_path / "play.yml")]
+    environment = dict(
+        os.environ,
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+        ANSIBLE_STDOUT_CALLBACK="default",
+        ANSIBLE_NOCOLOR="1",
+        COLUMNS="10000",
+    )
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+        "-i",
+        str(tmp_path / "hosts.yml"),
+        str(tmp_path / "play.yml"),
+    ]
     command += ["--limit", limit] if limit else []
-    done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        command,
+        cwd=str(ROOT),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     output = " ".join(done.stdout.split())
-    return done.returncode, output, sorted(set(re.findall(r"build=(\S+) for=(.*?-DCMAKE_CUDA_ARCHITECTURES=\S+|)", output)))
+    return (
+        done.returncode,
+        output,
+        sorted(set(re.findall(r"build=(\S+) for=(.*?-DCMAKE_CUDA_ARCHITECTURES=\S+|)", output))),
+    )
 
 
 def test_all_nodes_have_one_build_for_the_cards_of_all(tmp_path, cards):
@@ -73,13 +102,30 @@ def test_a_build_for_cpus_asks_for_no_card(tmp_path, cards):
 @pytest.mark.parametrize(
     "capabilities, limit, sentence",
     [
-        ((None, None), None, "auto seen and no card on node1, node2, a compute capability is needed to compile for: install NVIDIA's driver, "),
-        (("8.6", "8.6"), "node1", "auto seen with node2 left out of this run, the cards of all nodes are needed: run without --limit, or list their "),
-        (("8.6", ""), None, "auto seen and Tesla V100S-PCIE-32GB tells none, a compute capability is needed to compile for: install a newer driver, "),
+        (
+            (None, None),
+            None,
+            "auto seen and no card on node1, node2, a compute capability is needed to compile for: install NVIDIA's "
+            "driver, ",
+        ),
+        (
+            ("8.6", "8.6"),
+            "node1",
+            "auto seen with node2 left out of this run, the cards of all nodes are needed: run without --limit, or "
+            "list their ",
+        ),
+        (
+            ("8.6", ""),
+            None,
+            "auto seen and Tesla V100S-PCIE-32GB tells none, a compute capability is needed to compile for: install a "
+            "newer driver, ",
+        ),
     ],
 )
 def test_what_cannot_be_known_is_one_sentence(tmp_path, cards, capabilities, limit, sentence):
-    nodes = {"node%d" % number: "no_driver" if one is None else cards(one) for number, one in enumerate(capabilities, 1)}
+    nodes = {
+        "node%d" % number: "no_driver" if one is None else cards(one) for number, one in enumerate(capabilities, 1)
+    }
     status, output, names = run(tmp_path, nodes, limit, llama_cpp_accelerator="cuda")
     assert (status != 0, names) == (True, [])
     assert "llama_cpp_cuda_architectures: " + sentence in output
@@ -87,6 +133,11 @@ def test_what_cannot_be_known_is_one_sentence(tmp_path, cards, capabilities, lim
 
 
 def test_a_bundle_asks_no_node(tmp_path, cards):
-    status, output, _names = run(tmp_path, {"node1": cards("8.6")}, tasks_from="bundle.yml", llama_cpp_accelerator="cuda", folder=str(tmp_path))
+    status, output, _names = run(
+        tmp_path, {"node1": cards("8.6")}, tasks_from="bundle.yml", llama_cpp_accelerator="cuda", folder=str(tmp_path)
+    )
     assert status != 0
-    assert "llama_cpp_cuda_architectures: auto seen, a bundle asks no node for its cards, their compute capabilities are needed" in output
+    assert (
+        "llama_cpp_cuda_architectures: auto seen, a bundle asks no node for its cards, their compute capabilities are "
+        "needed" in output
+    )

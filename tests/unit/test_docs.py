@@ -10,12 +10,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("roles/*/README.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "SECURITY.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("roles/*/README.md")),
+]
 # Not within a block of code.
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TAGS = {"node", "build", "model", "rpc", "head", "verify"}
 # inventories/mine is what an operator makes of the example.
-OPTIONS = {"-i": re.compile(r"inventories/(mine|lab|example|beefcake2(-slurm)?)\Z|tests/lab/four_nodes\Z"), "-e": re.compile(r"[a-z_]+=")}
+OPTIONS = {
+    "-i": re.compile(r"inventories/(mine|lab|example|beefcake2(-slurm)?)\Z|tests/lab/four_nodes\Z"),
+    "-e": re.compile(r"[a-z_]+="),
+}
 
 
 def name(path):
@@ -65,7 +73,9 @@ def test_commands_name_what_there_is(page):
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_modules_that_a_page_names_exist(page):
     for named in re.findall(r"`(_\w+/\w+)(?:\.\w+)?`", page.read_text()):
-        assert any((ROOT / "plugins" / tree / (named + ".py")).is_file() for tree in ("module_utils", "plugin_utils")), named
+        assert any(
+            (ROOT / "plugins" / tree / (named + ".py")).is_file() for tree in ("module_utils", "plugin_utils")
+        ), named
 
 
 def test_every_page_is_in_the_index():

@@ -21,7 +21,11 @@ ELSEWHERE = {"power", "step_clock"}
 
 def cases():
     """What the script is asked for."""
-    return [case for group in re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE) for case in group.split(" | ")]
+    return [
+        case
+        for group in re.findall(r"^    ((?:break|undo)/[^)]*)\)", SCRIPT.read_text(), re.MULTILINE)
+        for case in group.split(" | ")
+    ]
 
 
 @pytest.mark.parametrize("name", CATALOG)
@@ -39,11 +43,18 @@ def test_a_drill_is_explained_and_can_be_done(name):
 
 
 def test_every_fault_is_made_and_taken_away():
-    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/drills.md says which are, and that the others are run by hand."""
+    """By break.sh on a unit of its own, or in a drill that is run as a whole: docs/drills.md says which are, and that
+    the others are run by hand."""
     page = " ".join((ROOT / "docs/drills.md").read_text().split())
-    (said,) = re.findall(r"`make test` runs (.*?) as a whole, .*? As a whole the others are run by hand: `make bench-recovery`", page)
+    (said,) = re.findall(
+        r"`make test` runs (.*?) as a whole, .*? As a whole the others are run by hand: `make bench-recovery`", page
+    )
     program = ast.parse((ROOT / "molecule/drill/tests/test_drill.py").read_text())
-    (whole,) = [ast.literal_eval(node.value) for node in program.body if isinstance(node, ast.Assign) and node.targets[0].id == "WHOLE"]
+    (whole,) = [
+        ast.literal_eval(node.value)
+        for node in program.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "WHOLE"
+    ]
     assert re.findall("`([a-z_]+)`", said) == whole
     done = {"%s/%s" % (what, CATALOG[name]["action"]) for name in whole for what in ("break", "undo")}
     for node in ast.walk(ast.parse((ROOT / "molecule/node_setup/tests/test_break.py").read_text())):
@@ -56,7 +67,11 @@ def test_every_fault_is_made_and_taken_away():
 
 def test_the_script_refuses_what_it_does_not_know():
     done = subprocess.run(
-        ["bash", str(SCRIPT), "break", "hearts"], env={"PATH": "/usr/bin:/bin", "UNIT": "x.service"}, capture_output=True, text=True, check=False
+        ["bash", str(SCRIPT), "break", "hearts"],
+        env={"PATH": "/usr/bin:/bin", "UNIT": "x.service"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (1, "x.service: no action break/hearts\n")
 
@@ -72,7 +87,9 @@ def test_the_damaged_copy_is_no_way_to_read_other_files(tmp_path, linked):
     (tmp_path / "secret").write_text("precious")
     (tmp_path / "m.gguf").symlink_to("secret") if linked else (tmp_path / "m.gguf").write_text("weights")
     environment = {"PATH": "%s:/usr/bin:/bin" % tmp_path, "UNIT": "x.service", "MODEL": str(tmp_path / "m.gguf")}
-    done = subprocess.run(["bash", str(script), "break", "damage"], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", str(script), "break", "damage"], env=environment, capture_output=True, text=True, check=False
+    )
     copy = tmp_path / "run/llama-drill/damaged.gguf"
     if linked:
         assert "is a link or cannot be read" in done.stderr and not copy.exists()

@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every refusal side by side and in one voice: the entry, the value seen, the value needed, the next step; one sentence, no full stop.
+"""Every refusal side by side and in one voice: the entry, the value seen, the value needed, the next step; one
+sentence, no full stop.
 
-`make errors` prints the list. It has two parts: the texts that REFUSALS below produces for real, and every text that is written in a plugin,
-a role or a playbook.
+`make errors` prints the list. It has two parts: the texts that REFUSALS below produces for real, and every text that is
+written in a plugin, a role or a playbook.
 """
 
 import ast
@@ -33,9 +34,11 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files 
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins"
 
-# Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce their texts.
+# Modules whose every text has a row in REFUSALS. The others need hubs, processes and disks: their own tests produce
+# their texts.
 PRODUCED = (
-    "module_utils/_model/describe.py", "module_utils/_model/gguf.py", "module_utils/_model/shape.py", "module_utils/_node/fabric.py",
+    "module_utils/_model/describe.py", "module_utils/_model/gguf.py", "module_utils/_model/shape.py",
+    "module_utils/_node/fabric.py",
     "module_utils/_plan/table.py",
     "plugin_utils/_cluster_plan/cards.py", "plugin_utils/_cluster_plan/refusals.py",
     "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_models.py", "plugin_utils/_intent/check_nodes.py",
@@ -51,8 +54,17 @@ FAST = {"kind": "router", "host": "node2", "models": {"m": "Q8_0"}, "port": 8080
 INVENTORY = {
     "services": {"chat": CHAT},
     "models": {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}},
-    "groups": {"all": ["node1", "node2", "other"], "llama_nodes": ["node1", "node2"], "llama_rpc": ["node2"], "nobody": []},
-    "hostvars": {"node1": {"llama_fabric_address": "10.1.0.1"}, "node2": {"llama_fabric_address": "10.1.0.2"}, "other": {}},
+    "groups": {
+        "all": ["node1", "node2", "other"],
+        "llama_nodes": ["node1", "node2"],
+        "llama_rpc": ["node2"],
+        "nobody": [],
+    },
+    "hostvars": {
+        "node1": {"llama_fabric_address": "10.1.0.1"},
+        "node2": {"llama_fabric_address": "10.1.0.2"},
+        "other": {},
+    },
 }
 
 
@@ -100,11 +112,18 @@ def not_deployed(**services):
     return lambda **_fixtures: check.undeployable(services)
 
 
-GIANT = {"parameters": 671 * 10**9, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["g.gguf"], "bits_per_weight": 5.7}}}
+GIANT = {
+    "parameters": 671 * 10**9,
+    "repo": "some/giant-GGUF",
+    "quants": {"Q5_K_M": {"files": ["g.gguf"], "bits_per_weight": 5.7}},
+}
 
 
 def card(node, count=1, memory=32510):
-    return {"devices": plan_devices.as_dicts(plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024)), "cores": 40}
+    return {
+        "devices": plan_devices.as_dicts(plan_devices.of_inventory(node, [{"memory_mib": memory}] * count, 1024)),
+        "cores": 40,
+    }
 
 
 def too_large(quants):
@@ -116,9 +135,20 @@ def too_large(quants):
 
 
 # A dense model of 80 layers, and a card of 32 GB in each of the two nodes.
-FACTS = {"architecture": "qwen3", "block_count": 80, "context_length": 40960, "embedding_length": 8192, "feed_forward_length": 29568}
+FACTS = {
+    "architecture": "qwen3",
+    "block_count": 80,
+    "context_length": 40960,
+    "embedding_length": 8192,
+    "feed_forward_length": 29568,
+}
 FACTS.update({"head_count": 64, "head_count_kv": 8, "key_length": 128, "vocab_size": 151936})
-PLANNED = {"big": {"header": FACTS, "quants": {"Q4_K_M": {"size": 40 * 10**9}, "Q8_0": {"size": 77 * 10**9}, "Q1_0": {"size": 9 * 10**9}, "X": {}}}}
+PLANNED = {
+    "big": {
+        "header": FACTS,
+        "quants": {"Q4_K_M": {"size": 40 * 10**9}, "Q8_0": {"size": 77 * 10**9}, "Q1_0": {"size": 9 * 10**9}, "X": {}},
+    }
+}
 PLANNED["few"] = {"header": dict(FACTS, block_count=8), "quants": {"Q": {"size": 40 * 10**9}}}
 
 
@@ -147,7 +177,9 @@ MAIN = {"devices": plan_devices.as_dicts(plan_devices.of_node("node1", [], 64000
 def alone(complete=True, **_fixtures):
     """What a plan is told that has one of two nodes."""
     services = {"chat": dict(CHAT, model="big", quant="Q4_K_M")}
-    return plan.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1")}, complete=complete)["refused"]
+    return plan.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1")}, complete=complete)[
+        "refused"
+    ]
 
 
 def described(devices=""):
@@ -202,7 +234,10 @@ def shape(keys=(), tensors=("token_embd.weight", "blk.0.weight")):
 
 def blocks_of(count):
     """What a header is told that says no more than its number of blocks."""
-    return raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("qwen")), number(b"qwen.block_count", count)])))
+    return raised(
+        model_shape.read_shape,
+        parse(gguf([key(b"general.architecture", make.STRING, make.text("qwen")), number(b"qwen.block_count", count)])),
+    )
 
 
 def size_problem(size):
@@ -270,23 +305,42 @@ def off_fabric(expected=None, **facts):
 
 
 def peer(**seen):
-    return [dict({"address": "10.1.0.2", "interface": None, "source": None, "on_fabric": False, "problem": None}, **seen)]
+    return [
+        dict({"address": "10.1.0.2", "interface": None, "source": None, "on_fabric": False, "problem": None}, **seen)
+    ]
 
 
 # (entry the text starts with, value seen, value needed, how it comes about)
 REFUSALS = [
     # The inventory's intent.
-    ("group llama_nodes:", "no host", "at least one is needed", intent(groups=dict(INVENTORY["groups"], llama_nodes=[]))),
+    (
+        "group llama_nodes:",
+        "no host",
+        "at least one is needed",
+        intent(groups=dict(INVENTORY["groups"], llama_nodes=[])),
+    ),
     ("llama_services:", "nothing seen", "at least one service is needed: write it in", intent(services={})),
     ("llama_services:", "a list of 1 seen", "a map of name to service is needed: write NAME:", intent(services=[CHAT])),
-    ("llama_models_dir:", "/opt, which is the system's, seen for node1", "a directory of its own is needed", variables(llama_models_dir="/opt")),
+    (
+        "llama_models_dir:",
+        "/opt, which is the system's, seen for node1",
+        "a directory of its own is needed",
+        variables(llama_models_dir="/opt"),
+    ),
     (
         "llama_services.code.primary:",
         "true seen for chat too",
         "false is needed: remove the key",
-        intent(services={"chat": dict(CHAT, primary=True), "code": dict(CHAT, primary=True, port=8001, rpc_port=50053)}),
+        intent(
+            services={"chat": dict(CHAT, primary=True), "code": dict(CHAT, primary=True, port=8001, rpc_port=50053)}
+        ),
     ),
-    ("llama_services.Chat:", "Chat", "lower-case letters, digits and dashes are needed", intent(services={"Chat": CHAT})),
+    (
+        "llama_services.Chat:",
+        "Chat",
+        "lower-case letters, digits and dashes are needed",
+        intent(services={"Chat": CHAT}),
+    ),
     ("llama_services.chat:", "'node1' seen", "a map is needed", intent(services={"chat": "node1"})),
     ("llama_services.chat.kind:", "'shared' seen", "server or router", chat(kind="shared")),
     ("llama_services.chat.ctx_sise:", "unknown key", "did you mean ctx_size?", chat(ctx_sise=4096)),
@@ -294,16 +348,56 @@ REFUSALS = [
     ("llama_services.chat.port:", "missing", "the HTTP port of the endpoint is needed", chat(port=None)),
     ("llama_services.chat.port:", "'8000' seen", "a whole number is needed", chat(port="8000")),
     ("llama_services.chat.port:", "80000 seen", "1 to 65535 is needed", chat(port=80000)),
-    ("llama_services.code.port:", "8000 on node1 is taken by llama_services.chat.port", "a port of its own is needed", second(rpc_port=50053)),
+    (
+        "llama_services.code.port:",
+        "8000 on node1 is taken by llama_services.chat.port",
+        "a port of its own is needed",
+        second(rpc_port=50053),
+    ),
     ("llama_services.chat.rpc_port:", "missing", "a port for its RPC workers is needed", chat(rpc_port=None)),
-    ("llama_services.chat.rpc_port:", "50052 of 10.1.0.2 is in use by nginx (pid 7)", "a free port is needed", occupied),
-    ("llama_services.fast.host:", "nobody matches no host", "at least one is needed", intent(services={"fast": dict(FAST, host="nobody")})),
+    (
+        "llama_services.chat.rpc_port:",
+        "50052 of 10.1.0.2 is in use by nginx (pid 7)",
+        "a free port is needed",
+        occupied,
+    ),
+    (
+        "llama_services.fast.host:",
+        "nobody matches no host",
+        "at least one is needed",
+        intent(services={"fast": dict(FAST, host="nobody")}),
+    ),
     ("llama_services.chat.rpc_cache:", "'80 GB' seen", "such as 80G", chat(rpc_cache="80 GB")),
-    ("llama_services.chat.rpc_cache:", "seen without workers", "drop the key", chat(rpc_cache="80G", rpc_port=None, workers=None)),
-    ("llama_services.chat.rpc_cache:", "llama_cpp_version b7772 of node2", "b11434 or newer is needed", cached_by("b7772")),
-    ("llama_services.chat.memory_max:", "'64G\\nExecStart=/bin/x' seen", "a size such as 100G is needed", chat(memory_max="64G\nExecStart=/bin/x")),
-    ("llama_services.'chat\\n':", "chat", "lower-case letters, digits and dashes are needed", intent(services={"chat\n": CHAT})),
-    ("llama_models.m n:", "'m n' is the name that clients use", "letters, digits", intent(models={"m n": INVENTORY["models"]["m"]})),
+    (
+        "llama_services.chat.rpc_cache:",
+        "seen without workers",
+        "drop the key",
+        chat(rpc_cache="80G", rpc_port=None, workers=None),
+    ),
+    (
+        "llama_services.chat.rpc_cache:",
+        "llama_cpp_version b7772 of node2",
+        "b11434 or newer is needed",
+        cached_by("b7772"),
+    ),
+    (
+        "llama_services.chat.memory_max:",
+        "'64G\\nExecStart=/bin/x' seen",
+        "a size such as 100G is needed",
+        chat(memory_max="64G\nExecStart=/bin/x"),
+    ),
+    (
+        "llama_services.'chat\\n':",
+        "chat",
+        "lower-case letters, digits and dashes are needed",
+        intent(services={"chat\n": CHAT}),
+    ),
+    (
+        "llama_models.m n:",
+        "'m n' is the name that clients use",
+        "letters, digits",
+        intent(models={"m n": INVENTORY["models"]["m"]}),
+    ),
     ("llama_models.m.aliases:", "'$HOME' seen", "names of letters, digits", model(aliases=["$HOME"])),
     ("llama_models.m.quants.Q8_0.files:", "'m.gguf' seen", "a list is needed: write [m.gguf]", quant(files="m.gguf")),
     (
@@ -312,33 +406,98 @@ REFUSALS = [
         "are needed: give the name it shall have by file",
         quant(urls=["https://mirror.example/OR1%20Behemoth.gguf?x=1"]),
     ),
-    ("llama_models.m.quants.Q8_0.files:", "7 seen", "a list of strings is needed: correct it", quant(files=["m.gguf", 7])),
-    ("llama_models.m.quants.Q8_0.urls:", "'htps://x.example/m.gguf' seen", "file URL is needed: correct it", quant(urls=["htps://x.example/m.gguf"])),
+    (
+        "llama_models.m.quants.Q8_0.files:",
+        "7 seen",
+        "a list of strings is needed: correct it",
+        quant(files=["m.gguf", 7]),
+    ),
+    (
+        "llama_models.m.quants.Q8_0.urls:",
+        "'htps://x.example/m.gguf' seen",
+        "file URL is needed: correct it",
+        quant(urls=["htps://x.example/m.gguf"]),
+    ),
     ("llama_models.m.quants.Q8_0.size:", "0 seen", "more than 0 is needed", quant(urls=["file:///m.gguf"], size=0)),
-    ("llama_models.m.repo:", "'m-GGUF' seen", "OWNER/NAME of a Hugging Face repository is needed", model(repo="m-GGUF")),
+    (
+        "llama_models.m.repo:",
+        "'m-GGUF' seen",
+        "OWNER/NAME of a Hugging Face repository is needed",
+        model(repo="m-GGUF"),
+    ),
     ("llama_routes:", "a list of 1 seen", "a map is needed", intent(routes=["m"])),
-    ("llama_models.m.quants.Q8_0.file:", "'../m.gguf' is the name of the file", "are needed", quant(file="../m.gguf", urls=["file:///m.gguf"])),
-    ("llama_models.m.quants.Q8_0.sha256:", "'0' seen", "64 hexadecimal digits are needed", quant(urls=["file:///m.gguf"], sha256=["0"])),
-    ("llama_models_dir:", "'/opt/my models' seen for node1", "an absolute path", variables(llama_models_dir="/opt/my models")),
-    ("ansible_host:", "'$(id)' seen for node1", "an IPv4 address or a host name is needed", variables(ansible_host="$(id)")),
-    ("rpc_worker_environment:", "a list of 1 seen for node1", "a map of NAME to value is needed", variables(rpc_worker_environment=["A=b"])),
+    (
+        "llama_models.m.quants.Q8_0.file:",
+        "'../m.gguf' is the name of the file",
+        "are needed",
+        quant(file="../m.gguf", urls=["file:///m.gguf"]),
+    ),
+    (
+        "llama_models.m.quants.Q8_0.sha256:",
+        "'0' seen",
+        "64 hexadecimal digits are needed",
+        quant(urls=["file:///m.gguf"], sha256=["0"]),
+    ),
+    (
+        "llama_models_dir:",
+        "'/opt/my models' seen for node1",
+        "an absolute path",
+        variables(llama_models_dir="/opt/my models"),
+    ),
+    (
+        "ansible_host:",
+        "'$(id)' seen for node1",
+        "an IPv4 address or a host name is needed",
+        variables(ansible_host="$(id)"),
+    ),
+    (
+        "rpc_worker_environment:",
+        "a list of 1 seen for node1",
+        "a map of NAME to value is needed",
+        variables(rpc_worker_environment=["A=b"]),
+    ),
     (
         "head_server_environment.A B:",
         "the name of a variable seen for node1",
         "letters, digits and _ are needed",
         variables(head_server_environment={"A B": 1}),
     ),
-    ("head_server_environment.HF_TOKEN:", "a secret's name seen for node1", "remove it", variables(head_server_environment={"HF_TOKEN": "x"})),
-    ("head_server_environment.A:", "'\\x1b' seen for node1", "text without control characters is needed", variables(head_server_environment={"A": "\x1b"})),
+    (
+        "head_server_environment.HF_TOKEN:",
+        "a secret's name seen for node1",
+        "remove it",
+        variables(head_server_environment={"HF_TOKEN": "x"}),
+    ),
+    (
+        "head_server_environment.A:",
+        "'\\x1b' seen for node1",
+        "text without control characters is needed",
+        variables(head_server_environment={"A": "\x1b"}),
+    ),
     ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
     ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
     ("llama_api_keys:", "no map seen", "a map of service to list of keys is needed", intent(api_keys=["k3y"])),
-    ("llama_api_keys.chta:", "no service of that name", "one of chat is needed, did you mean chat?", intent(api_keys={"chta": ["k3y"]})),
+    (
+        "llama_api_keys.chta:",
+        "no service of that name",
+        "one of chat is needed, did you mean chat?",
+        intent(api_keys={"chta": ["k3y"]}),
+    ),
     ("llama_api_keys.chat:", "an empty list seen", "at least one key is needed", intent(api_keys={"chat": []})),
     ("llama_api_keys.chat:", "no list seen", "at least one key is needed", intent(api_keys={"chat": "k3y"})),
-    ("llama_api_keys.chat:", "key 2 is no plain text", "without spaces", intent(api_keys={"chat": ["k3y", "k3y s3cret"]})),
+    (
+        "llama_api_keys.chat:",
+        "key 2 is no plain text",
+        "without spaces",
+        intent(api_keys={"chat": ["k3y", "k3y s3cret"]}),
+    ),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
-    ("llama_services.chat.launcher:", "slurm seen", "systemd is needed", not_deployed(chat=dict(CHAT, launcher="slurm"))),
+    (
+        "llama_services.chat.launcher:",
+        "slurm seen",
+        "systemd is needed",
+        not_deployed(chat=dict(CHAT, launcher="slurm")),
+    ),
     (
         "llama_api_keys.chat:",
         "put-a-key-of-your-own-here seen",
@@ -352,7 +511,12 @@ REFUSALS = [
         "choose another model, or add nodes",
         too_large({}),
     ),
-    ("llama_services.chat.quant:", "about 478.1 GB", "choose IQ0 (60.0 GB)", too_large({"IQ0": {"files": ["i.gguf"], "size": 60 * 10**9}})),
+    (
+        "llama_services.chat.quant:",
+        "about 478.1 GB",
+        "choose IQ0 (60.0 GB)",
+        too_large({"IQ0": {"files": ["i.gguf"], "size": 60 * 10**9}}),
+    ),
     (
         "llama_services.chat.ctx_size:",
         "4096 seen with slot_ctx_size 4096 for each of 2 slots",
@@ -361,11 +525,31 @@ REFUSALS = [
     ),
     ("llama_services.chat.threads:", "0 seen", "at least 1 is needed", chat(threads=0)),
     ("llama_services.chat.threads:", "2147483648 seen", "at most 2147483647 is allowed", chat(threads=2**31)),
-    ("llama_services.chat.head:", "nothing seen", "the node that answers is needed", intent(services={"chat": dict(CHAT, head=None)})),
+    (
+        "llama_services.chat.head:",
+        "nothing seen",
+        "the node that answers is needed",
+        intent(services={"chat": dict(CHAT, head=None)}),
+    ),
     ("llama_services.chat.override_kv:", "an empty list seen", "at least one entry is needed", chat(override_kv=[])),
-    ("llama_services.chat.slot_ctx_size:", "2147483648 tokens", "at most 2147483647 are allowed", chat(slot_ctx_size=2**30, parallel=2)),
-    ("llama_services.chat.yarn_orig_ctx:", "seen without rope_scaling yarn", "add that or drop the key", chat(yarn_orig_ctx=32768)),
-    ("llama_services.chat.rpc_memory_max:", "seen without workers", "drop the key", chat(rpc_memory_max="9G", rpc_port=None, workers=None)),
+    (
+        "llama_services.chat.slot_ctx_size:",
+        "2147483648 tokens",
+        "at most 2147483647 are allowed",
+        chat(slot_ctx_size=2**30, parallel=2),
+    ),
+    (
+        "llama_services.chat.yarn_orig_ctx:",
+        "seen without rope_scaling yarn",
+        "add that or drop the key",
+        chat(yarn_orig_ctx=32768),
+    ),
+    (
+        "llama_services.chat.rpc_memory_max:",
+        "seen without workers",
+        "drop the key",
+        chat(rpc_memory_max="9G", rpc_port=None, workers=None),
+    ),
     ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
     (
         "llama_services.chat.load_mode:",
@@ -373,23 +557,49 @@ REFUSALS = [
         "which knows auto, dio, mmap, none: choose one of these",
         intent(
             services={"chat": dict(CHAT, load_mode="mlock")},
-            hostvars=dict(INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b10500"}),
+            hostvars=dict(
+                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b10500"}
+            ),
         ),
     ),
     (
         "llama_cpp_version:",
         "b7000 seen",
         "b7760 or a newer release is needed",
-        intent(hostvars=dict(INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b7000"})),
+        intent(
+            hostvars=dict(
+                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b7000"}
+            )
+        ),
     ),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
-    ("llama_services.chat.flash_attn:", "off seen", "on or auto is needed", chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0")),
+    (
+        "llama_services.chat.flash_attn:",
+        "off seen",
+        "on or auto is needed",
+        chat(flash_attn="off", cache_type_k="q8_0", cache_type_v="q8_0"),
+    ),
     ("llama_services.chat.model:", "n is not in llama_models", "known models: m", chat(model="n")),
     ("llama_services.chat.quant:", "m has no Q4_0", "one of Q8_0 is needed", chat(quant="Q4_0")),
-    ("llama_services.chat.head:", "elsewhere is neither a host nor a group of this inventory", "correct the name", chat(head="elsewhere")),
+    (
+        "llama_services.chat.head:",
+        "elsewhere is neither a host nor a group of this inventory",
+        "correct the name",
+        chat(head="elsewhere"),
+    ),
     ("llama_services.chat.head:", "nod1 is neither a host nor a group", "did you mean node1?", chat(head="nod1")),
-    ("llama_services.chat.head:", "matches node1, node2", "exactly one host is needed", chat(head="llama_nodes", workers=None)),
-    ("llama_services.chat.head:", "other is not in group llama_nodes", "every head and worker is needed there", chat(head="other")),
+    (
+        "llama_services.chat.head:",
+        "matches node1, node2",
+        "exactly one host is needed",
+        chat(head="llama_nodes", workers=None),
+    ),
+    (
+        "llama_services.chat.head:",
+        "other is not in group llama_nodes",
+        "every head and worker is needed there",
+        chat(head="other"),
+    ),
     ("llama_services.chat.workers:", "nobody matches no host", "at least one is needed", chat(workers="nobody")),
     (
         "llama_services.chat.workers:",
@@ -405,28 +615,79 @@ REFUSALS = [
     ),
     ("llama_services.chat.workers:", "node2 is its head too", "exclude it", chat(head="node2")),
     ("llama_services.chat.tensor_split:", "'even' seen", "auto or a map", chat(tensor_split="even")),
-    ("llama_services.chat.tensor_split:", "other is no node of this service", "node2, node1", chat(tensor_split={"node2": 5, "other": 5})),
-    ("llama_services.chat.tensor_split.node2:", "-1 seen", "a whole number of layers is needed", chat(tensor_split={"node2": -1})),
-    ("llama_services.chat.tensor_split:", "node2 is missing", "its number of layers is needed", chat(tensor_split={"node1": 5})),
+    (
+        "llama_services.chat.tensor_split:",
+        "other is no node of this service",
+        "node2, node1",
+        chat(tensor_split={"node2": 5, "other": 5}),
+    ),
+    (
+        "llama_services.chat.tensor_split.node2:",
+        "-1 seen",
+        "a whole number of layers is needed",
+        chat(tensor_split={"node2": -1}),
+    ),
+    (
+        "llama_services.chat.tensor_split:",
+        "node2 is missing",
+        "its number of layers is needed",
+        chat(tensor_split={"node1": 5}),
+    ),
     ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
     ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),
     ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
     ("llama_models.m.alias:", "unknown key", "did you mean aliases?", model(alias=["n"])),
-    ("llama_models.m.quants.Q8_0:", "'m.gguf' seen", "a map is needed: write its keys below it", model(quants={"Q8_0": "m.gguf"})),
+    (
+        "llama_models.m.quants.Q8_0:",
+        "'m.gguf' seen",
+        "a map is needed: write its keys below it",
+        model(quants={"Q8_0": "m.gguf"}),
+    ),
     ("llama_models.m.quants.Q8_0:", "neither seen", "either files (of repo) or urls is needed", quant(file="m.gguf")),
-    ("llama_models.m.quants.Q8_0.url:", "unknown key", "did you mean urls?", quant(url="http://x/m.gguf", files=["m.gguf"])),
-    ("llama_models.m.quants.Q8_0.files:", "m has no repo", "the Hugging Face repository of the files is needed", model(repo="")),
-    ("llama_models.m.quants.Q8_0.sha256:", "2 seen", "one for each of its 1 files is needed", quant(files=["m.gguf"], sha256=["a", "b"])),
+    (
+        "llama_models.m.quants.Q8_0.url:",
+        "unknown key",
+        "did you mean urls?",
+        quant(url="http://x/m.gguf", files=["m.gguf"]),
+    ),
+    (
+        "llama_models.m.quants.Q8_0.files:",
+        "m has no repo",
+        "the Hugging Face repository of the files is needed",
+        model(repo=""),
+    ),
+    (
+        "llama_models.m.quants.Q8_0.sha256:",
+        "2 seen",
+        "one for each of its 1 files is needed",
+        quant(files=["m.gguf"], sha256=["a", "b"]),
+    ),
     ("llama_models.m.header:", "a list of 1 seen", "a map is needed", model(header=[1])),
     ("llama_models.m.header.layers:", "unknown key", "known keys: architecture", model(header=dict(FACTS, layers=1))),
-    ("llama_models.m.header.block_count:", "100000 seen", "1 to 512 is needed", model(header=dict(FACTS, block_count=100000))),
-    ("llama_models.m.header.head_count:", "0 seen", "a whole number above 0 is needed", model(header=dict(FACTS, head_count=0))),
-    ("llama_models.m.header:", "block_count, ", "is needed to estimate a plan", model(header={"architecture": "qwen3"})),
+    (
+        "llama_models.m.header.block_count:",
+        "100000 seen",
+        "1 to 512 is needed",
+        model(header=dict(FACTS, block_count=100000)),
+    ),
+    (
+        "llama_models.m.header.head_count:",
+        "0 seen",
+        "a whole number above 0 is needed",
+        model(header=dict(FACTS, head_count=0)),
+    ),
+    (
+        "llama_models.m.header:",
+        "block_count, ",
+        "is needed to estimate a plan",
+        model(header={"architecture": "qwen3"}),
+    ),
     # The memory plan.
     (
         "llama_services.chat.quant:",
         "big Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, 3",
-        "MiB are there, the worst of 2 devices that are too small: choose quant Q4_K_M (40.0 GB), or use 3 cards of 32510 MiB",
+        "MiB are there, the worst of 2 devices that are too small: choose quant Q4_K_M (40.0 GB), or use 3 cards of "
+        "32510 MiB",
         planned(quant="Q8_0"),
     ),
     (
@@ -442,17 +703,42 @@ REFUSALS = [
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
-    ("llama_services.chat.workers:", "big Q1_0 fits GPU0 of node1 alone", "a head without workers is needed", planned(quant="Q1_0")),
-    ("llama_services.chat.workers:", "16 devices seen", "at most 15 are allowed", planned(nodes={"node2": card("node2", 15)})),
-    ("llama_services.chat.workers:", "", "one for each layer of few: use fewer workers", planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q")),
-    ("llama_services.chat.tensor_split:", "79 layers in all seen", "the 80 of big are needed", planned(tensor_split={"node1": 40, "node2": 39})),
+    (
+        "llama_services.chat.workers:",
+        "big Q1_0 fits GPU0 of node1 alone",
+        "a head without workers is needed",
+        planned(quant="Q1_0"),
+    ),
+    (
+        "llama_services.chat.workers:",
+        "16 devices seen",
+        "at most 15 are allowed",
+        planned(nodes={"node2": card("node2", 15)}),
+    ),
+    (
+        "llama_services.chat.workers:",
+        "",
+        "one for each layer of few: use fewer workers",
+        planned(nodes={"node2": card("node2", 10)}, model="few", quant="Q"),
+    ),
+    (
+        "llama_services.chat.tensor_split:",
+        "79 layers in all seen",
+        "the 80 of big are needed",
+        planned(tensor_split={"node1": 40, "node2": 39}),
+    ),
     (
         "llama_services.chat.tensor_split.node1:",
         "40 layers seen",
         "0 are needed",
         planned(tensor_split={"node1": 40, "node2": 40}, nodes={"node1": MAIN, "node2": card("node2", 1, 80000)}),
     ),
-    ("llama_services.chat.tensor_split:", "auto seen without a plan of big X", "a header is needed", planned(quant="X")),
+    (
+        "llama_services.chat.tensor_split:",
+        "auto seen without a plan of big X",
+        "a header is needed",
+        planned(quant="X"),
+    ),
     (
         "llama_services.chat.ctx_size:",
         "40961 tokens a slot seen",
@@ -460,9 +746,24 @@ REFUSALS = [
         planned(ctx_size=40961, cache_type_k="q4_0"),
     ),
     ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
-    ("head_server_numa_node:", "7 seen for node1", "one of its NUMA nodes (0, 1) is needed", planned(nodes={"node1": bound(head="7")}, threads=2)),
-    ("llama_services.chat.threads:", "64 seen", "at most the 2 cores of NUMA node 1 of node1 are needed", planned(nodes={"node1": bound()}, threads=64)),
-    ("llama_services.chat.threads:", "missing beside head_server_numa_node", "at most the 2 cores of NUMA", planned(nodes={"node1": bound()})),
+    (
+        "head_server_numa_node:",
+        "7 seen for node1",
+        "one of its NUMA nodes (0, 1) is needed",
+        planned(nodes={"node1": bound(head="7")}, threads=2),
+    ),
+    (
+        "llama_services.chat.threads:",
+        "64 seen",
+        "at most the 2 cores of NUMA node 1 of node1 are needed",
+        planned(nodes={"node1": bound()}, threads=64),
+    ),
+    (
+        "llama_services.chat.threads:",
+        "missing beside head_server_numa_node",
+        "at most the 2 cores of NUMA",
+        planned(nodes={"node1": bound()}),
+    ),
     (
         "llama_services.chat.numa:",
         "isolate seen beside head_server_numa_node of node1",
@@ -473,10 +774,24 @@ REFUSALS = [
         "llama_services.chat.workers:",
         "node2 would hold no layers",
         "leave it out of workers",
-        planned(quant="Q1_0", force_split=True, nodes={"node2": dict(MAIN, devices=[dict(MAIN["devices"][0], node="node2")])}),
+        planned(
+            quant="Q1_0",
+            force_split=True,
+            nodes={"node2": dict(MAIN, devices=[dict(MAIN["devices"][0], node="node2")])},
+        ),
     ),
-    ("llama_services.chat:", "not planned, node2 is not part of this run", "a plan needs all nodes of a service: run without --limit", alone),
-    ("llama_services.chat.tensor_split:", "auto seen and node2 is not", "all nodes of the service are needed", functools.partial(alone, complete=False)),
+    (
+        "llama_services.chat:",
+        "not planned, node2 is not part of this run",
+        "a plan needs all nodes of a service: run without --limit",
+        alone,
+    ),
+    (
+        "llama_services.chat.tensor_split:",
+        "auto seen and node2 is not",
+        "all nodes of the service are needed",
+        functools.partial(alone, complete=False),
+    ),
     ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", raised(cards.cards, "3*24GB")),
     (
         "devices:",
@@ -486,7 +801,12 @@ REFUSALS = [
     ),
     ("devices:", "3 nodes seen", "2 are needed, one for each of node1, node2", described("3x24GB")),
     ("llama_devices:", "missing for node1, node2", "the memory of each card is needed", described()),
-    ("nodes:", "nod is neither a host nor a group", "did you mean node2?", lambda **_fixtures: cards.card_errors("", "nod", INVENTORY["groups"], {})),
+    (
+        "nodes:",
+        "nod is neither a host nor a group",
+        "did you mean node2?",
+        lambda **_fixtures: cards.card_errors("", "nod", INVENTORY["groups"], {}),
+    ),
     # Headers of model files.
     ("m.gguf:", "empty", "a GGUF file is needed", raised(parse, b"")),
     ("m.gguf:", "starts with b'<htm'", "a GGUF file starts with b'GGUF'", raised(parse, b"<html>")),
@@ -494,9 +814,19 @@ REFUSALS = [
     ("m.gguf:", "announces 200,000 tensors", "", raised(parse, gguf(announced=(200000, 0)))),
     ("m.gguf:", "announces 70,000 metadata keys", "", raised(parse, gguf(announced=(0, 70000)))),
     ("m.gguf:", "cut at byte 24", "fetch it again", raised(parse, gguf(announced=(0, 1)))),
-    ("m.gguf:", "larger than 64 bytes", "", raised(parse, gguf([number(b"general.file_type", 1), number(b"n", 1)]), 64)),
+    (
+        "m.gguf:",
+        "larger than 64 bytes",
+        "",
+        raised(parse, gguf([number(b"general.file_type", 1), number(b"n", 1)]), 64),
+    ),
     ("m.gguf:", "a metadata key is empty", "", raised(parse, gguf([number(b"", 1)]))),
-    ("m.gguf:", "a metadata key has 70,000 bytes", "at most 65,535 bytes", raised(parse, gguf([number(b"k" * 70000, 1)]))),
+    (
+        "m.gguf:",
+        "a metadata key has 70,000 bytes",
+        "at most 65,535 bytes",
+        raised(parse, gguf([number(b"k" * 70000, 1)])),
+    ),
     ("m.gguf:", "a metadata key is not UTF-8", "", raised(parse, gguf([number(b"\xff\xfe", 1)]))),
     ("m.gguf:", "key n appears twice", "", raised(parse, gguf([number(b"n", 1), number(b"n", 1)]))),
     ("m.gguf:", "n has type 99", "", raised(parse, gguf([key(b"n", 99, b"")]))),
@@ -514,14 +844,39 @@ REFUSALS = [
         "",
         raised(parse, gguf([key(name, make.STRING, make.text(b"x" * 5000000)) for name in (b"a", b"b")])),
     ),
-    ("m.gguf:", "general.alignment is 3", "a power of two is needed", raised(parse, gguf([number(b"general.alignment", 3)]))),
+    (
+        "m.gguf:",
+        "general.alignment is 3",
+        "a power of two is needed",
+        raised(parse, gguf([number(b"general.alignment", 3)])),
+    ),
     ("m.gguf:", "tensor t appears twice", "", raised(parse, gguf(tensors=[tensor(b"t"), tensor(b"t", offset=128)]))),
-    ("m.gguf:", "tensor t has 0 dimensions", "1 to 4 are possible", raised(parse, gguf(tensors=[tensor(b"t", dims=())]))),
-    ("m.gguf:", "tensor t has type 99", "a newer llama.cpp is needed", raised(parse, gguf(tensors=[tensor(b"t", kind=99)]))),
+    (
+        "m.gguf:",
+        "tensor t has 0 dimensions",
+        "1 to 4 are possible",
+        raised(parse, gguf(tensors=[tensor(b"t", dims=())])),
+    ),
+    (
+        "m.gguf:",
+        "tensor t has type 99",
+        "a newer llama.cpp is needed",
+        raised(parse, gguf(tensors=[tensor(b"t", kind=99)])),
+    ),
     ("m.gguf:", "tensor t has dimensions 0", "", raised(parse, gguf(tensors=[tensor(b"t", dims=(0,))]))),
-    ("m.gguf:", "rows of 33 weights", "a multiple of 32", raised(parse, gguf(tensors=[tensor(b"t", dims=(33,), kind=2)]))),
+    (
+        "m.gguf:",
+        "rows of 33 weights",
+        "a multiple of 32",
+        raised(parse, gguf(tensors=[tensor(b"t", dims=(33,), kind=2)])),
+    ),
     ("m.gguf:", "tensor t starts at 64", "end at 0", raised(parse, gguf(tensors=[tensor(b"t", offset=64)]))),
-    ("m.gguf:", "its tensors need 9,223,372,036,854,775,808 bytes", "", raised(parse, gguf(tensors=[tensor(b"t", dims=(2**61,))]))),
+    (
+        "m.gguf:",
+        "its tensors need 9,223,372,036,854,775,808 bytes",
+        "",
+        raised(parse, gguf(tensors=[tensor(b"t", dims=(2**61,))])),
+    ),
     ("m.gguf:", "10 bytes present", "fetch it again", size_problem(10)),
     ("m.gguf:", "1,000 bytes present", "foreign bytes follow the model", size_problem(1000)),
     ("m-1.gguf:", "its header names 3 shards, 2 given", "give all shards", shards((3, 0, 0), (3, 1, 0))),
@@ -545,7 +900,12 @@ REFUSALS = [
         off_fabric(peers=peer(problem="RTNETLINK answers: Network is unreachable")),
     ),
     # The memory that a header tells.
-    ("header:", "general.architecture is missing", "give the first shard", raised(model_shape.read_shape, parse(gguf()))),
+    (
+        "header:",
+        "general.architecture is missing",
+        "give the first shard",
+        raised(model_shape.read_shape, parse(gguf())),
+    ),
     (
         "header:",
         "general.architecture is 'a\\nb'",
@@ -553,8 +913,18 @@ REFUSALS = [
         raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("a\nb"))]))),
     ),
     ("architecture qwen:", "qwen.block_count is 100000000", "1 to 512 are allowed", blocks_of(100000000)),
-    ("architecture llama:", "llama.nextn_predict_layers is 2 of 1 blocks", "fewer are needed", shape([number(b"llama.nextn_predict_layers", 2)])),
-    ("architecture llama:", "tensors of the embedding or of a block are missing", "give all shards", shape(tensors=("blk.0.weight",))),
+    (
+        "architecture llama:",
+        "llama.nextn_predict_layers is 2 of 1 blocks",
+        "fewer are needed",
+        shape([number(b"llama.nextn_predict_layers", 2)]),
+    ),
+    (
+        "architecture llama:",
+        "tensors of the embedding or of a block are missing",
+        "give all shards",
+        shape(tensors=("blk.0.weight",)),
+    ),
     ("architecture llama:", "llama.embedding_length is missing", "a count is needed", shape()),
     (
         "architecture llama:",
@@ -622,7 +992,11 @@ def written_in_python(path):
     """{line: text} of what a file raises or fails with, and of every other text that has an entry and names a need."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     prose = {node.value for node in nodes if isinstance(node, ast.Expr)}
-    refusing = [node for node in nodes if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func) == "module.fail_json")]
+    refusing = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func) == "module.fail_json")
+    ]
     refused = {part for node in refusing for part in ast.walk(node)}
     found = {}
     for node in nodes:
@@ -652,7 +1026,9 @@ def written():
     """[(where, text)] of every refusal in the sources, with its placeholders."""
     found = []
     for path in sorted(ROOT.glob("plugins/*/*.py")):
-        found.extend(("%s:%d" % (path.relative_to(ROOT), line), text) for line, text in sorted(written_in_python(path).items()))
+        found.extend(
+            ("%s:%d" % (path.relative_to(ROOT), line), text) for line, text in sorted(written_in_python(path).items())
+        )
     for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]):
         found.extend((str(path.relative_to(ROOT)), text) for text in written_in_yaml(yaml.safe_load(path.read_text())))
     return found
@@ -679,7 +1055,8 @@ def test_every_text_has_a_row(module, sentences):
     assert missing == []
 
 
-# Handled where they are raised for, never shown as they are: a failure that is tried again, and a run that is asked to stop.
+# Handled where they are raised for, never shown as they are: a failure that is tried again, and a run that is asked to
+# stop.
 NOT_REFUSALS = {"Transient", "Stopped"}
 
 

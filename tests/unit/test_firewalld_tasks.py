@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles tell firewalld, by their own tasks: every rule in the zone of the interface that packets come in on."""
+"""What the roles tell firewalld, by their own tasks: every rule in the zone of the interface that packets come in
+on."""
 
 import hashlib
 import socket
@@ -23,7 +24,9 @@ def fixture_node(tmp_path):
 def lend(node, *borrowers):
     """As fan_out.yml and copy_old.yml do it."""
     variables = {"firewalld_record": str(node.folder / "lent"), "firewalld_timeout": "6h"}
-    status, output = node.play("node_setup", "firewalld_peers.yml", firewalld_peers=["%s:50099" % one for one in borrowers], **variables)
+    status, output = node.play(
+        "node_setup", "firewalld_peers.yml", firewalld_peers=["%s:50099" % one for one in borrowers], **variables
+    )
     assert status == 0, output
     assert "changed=0" in output
     assert node.rules("permanent") == {}
@@ -67,7 +70,11 @@ def client_record(node):
 
 def play_clients(node, *networks, port=8000, address="10.0.0.31"):
     heads = [{"service": "chat", "port": port, "address": address}] if port else []
-    variables = {"head_server_instances": heads, "head_server_clients": networks, "__head_server_client_rules": str(client_record(node))}
+    variables = {
+        "head_server_instances": heads,
+        "head_server_clients": networks,
+        "__head_server_client_rules": str(client_record(node)),
+    }
     return node.play("head_server", "clients.yml", **variables)
 
 
@@ -136,7 +143,9 @@ def test_a_list_of_rules_that_cannot_be_removed_is_kept_and_named(tmp_path):
     node.set(runs=False)
     status, output = play_clients(node, port=None)
     assert status == 0, output
-    assert "client-rules of localhost: 1 rules that earlier runs added to the configuration of firewalld" in " ".join(output.split())
+    assert "client-rules of localhost: 1 rules that earlier runs added to the configuration of firewalld" in " ".join(
+        output.split()
+    )
     assert client_record(node).read_text().splitlines()[1:] == ["permanent public " + RULE % ("10.0.0.0/24", 8000)]
     node.set(runs=True)
     clients(node, port=None)
@@ -151,7 +160,9 @@ def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
         variables = {"firewalld_peers": incoming, "firewalld_record": str(node.folder / "rpc-rules")}
         status, output = node.play("node_setup", "firewalld_peers.yml", **variables)
         assert status == 0, output
-        assert node.rules() == node.rules("permanent") == (dict(theirs, internal=theirs["public"]) if incoming else theirs)
+        assert (
+            node.rules() == node.rules("permanent") == (dict(theirs, internal=theirs["public"]) if incoming else theirs)
+        )
 
 
 def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
@@ -167,13 +178,19 @@ def test_the_controller_asks_a_head_that_is_known_by_its_name(node):
     endpoint = "http://127.0.0.1:%d/v1" % closed.getsockname()[1]
     closed.close()
     head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": endpoint}
-    status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True)
+    status, output = node.play(
+        "acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True
+    )
     assert status != 0
-    assert "llama_services.chat.port: the controller (10.0.0.31) gets no answer from %s (Connection refused), which answers on " % endpoint in output
+    assert (
+        "llama_services.chat.port: the controller (10.0.0.31) gets no answer from %s (Connection refused), which "
+        "answers on " % endpoint in output
+    )
 
 
 def test_what_the_head_answers_is_not_trusted(node, monkeypatch):
-    """Neither a password of ~/.netrc nor the question goes anywhere else, and no header and no reason reaches Ansible."""
+    """Neither a password of ~/.netrc nor the question goes anywhere else, and no header and no reason reaches
+    Ansible."""
     (node.folder / ".netrc").write_text("machine 127.0.0.1 login ops password secret\n")
     (node.folder / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(node.folder))
@@ -194,11 +211,16 @@ def test_what_the_head_answers_is_not_trusted(node, monkeypatch):
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": url + "/v1"}
-    status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True)
+    status, output = node.play(
+        "acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True
+    )
     server.shutdown(socket.SHUT_RDWR)
     server.close()
     thread.join(10)
     assert status != 0
-    assert "(10.0.0.31) gets no answer from %s/v1 (/health answers 302 (an empty answer), 200 is needed), which" % url in output
+    assert (
+        "(10.0.0.31) gets no answer from %s/v1 (/health answers 302 (an empty answer), 200 is needed), which" % url
+        in output
+    )
     assert len(asked) == 1 and "authorization" not in asked[0].lower()
     assert "\x1b" not in output and "Red" not in output

@@ -11,6 +11,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import progra
 
 def test_damaged_input_ends_in_an_answer_or_a_sentence():
     command = [sys.executable, program.__file__, "--seed", "2", "--rounds", "6000"]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300)
+    done = subprocess.run(
+        command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=300
+    )
     assert done.returncode == 0, done.stdout
     assert all(line in done.stdout for line in [target.name for target in program.TARGETS])

@@ -15,7 +15,11 @@ TASKS = yaml.safe_load((Path(__file__).resolve().parents[2] / "roles/head_server
 
 def test_the_salt_is_root_s_and_made_once(tmp_path):
     """By the task's own command: it names no secret, and the file is nobody else's from the first moment on."""
-    made = next(task["ansible.builtin.shell"] for task in TASKS if task.get("ansible.builtin.shell", {}).get("creates") == "/etc/llama-cluster/salt")
+    made = next(
+        task["ansible.builtin.shell"]
+        for task in TASKS
+        if task.get("ansible.builtin.shell", {}).get("creates") == "/etc/llama-cluster/salt"
+    )
     salts = set()
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

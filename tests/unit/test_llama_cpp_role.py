@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of role llama_cpp that need no node: whose its directory is, what its archives may hold, and a source that changes after its first fetch."""
+"""Parts of role llama_cpp that need no node: whose its directory is, what its archives may hold, and a source that
+changes after its first fetch."""
 
 import functools
 import http.server
@@ -28,10 +29,29 @@ def run(tmp_path, tasks_from, **variables):
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
     play["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000", ANSIBLE_LOCALHOST_WARNING="0")
+    environment = dict(
+        os.environ,
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+        ANSIBLE_NOCOLOR="1",
+        COLUMNS="10000",
+        ANSIBLE_LOCALHOST_WARNING="0",
+    )
     environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "localhost,", str(tmp_path / "play.yml")]
-    done = subprocess.run(command, cwd=str(ROOT), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+        "-i",
+        "localhost,",
+        str(tmp_path / "play.yml"),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=str(ROOT),
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     return done.returncode, " ".join(done.stdout.split())
 
 
@@ -52,7 +72,14 @@ def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served
     cache = tmp_path / "cache"
 
     def fetch(name, **more):
-        return run(tmp_path, "source_from_url.yml", llama_cpp_source=url, llama_cpp_cache=str(cache), dest=str(tmp_path / name), **more)
+        return run(
+            tmp_path,
+            "source_from_url.yml",
+            llama_cpp_source=url,
+            llama_cpp_cache=str(cache),
+            dest=str(tmp_path / name),
+            **more,
+        )
 
     archive.write_text("one")
     status, output = fetch("first")
@@ -63,7 +90,11 @@ def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served
     archive.write_text("two")
     status, output = fetch("second")
     assert status != 0
-    assert re.search("%s has sha256 [0-9a-f]{64}, %s, that of its first fetch, is needed: correct the address, or give" % (url, first), output)
+    assert re.search(
+        "%s has sha256 [0-9a-f]{64}, %s, that of its first fetch, is needed: correct the address, or give"
+        % (url, first),
+        output,
+    )
     assert not (tmp_path / "second").exists()
     # What an operator says counts more.
     pin = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
@@ -87,7 +118,8 @@ def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
     assert status == 0, output
 
 
-# As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody looks.
+# As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody
+# looks.
 SYSTEMD_RUN = """\
 #!/bin/sh
 unset LD_LIBRARY_PATH
@@ -115,7 +147,10 @@ def test_libraries_are_looked_for_where_the_units_look(tmp_path, monkeypatch, en
         variables[environment] = {"LD_LIBRARY_PATH": "/site/my libraries:/site/cuda/lib64"}
     status, output = run(tmp_path, "libraries.yml", **variables)
     assert (status == 0) == (environment is not None), output
-    refused = r"localhost: libcublas.so.12 => not found, what \S+-cuda-\S+ is linked with is needed on every node: install the driver and the libraries of CUDA"
+    refused = (
+        r"localhost: libcublas.so.12 => not found, what \S+-cuda-\S+ is linked with is needed on every node: "
+        r"install the driver and the libraries of CUDA"
+    )
     assert bool(re.search(refused, output)) == (environment is None)
 
 
@@ -154,7 +189,9 @@ def member(name, kind=tarfile.REGTYPE, mode=0o755, target=""):
 def test_what_an_archive_may_hold(tmp_path, planted, allowed):
     with tarfile.open(tmp_path / "tree.tar.gz", "w:gz") as archive:
         archive.addfile(planted, io.BytesIO())
-    listed = subprocess.check_output(["tar", "--numeric-owner", "-tvzf", str(tmp_path / "tree.tar.gz")], text=True, stderr=subprocess.DEVNULL)
+    listed = subprocess.check_output(
+        ["tar", "--numeric-owner", "-tvzf", str(tmp_path / "tree.tar.gz")], text=True, stderr=subprocess.DEVNULL
+    )
     pattern = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_member"]
     assert all(re.match(pattern.strip(), line) for line in listed.splitlines()) == allowed, json.dumps(listed)
 

@@ -14,7 +14,13 @@ TASKS = yaml.safe_load((Path(__file__).resolve().parents[2] / "roles/head_server
 
 @pytest.mark.parametrize(
     ("weights", "said"),
-    [([28000, 29000, 16682], "reasoning: 77.3 GB are read and sent when it starts, at 0.3 to 0.9 GB/s about 1.4 to 4.3 minutes"), ([60], None)],
+    [
+        (
+            [28000, 29000, 16682],
+            "reasoning: 77.3 GB are read and sent when it starts, at 0.3 to 0.9 GB/s about 1.4 to 4.3 minutes",
+        ),
+        ([60], None),
+    ],
 )
 def test_a_large_model_says_how_long_it_loads(weights, said):
     (task,) = [task for task in TASKS if task["name"] == "Say how long a large model loads"]

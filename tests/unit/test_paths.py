@@ -13,9 +13,13 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node im
 ROOT = Path(__file__).resolve().parents[2]
 NAMED = {name: path for name, path in vars(paths).items() if name.isupper()}
 OURS = re.compile(r"/?\b(?:etc|opt|run|var/lib)/(?:llama-|systemd/system)")
-WRITTEN = re.compile(r"(?<![\w*}])/(?:(?:etc|opt|run|var/lib)/llama-cluster(?!-)[\w./*-]*|run/llama-lending[\w-]*|etc/systemd/system/llama-[\w.*-]*)")
+WRITTEN = re.compile(
+    r"(?<![\w*}])/(?:(?:etc|opt|run|var/lib)/llama-cluster(?!-)[\w./*-]*|run/llama-lending[\w-]*|etc/systemd/system/llama-[\w.*-]*)"
+)
 TREES = ("roles", "playbooks", "plugins", "docs")
-TEXTS = [path for tree in TREES for kind in ("yml", "j2", "py", "md", "sh") for path in (ROOT / tree).rglob("*." + kind)]
+TEXTS = [
+    path for tree in TREES for kind in ("yml", "j2", "py", "md", "sh") for path in (ROOT / tree).rglob("*." + kind)
+]
 CODE = [path for path in TEXTS if path.suffix == ".py" and path.name != "paths.py"]
 
 
@@ -40,7 +44,9 @@ def test_what_is_written_is_named():
 def test_code_takes_paths_from_there():
     for path in CODE:
         tree = ast.parse(path.read_text())
-        constants = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        constants = {
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
         assert [text for text in constants - documentation(tree) if OURS.search(text)] == [], path
 
 
@@ -48,7 +54,9 @@ def documentation(tree):
     """Docstrings, and what modules and plugins document."""
     named = ("DOCUMENTATION", "EXAMPLES", "RETURN")
     nodes = [one for one in ast.walk(tree) if isinstance(one, ast.Expr)]
-    nodes += [one for one in ast.walk(tree) if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", "") in named]
+    nodes += [
+        one for one in ast.walk(tree) if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", "") in named
+    ]
     return {node.value.value for node in nodes if isinstance(node.value, ast.Constant)}
 
 

@@ -18,7 +18,9 @@ COMPLETE = {
     "docs/acquisition.md": ["Faults, and what follows"],
     "docs/operations.md": ["Who may connect", "What the watchdog does", "Upgrade and roll back"],
 }
-FILES = [path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")]
+FILES = [
+    path for folder in ("tests", "molecule") for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".sh")
+]
 
 
 def plain(text):
@@ -32,7 +34,10 @@ def sections(page):
     # A comment in a block of code is no heading.
     text = re.sub(r"^```.*?^```", lambda block: plain(block.group()), page.read_text(), flags=re.DOTALL | re.MULTILINE)
     parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"): plain(text) for title, text in zip(parts[1::2], parts[2::2])}
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"): plain(text)
+        for title, text in zip(parts[1::2], parts[2::2])
+    }
 
 
 def promised(page, section):
@@ -62,7 +67,9 @@ def test_the_test_that_holds_it_is_there(tests):
 
 @pytest.mark.parametrize("page,title", [(page, title) for page, titles in COMPLETE.items() for title in titles])
 def test_every_row_of_such_a_section_is_promised(page, title):
-    section = re.search(r"^## %s\n(.*?)(?=^## |\Z)" % re.escape(title), (ROOT / page).read_text(), re.DOTALL | re.MULTILINE).group(1)
+    section = re.search(
+        r"^## %s\n(.*?)(?=^## |\Z)" % re.escape(title), (ROOT / page).read_text(), re.DOTALL | re.MULTILINE
+    ).group(1)
     tables = re.findall(r"^\|.*\n\|---.*\n((?:\|.*\n)+)", section, re.MULTILINE)
     rows = [plain(row) for table in tables for row in table.splitlines()]
     promises = promised(page, re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-"))

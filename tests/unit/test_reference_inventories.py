@@ -23,11 +23,18 @@ def reference(name, **changes):
     intent = yaml.safe_load((folder / "all/services.yml").read_text())
     devices = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
     services = copy.deepcopy(intent["llama_services"])
-    services["reasoning"].update(dict({"quant": intent["llama_quant"], "tensor_split": intent["llama_tensor_split"]}, **changes))
-    groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"]["children"]
+    services["reasoning"].update(
+        dict({"quant": intent["llama_quant"], "tensor_split": intent["llama_tensor_split"]}, **changes)
+    )
+    groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["all"]["children"]["llama_nodes"][
+        "children"
+    ]
     groups = {group: list(members["hosts"]) for group, members in groups.items()}
     groups["llama_nodes"] = groups["all"] = sorted(host for hosts in groups.values() for host in hosts)
-    hosts = {host: {"devices": plan_devices.as_dicts(plan_devices.of_inventory(host, devices, 1024)), "cores": 40} for host in groups["all"]}
+    hosts = {
+        host: {"devices": plan_devices.as_dicts(plan_devices.of_inventory(host, devices, 1024)), "cores": 40}
+        for host in groups["all"]
+    }
     return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
 
 
@@ -55,13 +62,18 @@ def test_the_tiers_of_the_reference_cluster_cannot_share_evenly():
     planned = reference("beefcake2-slurm", **third)
     (sentence,) = planned["refused"]
     assert "on GPU0 of vasp-02" in sentence and "set tensor_split to auto (vasp-03 " in sentence
-    assert "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers" in planned["sharing"]
+    assert (
+        "  decision: none, it does not fit beside fast; to keep them apart leave vasp-02 out of workers"
+        in planned["sharing"]
+    )
     third["tensor_split"] = "auto"
     assert reference("beefcake2-slurm", **third)["refused"] == []
 
 
 def test_the_tables_of_the_page_are_what_make_plans_prints():
-    printed = subprocess.check_output([sys.executable, str(INVENTORIES.parent / "tests/benchmarks/plan_tables.py")], text=True).splitlines()
+    printed = subprocess.check_output(
+        [sys.executable, str(INVENTORIES.parent / "tests/benchmarks/plan_tables.py")], text=True
+    ).splitlines()
     page = (INVENTORIES.parent / "docs/plan.md").read_text().splitlines()
     first = page.index(next(line for line in printed if line.startswith("| quant")))
     tables = [line for line in printed if line.startswith("|")]

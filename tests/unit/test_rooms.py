@@ -94,7 +94,10 @@ def test_modules_import_node_code_alone():
 
 def test_within_a_room_there_is_no_circle():
     for tree in FLOORS:
-        graph = {path.relative_to(PLUGINS).with_suffix("").parts: [used for used in imports(path) if used[0] == tree] for path in modules(tree)}
+        graph = {
+            path.relative_to(PLUGINS).with_suffix("").parts: [used for used in imports(path) if used[0] == tree]
+            for path in modules(tree)
+        }
         done = set()
 
         def visit(module, above, graph=graph, done=done):
@@ -121,7 +124,9 @@ def test_a_rooms_init_imports_nothing():
 
 
 def test_files_stay_short():
-    long = {str(path.relative_to(PLUGINS)): len(path.read_text().splitlines()) for tree in FLOORS for path in modules(tree)}
+    long = {
+        str(path.relative_to(PLUGINS)): len(path.read_text().splitlines()) for tree in FLOORS for path in modules(tree)
+    }
     assert {name: lines for name, lines in long.items() if lines > LONG.get(name, LINES)} == {}
     assert {name for name in LONG if long.get(name, 0) <= LINES} == set(), "short by now"
 
@@ -137,7 +142,10 @@ def test_the_page_of_the_architecture_shows_the_rooms():
     text = (ROOT / "docs/architecture.md").read_text()
     for tree in FLOORS:
         table = text.partition("| room of `plugins/%s/` |" % tree)[2].partition("\n\n")[0]
-        shown = {row[0].strip("/"): re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"^\| `([\w/]+)` \|.*\|(.*)\|$", table, re.MULTILINE)}
+        shown = {
+            row[0].strip("/"): re.findall(r"`(\w+)`", row[1])
+            for row in re.findall(r"^\| `([\w/]+)` \|.*\|(.*)\|$", table, re.MULTILINE)
+        }
         assert sorted(shown) == rooms(tree)
         for room, files in shown.items():
             assert files == sorted(path.stem for path in (PLUGINS / tree / room).glob("[!_]*.py")), room

@@ -9,7 +9,12 @@ import json
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
 
-GROUPS = {"all": ["node1", "node2", "node3"], "llama_nodes": ["node1", "node2", "node3"], "llama_head": ["node1"], "llama_rpc": ["node2", "node3"]}
+GROUPS = {
+    "all": ["node1", "node2", "node3"],
+    "llama_nodes": ["node1", "node2", "node3"],
+    "llama_head": ["node1"],
+    "llama_rpc": ["node2", "node3"],
+}
 FACTS = {
     "architecture": "qwen3",
     "block_count": 80,
@@ -23,7 +28,11 @@ FACTS = {
 }
 SMALL = dict(FACTS, block_count=12, embedding_length=2048, feed_forward_length=8192, head_count=16, vocab_size=32000)
 MODELS = {
-    "big": {"repo": "some/big", "header": FACTS, "quants": {"Q8_0": {"files": ["b8"], "size": 77 * 10**9}, "Q4_K_M": {"files": ["b4"], "size": 47 * 10**9}}},
+    "big": {
+        "repo": "some/big",
+        "header": FACTS,
+        "quants": {"Q8_0": {"files": ["b8"], "size": 77 * 10**9}, "Q4_K_M": {"files": ["b4"], "size": 47 * 10**9}},
+    },
     "small": {"repo": "some/small", "header": SMALL, "quants": {"Q8_0": {"files": ["s8"], "size": 15 * 10**9}}},
     "unknown": {"repo": "some/unknown", "quants": {"Q8_0": {"files": ["u8"]}}},
 }
@@ -37,11 +46,22 @@ CHAT = {
     "ctx_size": 8192,
     "parallel": 1,
 }
-FAST = {"kind": "router", "host": "node3", "models": {"small": "Q8_0"}, "models_max": 1, "port": 8080, "ctx_size": 4096, "parallel": 1}
+FAST = {
+    "kind": "router",
+    "host": "node3",
+    "models": {"small": "Q8_0"},
+    "models_max": 1,
+    "port": 8080,
+    "ctx_size": 4096,
+    "parallel": 1,
+}
 
 
 def nodes(memory=32510, cores=40, **changed):
-    found = {name: {"devices": described(name, {"name": "card", "memory_mib": memory}), "cores": cores} for name in GROUPS["all"]}
+    found = {
+        name: {"devices": described(name, {"name": "card", "memory_mib": memory}), "cores": cores}
+        for name in GROUPS["all"]
+    }
     found.update(changed)
     return found
 

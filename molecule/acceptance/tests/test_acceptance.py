@@ -29,7 +29,11 @@ def test_it_refuses_a_service_whose_head_is_down(lab):
 
 
 def test_it_refuses_a_head_without_its_worker(lab):
-    lab.eventually(lambda: lab.node1.run("curl -sf http://%s:8000/health", lab.ethernet("node1")).rc == 0, 60, "the service is up again")
+    lab.eventually(
+        lambda: lab.node1.run("curl -sf http://%s:8000/health", lab.ethernet("node1")).rc == 0,
+        60,
+        "the service is up again",
+    )
     lab.node3.check_output("systemctl stop llama-rpc-chat")
     status, output = lab.playbook("verify", "-e", "acceptance_wait=3")
     assert status != 0

@@ -1,4 +1,5 @@
-"""adopt.yml took over what prepare.yml had made by hand: proof, maintenance of a node, undo, and an adoption that fails."""
+"""adopt.yml took over what prepare.yml had made by hand: proof, maintenance of a node, undo, and an adoption that
+fails."""
 
 import json
 import threading
@@ -14,7 +15,9 @@ SERVERS = r"ps -eo pid=,user:32=,args= | grep -E '^ *[0-9]+ +[a-z-]+ +[^ ]*(llam
 
 def answers(lab, port=8000, timeout=10):
     try:
-        reply = requests.post("http://%s:%d/v1/chat/completions" % (lab.ethernet("node1"), port), json=QUESTION, timeout=timeout)
+        reply = requests.post(
+            "http://%s:%d/v1/chat/completions" % (lab.ethernet("node1"), port), json=QUESTION, timeout=timeout
+        )
         return reply.status_code == 200 and reply.json()["usage"]["completion_tokens"] == 1
     except (requests.RequestException, KeyError):
         return False
@@ -73,7 +76,10 @@ def test_rpc_listens_on_the_fabric_alone(lab):
 def test_units_paths_and_names_are_ours(lab):
     for name, kind in (("node1", "head"), ("node2", "rpc"), ("node3", "rpc")):
         node = getattr(lab, name)
-        assert node.file("/etc/systemd/system/llama-%s.service" % kind).linked_to == "/etc/systemd/system/llama-%s-chat.service" % kind
+        assert (
+            node.file("/etc/systemd/system/llama-%s.service" % kind).linked_to
+            == "/etc/systemd/system/llama-%s-chat.service" % kind
+        )
         assert node.check_output("systemctl is-enabled llama-%s-chat", kind) == "enabled"
         assert node.file("/opt/llama.cpp/build").is_symlink
         assert node.file("/opt/llama.cpp/build.by-hand/bin/llama-server").exists
@@ -84,7 +90,10 @@ def test_units_paths_and_names_are_ours(lab):
 def test_the_record_is_for_root_alone_and_holds_no_secret(lab):
     for name in NAMES:
         node = getattr(lab, name)
-        assert node.file("/var/lib/llama-cluster/adopted").mode == 0o700 and node.file("/var/lib/llama-cluster/adopted").user == "root"
+        assert (
+            node.file("/var/lib/llama-cluster/adopted").mode == 0o700
+            and node.file("/var/lib/llama-cluster/adopted").user == "root"
+        )
         assert "hf_not_for_the_record" not in node.check_output("cat /var/lib/llama-cluster/adopted/record.json")
     assert [process["left_out"] for process in record(lab.node3)["processes"]] == [["HF_TOKEN"]]
     assert [process["kind"] for process in record(lab.node1)["processes"]] == ["head"]
@@ -93,7 +102,10 @@ def test_the_record_is_for_root_alone_and_holds_no_secret(lab):
 
 def test_the_model_was_taken_as_it_was(lab):
     # The inode that prepare.yml made, not a second copy.
-    assert lab.node1.check_output("ls /opt/models").split() == [MODEL.rpartition("/")[2], MODEL.rpartition("/")[2] + ".manifest.json"]
+    assert lab.node1.check_output("ls /opt/models").split() == [
+        MODEL.rpartition("/")[2],
+        MODEL.rpartition("/")[2] + ".manifest.json",
+    ]
 
 
 def test_a_node_is_held_and_site_leaves_it_alone(lab):
@@ -115,7 +127,11 @@ def test_a_node_is_held_and_site_leaves_it_alone(lab):
 
 def test_a_held_node_stays_down_through_a_reboot(lab):
     lab.restart("node2")
-    lab.eventually(lambda: lab.node2.run("systemctl is-system-running").stdout.strip() in ("running", "degraded"), 60, "node2 is up")
+    lab.eventually(
+        lambda: lab.node2.run("systemctl is-system-running").stdout.strip() in ("running", "degraded"),
+        60,
+        "node2 is up",
+    )
     assert servers(lab.node2) == []
     status, output = lab.playbook("status")
     assert status == 0, output
@@ -125,8 +141,13 @@ def test_a_held_node_stays_down_through_a_reboot(lab):
 
 def test_a_driver_that_does_not_match_is_refused(lab):
     # stub_nvidia_smi: there is no NVIDIA driver here that could be updated.
-    stub = "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\necho 'NVML library version: 535.183'\nexit 18\n"
-    lab.node2.check_output("printf %s %s > /usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi", "%s", stub)
+    stub = (
+        "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\necho 'NVML library version: "
+        "535.183'\nexit 18\n"
+    )
+    lab.node2.check_output(
+        "printf %s %s > /usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi", "%s", stub
+    )
     status, output = lab.playbook("maintenance", "-e", "node=node2 state=return")
     lab.node2.check_output("rm /usr/local/bin/nvidia-smi")
     assert status != 0
@@ -144,7 +165,8 @@ def test_it_returns(lab):
 
 
 SYSTEMD_FILES = (
-    "cd /etc/systemd/system && find . -type l -printf 'link %p %l\\n' && find . -type f -printf 'file %p %U:%G %m %TY-%Tm-%Td %TT ' -exec sha256sum {} \\;"
+    "cd /etc/systemd/system && find . -type l -printf 'link %p %l\\n' && find . -type f -printf 'file %p "
+    "%U:%G %m %TY-%Tm-%Td %TT ' -exec sha256sum {} \\;"
 )
 
 
@@ -176,7 +198,10 @@ def test_undo_brings_back_what_was_there(lab, capsys):
 def answers_locally(lab):
     """The leftover listens on the loopback address alone."""
     return (
-        lab.node1.run('curl -sf -m 10 -d \'{"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}\' http://127.0.0.1:8081/v1/chat/completions').rc
+        lab.node1.run(
+            'curl -sf -m 10 -d \'{"max_tokens": 1, "messages": [{"role": "user", "content": "x"}]}\' '
+            "http://127.0.0.1:8081/v1/chat/completions"
+        ).rc
         == 0
     )
 
@@ -186,9 +211,15 @@ def test_an_adoption_that_fails_puts_everything_back(lab, capsys):
     lab.node1.check_output(
         'python3 -c \'import sys; data = open(sys.argv[1], "rb").read();'
         ' place = data.index(b"general.architecture") + 32; assert data[place:place + 5] == b"llama";'
-        ' open(sys.argv[2], "wb").write(data[:place] + b"llamb" + data[place + 5:])\' %s /var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf' % MODEL
+        ' open(sys.argv[2], "wb").write(data[:place] + b"llamb" + data[place + 5:])\' %s '
+        "/var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf" % MODEL
     )
-    models = {"smollm2-135m-instruct": {"aliases": ["smollm2"], "quants": {"Q4_X": {"urls": ["file:///var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf"]}}}}
+    models = {
+        "smollm2-135m-instruct": {
+            "aliases": ["smollm2"],
+            "quants": {"Q4_X": {"urls": ["file:///var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf"]}},
+        }
+    }
     with Outage(lab) as outage:
         status, output = lab.playbook("adopt", "-e", json.dumps({"llama_models": models, "llama_quant": "Q4_X"}))
     with capsys.disabled():
@@ -205,7 +236,13 @@ def test_an_adoption_that_fails_puts_everything_back(lab, capsys):
 
 
 def test_what_cannot_be_staged_stops_nothing(lab):
-    models = {"smollm2-135m-instruct": {"quants": {"Q4_1": {"urls": ["file:///srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf"], "sha256": ["0" * 64]}}}}
+    models = {
+        "smollm2-135m-instruct": {
+            "quants": {
+                "Q4_1": {"urls": ["file:///srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf"], "sha256": ["0" * 64]}
+            }
+        }
+    }
     with Outage(lab) as outage:
         status, output = lab.playbook("adopt", "-e", json.dumps({"llama_models": models}))
     assert status != 0

@@ -1,4 +1,5 @@
-"""switch_model.yml with real quants made by llama-quantize: under requests, without room, and with a model that does not load."""
+"""switch_model.yml with real quants made by llama-quantize: under requests, without room, and with a model that does
+not load."""
 
 import json
 import threading
@@ -33,7 +34,9 @@ MODELS = {
 
 
 def switch(lab, quant, *arguments):
-    return lab.playbook("switch_model", "-e", "service=chat quant=%s" % quant, "-e", json.dumps({"llama_models": MODELS}), *arguments)
+    return lab.playbook(
+        "switch_model", "-e", "service=chat quant=%s" % quant, "-e", json.dumps({"llama_models": MODELS}), *arguments
+    )
 
 
 def ask(lab, timeout=30):
@@ -82,12 +85,17 @@ class Requests(threading.Thread):
 
 @pytest.fixture(scope="module", autouse=True)
 def quants(lab):
-    """Q8_0 made from the lab's Q4_1, and a model of an architecture that llama.cpp does not know, whole by its header."""
-    lab.node1.check_output("/opt/llama.cpp/current/bin/llama-quantize --allow-requantize %s /var/tmp/SmolLM2-135M-Instruct.Q8_0.gguf Q8_0 2" % OLD)
+    """Q8_0 made from the lab's Q4_1, and a model of an architecture that llama.cpp does not know, whole by its
+    header."""
+    lab.node1.check_output(
+        "/opt/llama.cpp/current/bin/llama-quantize --allow-requantize %s /var/tmp/SmolLM2-135M-Instruct.Q8_0.gguf Q8_0 "
+        "2" % OLD
+    )
     lab.node1.check_output(
         'python3 -c \'import sys; data = open(sys.argv[1], "rb").read();'
         ' place = data.index(b"general.architecture") + 32; assert data[place:place + 5] == b"llama";'
-        ' open(sys.argv[2], "wb").write(data[:place] + b"llamb" + data[place + 5:])\' %s /var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf' % OLD
+        ' open(sys.argv[2], "wb").write(data[:place] + b"llamb" + data[place + 5:])\' %s '
+        "/var/tmp/SmolLM2-135M-Instruct.Q4_X.gguf" % OLD
     )
 
 
@@ -104,7 +112,11 @@ def test_an_unknown_quant_names_those_that_are_there(lab):
 def test_without_room_for_both_the_choices_are_named(lab):
     status, output = switch(lab, "Q8_0")
     assert status != 0
-    assert "SmolLM2-135M-Instruct.Q8_0.gguf needs" in output and "add -e retire=first" in output and "or -e park=node2" in output
+    assert (
+        "SmolLM2-135M-Instruct.Q8_0.gguf needs" in output
+        and "add -e retire=first" in output
+        and "or -e park=node2" in output
+    )
     assert lab.changed(output) == 0
     assert serves(lab, OLD) and ask(lab)
     disk(lab, 800)
@@ -142,7 +154,9 @@ def test_a_switch_under_requests(lab, capsys):
     failed = [sent for sent, answered in requested.seen if not answered]
     seconds = failed[-1] - failed[0] if failed else 0.0
     with capsys.disabled():
-        print("\n%d requests, %d failed, from first to last failure %.1f s" % (len(requested.seen), len(failed), seconds))
+        print(
+            "\n%d requests, %d failed, from first to last failure %.1f s" % (len(requested.seen), len(failed), seconds)
+        )
     # Fetching and proving the new model costs no request; the load does.
     first = requested.seen.index((failed[0], False)) if failed else 0
     assert all(not answered for _sent, answered in requested.seen[first : first + len(failed)])
@@ -150,7 +164,10 @@ def test_a_switch_under_requests(lab, capsys):
     assert serves(lab, NEW)
     assert lab.node1.file(OLD).exists
     assert "chat: SmolLM2-135M-Instruct.Q8_0.gguf serves, %s stays on node1" % OLD in output
-    assert "the inventory says Q4_1: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back" in output
+    assert (
+        "the inventory says Q4_1: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches "
+        "back" in output
+    )
 
 
 def test_a_second_run_changes_nothing(lab):
@@ -163,7 +180,10 @@ def test_the_old_model_goes_when_asked(lab):
     status, output = switch(lab, "Q4_1", "-e", "retire=after")
     assert status == 0, output
     assert serves(lab, OLD)
-    assert lab.node1.check_output("ls /opt/models").split() == [OLD.rpartition("/")[2], OLD.rpartition("/")[2] + ".manifest.json"]
+    assert lab.node1.check_output("ls /opt/models").split() == [
+        OLD.rpartition("/")[2],
+        OLD.rpartition("/")[2] + ".manifest.json",
+    ]
 
 
 def test_the_old_model_goes_first_where_both_do_not_fit(lab):

@@ -53,8 +53,15 @@ def site(lab, tags, bundle=None, *options, name=NAME):
 
 
 def test_the_checksums_hold(bundle):
-    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=bundle, stdout=subprocess.PIPE, text=True, check=True).stdout
-    for part in ("models/%s: OK" % NAME, "builds/llama.cpp-b11434-cpu-", "source/llama.cpp-b11434.tar.gz: OK", "bundle.json: OK"):
+    checked = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=bundle, stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    for part in (
+        "models/%s: OK" % NAME,
+        "builds/llama.cpp-b11434-cpu-",
+        "source/llama.cpp-b11434.tar.gz: OK",
+        "bundle.json: OK",
+    ):
         assert part in checked
 
 

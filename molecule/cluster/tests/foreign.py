@@ -1,14 +1,16 @@
-"""Things of others in every directory that the collection uses, and whether they are as they were. Used by test_cluster.py."""
+"""Things of others in every directory that the collection uses, and whether they are as they were. Used by
+test_cluster.py."""
 
 import json
 import pathlib
 
 INVENTORY = (pathlib.Path(__file__).resolve().parents[1] / "inventory_of_node.py").read_text()
 FOLDERS = (
-    "/etc/llama-cluster /etc/llama-cluster/keys /etc/llama-cluster/watchdog /etc/systemd/system /etc/systemd/system/nftables.service.d /opt/llama-cluster"
-    " /opt/llama-cluster/bin /opt/llama-cluster/lib /opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases"
-    " /opt/models /run/llama-cluster /run/llama-cluster/backoff /run/llama-cluster/digests /run/llama-cluster/served"
-    " /var/lib/llama-cluster /var/lib/llama-cluster/rpc-cache"
+    "/etc/llama-cluster /etc/llama-cluster/keys /etc/llama-cluster/watchdog /etc/systemd/system "
+    "/etc/systemd/system/nftables.service.d /opt/llama-cluster /opt/llama-cluster/bin /opt/llama-cluster/lib "
+    "/opt/llama-cluster/lib/llama_cluster /opt/llama.cpp /opt/llama.cpp/releases /opt/models /run/llama-cluster "
+    "/run/llama-cluster/backoff /run/llama-cluster/digests /run/llama-cluster/served /var/lib/llama-cluster "
+    "/var/lib/llama-cluster/rpc-cache"
 )
 # A file, a directory with a file, a link and a FIFO in each directory.
 FILL = """
@@ -86,21 +88,36 @@ def plant(node):
     before = inventory(node)
     node.check_output("bash -c %s", PLANT)
     after = inventory(node)
-    planted = {path: seen for path, seen in after["files"].items() if before["files"].get(path) != seen and not path.startswith(ACCOUNTS)}
+    planted = {
+        path: seen
+        for path, seen in after["files"].items()
+        if before["files"].get(path) != seen and not path.startswith(ACCOUNTS)
+    }
     return dict(after, planted=planted)
 
 
 def plant_in_builds(node, then):
-    """The same in the directories of programs, later: from a build with files that its manifest does not list nothing is started."""
+    """The same in the directories of programs, later: from a build with files that its manifest does not list nothing
+    is started."""
     node.check_output("bash -c %s", FILL % "/opt/llama.cpp/releases/*/bin")
     now = inventory(node)["files"]
-    then["planted"].update({path: seen for path, seen in now.items() if path.startswith("/opt/llama.cpp/releases/") and path not in then["files"]})
+    then["planted"].update(
+        {
+            path: seen
+            for path, seen in now.items()
+            if path.startswith("/opt/llama.cpp/releases/") and path not in then["files"]
+        }
+    )
 
 
 def differences(node, then):
     """What of others is not as it was then: [sentence]."""
     now = inventory(node)
-    found = ["%s: %s, now %s" % (path, seen, now["files"].get(path)) for path, seen in then["planted"].items() if now["files"].get(path) != seen]
+    found = [
+        "%s: %s, now %s" % (path, seen, now["files"].get(path))
+        for path, seen in then["planted"].items()
+        if now["files"].get(path) != seen
+    ]
     for path in set(then["files"]) | set(now["files"]):
         if not path.startswith(OURS + ACCOUNTS) and then["files"].get(path) != now["files"].get(path):
             found.append("%s: %s, now %s" % (path, then["files"].get(path), now["files"].get(path)))
@@ -110,7 +127,9 @@ def differences(node, then):
             if now[kind].get(name) != seen and not ours:
                 found.append("%s %s: %s, now %s" % (kind, name, seen, now[kind].get(name)))
     found.extend("rule %s is gone" % line for line in then["rules"] if "theirs" in line and line not in now["rules"])
-    found.extend("%s does not run any more" % unit for unit in then["active"] if "by-hand" in unit and unit not in now["active"])
+    found.extend(
+        "%s does not run any more" % unit for unit in then["active"] if "by-hand" in unit and unit not in now["active"]
+    )
     return sorted(found)
 
 
@@ -118,4 +137,6 @@ def left(node, then):
     """What of ours is still there: everything under names of ours that was not planted, and holds nothing that was."""
     now = inventory(node)["files"]
     kept = [path for path in then["planted"] if path in now]
-    return sorted(path for path in now if path.startswith(OURS) and not any((one + "/").startswith(path + "/") for one in kept))
+    return sorted(
+        path for path in now if path.startswith(OURS) and not any((one + "/").startswith(path + "/") for one in kept)
+    )

@@ -11,7 +11,11 @@ import requests
 def ask(lab, timeout=60):
     reply = requests.post(
         "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
-        json={"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "Name the three primary colors."}]},
+        json={
+            "max_tokens": 8,
+            "temperature": 0,
+            "messages": [{"role": "user", "content": "Name the three primary colors."}],
+        },
         timeout=timeout,
     )
     reply.raise_for_status()
@@ -34,7 +38,9 @@ def bytes_over(lab, worker):
 def test_all_took_part(lab):
     journal = lab.node1.check_output("journalctl -u llama-head-chat -o cat")
     for worker in ("node2", "node3"):
-        sizes = re.findall(r"RPC\d+\[%s:50052\] model buffer size = +([0-9.]+) MiB" % re.escape(lab.fabric(worker)), journal)
+        sizes = re.findall(
+            r"RPC\d+\[%s:50052\] model buffer size = +([0-9.]+) MiB" % re.escape(lab.fabric(worker)), journal
+        )
         assert sizes and float(sizes[-1]) > 10, worker
     before = {worker: bytes_over(lab, worker) for worker in ("node2", "node3")}
     tokens = ask(lab)["usage"]["completion_tokens"]
@@ -51,7 +57,8 @@ def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
 
 
 def test_each_tag_works_alone(lab):
-    # rpc and head: in the scenarios of their roles. Preflight is in the run before, and one node tells as much as three.
+    # rpc and head: in the scenarios of their roles. Preflight is in the run before, and one node tells as much as
+    # three.
     for tag, nodes in (("node", "node2"), ("build", "node2"), ("model", "node1"), ("verify", "all")):
         status, output = lab.playbook("site", "--tags", tag, "--skip-tags", "preflight", "--limit", nodes)
         assert status == 0, (tag, output)
@@ -120,7 +127,13 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab, planted):
         "--tags",
         "rpc,head",
         "-e",
-        json.dumps({"llama_services": lab.chat(rpc_cache="1G", ctx_size=4096, parallel=1, tensor_split={"node2": 15, "node3": 15})}),
+        json.dumps(
+            {
+                "llama_services": lab.chat(
+                    rpc_cache="1G", ctx_size=4096, parallel=1, tensor_split={"node2": 15, "node3": 15}
+                )
+            }
+        ),
     )
     expected = ask(lab)["choices"][0]["message"]["content"]
     status, output = lab.playbook("site", *with_cache)
@@ -133,7 +146,11 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab, planted):
     # As a kill in the middle of writing leaves it.
     lab.node3.check_output("truncate -s 1M %s && chmod 200 %s", path, path)
     lab.node3.check_output("systemctl restart llama-rpc-chat")
-    lab.eventually(lambda: lab.node3.run("journalctl -u llama-rpc-chat -o cat --grep 'cut short or damaged: removed'").rc == 0, 30, "it is found")
+    lab.eventually(
+        lambda: lab.node3.run("journalctl -u llama-rpc-chat -o cat --grep 'cut short or damaged: removed'").rc == 0,
+        30,
+        "it is found",
+    )
     # Its head went down with it, and sends the tensor once more when it is back.
     lab.eventually(lambda: answers(lab), 120, "it answers again")
     lab.eventually(lambda: lab.node3.run(stored).stdout, 60, "the tensor is there again")
@@ -148,7 +165,9 @@ def test_a_tensor_cache_never_serves_what_is_damaged(lab, planted):
     assert status == 0, output
     for name in ("node2", "node3"):
         assert not getattr(lab, name).file(CACHE).exists
-    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
+    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
+        planted, []
+    )
 
 
 EVERYTHING = "/etc /opt /usr/local /var/lib/llama-cluster"
@@ -158,9 +177,12 @@ def test_check_mode_of_teardown_changes_nothing(lab):
     def state():
         return {
             name: [
-                getattr(lab, name).check_output("find %s -xdev -printf '%%p %%s %%m %%U %%T@ %%l\\n' | sort" % EVERYTHING),
                 getattr(lab, name).check_output(
-                    "systemctl show -p MainPID,ActiveState,UnitFileState llama-head-chat llama-rpc-chat llama-watchdog llama-firewall"
+                    "find %s -xdev -printf '%%p %%s %%m %%U %%T@ %%l\\n' | sort" % EVERYTHING
+                ),
+                getattr(lab, name).check_output(
+                    "systemctl show -p MainPID,ActiveState,UnitFileState llama-head-chat llama-rpc-chat llama-watchdog "
+                    "llama-firewall"
                 ),
                 getattr(lab, name).check_output("nft -s list table inet llama_cluster && getent passwd"),
             ]
@@ -180,7 +202,9 @@ def test_teardown_keeps_models_and_what_is_not_ours(lab, planted):
         foreign.plant_in_builds(getattr(lab, name), then)
     status, output = lab.playbook("teardown")
     assert status == 0, output
-    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(planted, [])
+    assert {name: foreign.differences(getattr(lab, name), then) for name, then in planted.items()} == dict.fromkeys(
+        planted, []
+    )
     model = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
     assert foreign.left(lab.node1, planted["node1"]) == [model, model + ".manifest.json"]
     assert foreign.left(lab.node2, planted["node2"]) == []
@@ -195,7 +219,12 @@ def test_teardown_leaves_nothing(lab, planted):
         node = getattr(lab, name)
         assert (foreign.differences(node, then), foreign.left(node, then)) == ([], []), name
         assert "llama_cluster" not in node.check_output("nft list ruleset")
-    assert lab.node3.run("ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster").stdout == ""
+    assert (
+        lab.node3.run(
+            "ls -d /opt/llama.cpp /opt/llama-cluster /opt/models /etc/llama-cluster /var/lib/llama-cluster"
+        ).stdout
+        == ""
+    )
     assert lab.node3.check_output("find /etc/systemd /run/systemd -name '*llama*'") == ""
     assert "llama" not in lab.node3.check_output("nft list ruleset")
     for name in ("node1", "node2", "node3"):

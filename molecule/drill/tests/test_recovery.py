@@ -1,4 +1,5 @@
-"""What systemd cannot see is found and repaired in time, and nothing that is well is touched. Times are those of the nodes' journals."""
+"""What systemd cannot see is found and repaired in time, and nothing that is well is touched. Times are those of the
+nodes' journals."""
 
 import contextlib
 import json
@@ -29,7 +30,12 @@ def url(lab, path):
 
 
 def ask(lab, prompt="Name the three primary colors.", tokens=8, timeout=120):
-    body = {"max_tokens": tokens, "temperature": 0, "ignore_eos": True, "messages": [{"role": "user", "content": prompt}]}
+    body = {
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "messages": [{"role": "user", "content": prompt}],
+    }
     return requests.post(url(lab, "/v1/chat/completions"), json=body, timeout=timeout)
 
 
@@ -80,8 +86,11 @@ def repaired(lab, node, what, since, within):
 
 
 def found_to_hang(lab, since):
-    """Waits until the head's watchdog has found that it hangs. This head is quick, so what is promised holds for it: within twenty seconds."""
-    repaired(lab, lab.node1, r"head chat: it says that it is well, but nothing has moved for .*: restarting it", since, 20)
+    """Waits until the head's watchdog has found that it hangs. This head is quick, so what is promised holds for it:
+    within twenty seconds."""
+    repaired(
+        lab, lab.node1, r"head chat: it says that it is well, but nothing has moved for .*: restarting it", since, 20
+    )
 
 
 def pid(node, unit):
@@ -101,20 +110,34 @@ def fixture_at_rest(lab):
     lab.eventually(lambda: tokens(lab) > 0, 30, "the watchdog has asked for a token")
     yield
     for name in ("node2", "node3"):
-        getattr(lab, name).run("nft delete table inet partition; systemctl kill --signal=CONT %s; systemctl start %s llama-watchdog", WORKER, WORKER)
+        getattr(lab, name).run(
+            "nft delete table inet partition; systemctl kill --signal=CONT %s; systemctl start %s llama-watchdog",
+            WORKER,
+            WORKER,
+        )
     lab.node1.run("tc qdisc del dev %s root", lab.fabric_device)
 
 
 def tokens(lab):
     try:
-        return int(re.search(r"^llamacpp:tokens_predicted_total (\d+)", requests.get(url(lab, "/metrics"), timeout=5).text, re.MULTILINE).group(1))
+        return int(
+            re.search(
+                r"^llamacpp:tokens_predicted_total (\d+)",
+                requests.get(url(lab, "/metrics"), timeout=5).text,
+                re.MULTILINE,
+            ).group(1)
+        )
     except (requests.RequestException, AttributeError):
         return 0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def fixture_fabric_device(lab):
-    lab.fabric_device = re.search(r"^\d+: (\S+) .*inet %s/" % re.escape(lab.fabric("node1")), lab.node1.check_output("ip -o -4 addr"), re.MULTILINE).group(1)
+    lab.fabric_device = re.search(
+        r"^\d+: (\S+) .*inet %s/" % re.escape(lab.fabric("node1")),
+        lab.node1.check_output("ip -o -4 addr"),
+        re.MULTILINE,
+    ).group(1)
 
 
 def cut_off(lab, node):
@@ -127,7 +150,13 @@ def cut_off(lab, node):
 def test_an_idle_head_that_loses_a_worker_is_restarted_within_a_second(lab):
     since = clock(lab.node1)
     lab.node2.check_output("systemctl kill --signal=KILL %s", WORKER)
-    repaired(lab, lab.node1, "head chat: lost its connection to RPC worker %s:50052: restarting it" % lab.fabric("node2"), since, 1)
+    repaired(
+        lab,
+        lab.node1,
+        "head chat: lost its connection to RPC worker %s:50052: restarting it" % lab.fabric("node2"),
+        since,
+        1,
+    )
     lab.eventually(lambda: answers(lab), 60, "an answer")
 
 
@@ -143,14 +172,21 @@ def test_a_worker_that_hangs_in_the_middle_of_a_generation(lab):
     # Without its own watchdog: the head's has to find it, by what it has seen of this process.
     lab.node2.check_output("systemctl stop llama-watchdog")
     request = Request(lab, tokens=2000)
-    lab.eventually(lambda: '"n_decoded":' in requests.get(url(lab, "/slots"), timeout=5).text, 30, "the request is at work")
+    lab.eventually(
+        lambda: '"n_decoded":' in requests.get(url(lab, "/slots"), timeout=5).text, 30, "the request is at work"
+    )
     time.sleep(3)
     since = clock(lab.node1)
     lab.node2.check_output("systemctl kill --signal=STOP %s", WORKER)
     found_to_hang(lab, since)
     # The new head waits for it, and tells; it serves again as soon as somebody has repaired the worker.
     lab.eventually(
-        lambda: "waits for RPC worker %s:50052: it lets the handshake wait" % lab.fabric("node2") in status_text(lab.node1, HEAD), 40, "whom it waits for"
+        lambda: (
+            "waits for RPC worker %s:50052: it lets the handshake wait" % lab.fabric("node2")
+            in status_text(lab.node1, HEAD)
+        ),
+        40,
+        "whom it waits for",
     )
     lab.node2.check_output("systemctl start llama-watchdog")
     repaired(lab, lab.node2, "worker chat: its process has been stopped", since, 80)
@@ -162,9 +198,15 @@ def test_a_head_that_says_it_is_well_and_answers_nothing(lab):
     since = cut_off(lab, lab.node3)
     assert requests.get(url(lab, "/health"), timeout=5).status_code == 200
     found_to_hang(lab, since)
-    lab.eventually(lambda: "waits for RPC worker %s:50052: no connection" % lab.fabric("node3") in status_text(lab.node1, HEAD), 40, "whom it waits for")
+    lab.eventually(
+        lambda: "waits for RPC worker %s:50052: no connection" % lab.fabric("node3") in status_text(lab.node1, HEAD),
+        40,
+        "whom it waits for",
+    )
     status, output = lab.playbook("status")
-    assert status == 0 and "chat: loading" in output and "it waits for RPC worker %s:50052" % lab.fabric("node3") in output, output
+    assert (
+        status == 0 and "chat: loading" in output and "it waits for RPC worker %s:50052" % lab.fabric("node3") in output
+    ), output
     # The host is back: its worker still holds the connection of a head that is gone.
     since = clock(lab.node3)
     lab.node3.check_output("nft delete table inet partition")
@@ -188,7 +230,13 @@ def test_a_very_long_prompt_on_a_slow_fabric_is_left_alone(lab):
 
 def test_too_few_workers(lab):
     lab.node2.check_output("systemctl stop %s", WORKER)
-    lab.eventually(lambda: "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD), 40, "whom it waits for")
+    lab.eventually(
+        lambda: (
+            "waits for RPC worker %s:50052: nobody listens there" % lab.fabric("node2") in status_text(lab.node1, HEAD)
+        ),
+        40,
+        "whom it waits for",
+    )
     assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", HEAD) == "activating"
     since = clock(lab.node1)
     lab.node2.check_output("systemctl start %s", WORKER)
@@ -201,8 +249,16 @@ def test_a_load_that_fails_backs_off_and_comes_back_at_once_by_hand(lab):
     try:
         since = clock(lab.node1)
         lab.node1.check_output("systemctl restart --no-block %s", HEAD)
-        lab.eventually(lambda: "waits 10 s: 2 runs in a row ended before they served" in status_text(lab.node1, HEAD), 60, "back-off")
-        lab.eventually(lambda: "waits 30 s: 3 runs in a row ended before they served" in status_text(lab.node1, HEAD), 60, "more back-off")
+        lab.eventually(
+            lambda: "waits 10 s: 2 runs in a row ended before they served" in status_text(lab.node1, HEAD),
+            60,
+            "back-off",
+        )
+        lab.eventually(
+            lambda: "waits 30 s: 3 runs in a row ended before they served" in status_text(lab.node1, HEAD),
+            60,
+            "more back-off",
+        )
     finally:
         lab.node1.check_output("mv %s.away %s", model, model)
     assert len(said(lab.node1, "restarting", since)) == 0, "failed loads are not the watchdog's business"
@@ -228,7 +284,10 @@ def test_the_watchdog_costs_next_to_nothing(lab):
 
         def ticks(node=node, process=process):
             # Its own time and that of the commands it has run.
-            return sum(int(field) for field in node.check_output("cat /proc/%s/stat", process).rpartition(")")[2].split()[11:15])
+            return sum(
+                int(field)
+                for field in node.check_output("cat /proc/%s/stat", process).rpartition(")")[2].split()[11:15]
+            )
 
         before = ticks()
         time.sleep(10)
@@ -239,7 +298,10 @@ def test_the_watchdog_costs_next_to_nothing(lab):
 
 def test_a_watchdog_that_is_killed_knows_what_had_served(lab):
     def running():
-        shown = dict(line.split("=", 1) for line in lab.node1.check_output("systemctl show -p ActiveState,MainPID llama-watchdog").splitlines())
+        shown = dict(
+            line.split("=", 1)
+            for line in lab.node1.check_output("systemctl show -p ActiveState,MainPID llama-watchdog").splitlines()
+        )
         return shown["ActiveState"] == "active" and shown["MainPID"]
 
     killed = running()

@@ -45,7 +45,9 @@ def test_clients_reach_the_head_through_firewalld(lab):
         assert [rule for rule in rules if 'port="8000"' in rule] == rules and len(rules) == 1
     address = lab.ethernet("node1")
     for port in (8000, 8001):
-        lab.node1.check_output("systemd-run --unit=listener-%d python3 -m http.server %d --bind %s" % (port, port, address))
+        lab.node1.check_output(
+            "systemd-run --unit=listener-%d python3 -m http.server %d --bind %s" % (port, port, address)
+        )
         lab.eventually(lambda port=port: lab.connects(lab.node1, address, port, "root"), 10, "it listens")
     assert lab.connects(lab.node2, address, 8000, "root")
     assert not lab.connects(lab.node2, address, 8001, "root")

@@ -1,4 +1,5 @@
-"""What a program sees and may write that runs in the place of a head or a worker, with every line of its unit but the program."""
+"""What a program sees and may write that runs in the place of a head or a worker, with every line of its unit but the
+program."""
 
 import json
 import re
@@ -7,7 +8,9 @@ import pytest
 
 UNITS = {"llama-head-chat.service": "node1", "llama-rpc-chat.service": "node2"}
 # Open to everybody by their modes: only the sandbox is left to keep anybody out.
-PLACES = tuple(top + "/canary" for top in ("/etc", "/usr", "/opt", "/srv", "/var/lib", "/var/lib/llama-cluster", "/home", "/root"))
+PLACES = tuple(
+    top + "/canary" for top in ("/etc", "/usr", "/opt", "/srv", "/var/lib", "/var/lib/llama-cluster", "/home", "/root")
+)
 PLANT = """
 chmod o+x /root
 for place in %s; do install -d -m 0777 $place && echo secret >$place/secret && chmod 0666 $place/secret; done
@@ -18,7 +21,8 @@ CLEAN = """
 chmod o-x /root; rm -rf %s /tmp/canary /var/tmp/canary /run/systemd/system/canary.service
 systemctl stop canary-neighbour; systemctl daemon-reload
 """ % " ".join(PLACES)
-# -> {written: places it could write to, read: places it could read, processes: users whose processes it sees, temporary: what others left in /tmp}
+# -> {written: places it could write to, read: places it could read, processes: users whose processes it sees,
+# temporary: what others left in /tmp}
 PROGRAM = r"""
 import json, os, sys
 found = {"written": [], "read": [], "processes": [], "temporary": []}
@@ -43,10 +47,20 @@ print("found " + json.dumps(found))
 def canary(node, unit):
     """Runs PROGRAM as that unit would -> what it found."""
     text = node.check_output("cat /etc/systemd/system/%s", unit)
-    text = re.sub(r"^(ExecStart|ExecStartPre|ExecStopPost|Restart|RestartSec|Type|NotifyAccess|Alias|WantedBy)=.*\n", "", text, flags=re.MULTILINE)
-    program = 'ExecStart=/usr/bin/python3 -c "%s" %s' % (PROGRAM.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"), " ".join(PLACES))
+    text = re.sub(
+        r"^(ExecStart|ExecStartPre|ExecStopPost|Restart|RestartSec|Type|NotifyAccess|Alias|WantedBy)=.*\n",
+        "",
+        text,
+        flags=re.MULTILINE,
+    )
+    program = 'ExecStart=/usr/bin/python3 -c "%s" %s' % (
+        PROGRAM.strip().replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"),
+        " ".join(PLACES),
+    )
     text = text.replace("[Service]\n", "[Service]\nType=oneshot\n%s\n" % program, 1)
-    node.check_output("printf '%%s' %s >/run/systemd/system/canary.service && systemctl daemon-reload && systemctl start canary", text)
+    node.check_output(
+        "printf '%%s' %s >/run/systemd/system/canary.service && systemctl daemon-reload && systemctl start canary", text
+    )
     said = node.check_output("journalctl -u canary -o cat --no-pager -n 20")
     return json.loads(re.findall(r"^found (.*)$", said, re.MULTILINE)[-1])
 
@@ -61,7 +75,9 @@ def test_what_a_unit_lets_its_program_do(lab, unit):
     finally:
         node.check_output(CLEAN)
     assert found["written"] == [], "it has nothing to write"
-    assert [place for place in found["read"] if place.startswith(("/home", "/root"))] == [], "homes are nobody's business"
+    assert [place for place in found["read"] if place.startswith(("/home", "/root"))] == [], (
+        "homes are nobody's business"
+    )
     assert "/etc/canary" in found["read"], "the canary itself works"
     assert found["processes"] == [], "it sees its own processes alone"
     assert found["temporary"] == [], "/tmp is its own"

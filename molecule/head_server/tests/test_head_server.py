@@ -10,7 +10,12 @@ KEYS = ["lab-k3y-of-an-application", "lab-k3y-of-another"]
 def post(lab, key=None, timeout=60):
     return requests.post(
         "http://%s:8000/v1/chat/completions" % lab.ethernet("node1"),
-        json={"model": "smollm2", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "Name the three primary colors."}]},
+        json={
+            "model": "smollm2",
+            "max_tokens": 24,
+            "temperature": 0,
+            "messages": [{"role": "user", "content": "Name the three primary colors."}],
+        },
         headers={"Authorization": "Bearer " + key} if key else {},
         timeout=timeout,
     )
@@ -42,7 +47,9 @@ def test_it_answers(lab):
 def test_what_its_unit_may_do(lab):
     """While it answers, see above: what it may not do it does not need."""
     assert lab.exposure(lab.node1, UNIT) == 1.1
-    status = dict(line.split(":", 1) for line in lab.node1.check_output("cat /proc/%s/status", str(main_pid(lab))).splitlines())
+    status = dict(
+        line.split(":", 1) for line in lab.node1.check_output("cat /proc/%s/status", str(main_pid(lab))).splitlines()
+    )
     assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
 
 
@@ -51,7 +58,11 @@ def test_only_its_user_leaves_for_its_workers(lab):
         assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, user), user
     for command in ("start nftables", "reload nftables", "restart nftables", "restart llama-firewall", "stop nftables"):
         lab.node1.check_output("systemctl " + command)
-        lab.eventually(lambda: lab.node1.run("nft list chain inet llama_cluster output").rc == 0, 10, "the rules are there after: " + command)
+        lab.eventually(
+            lambda: lab.node1.run("nft list chain inet llama_cluster output").rc == 0,
+            10,
+            "the rules are there after: " + command,
+        )
         assert not lab.connects(lab.node1, lab.fabric("node2"), 50052, "nobody"), command
     assert answers(lab)
 
@@ -67,7 +78,9 @@ def test_it_listens_on_ethernet_alone(lab):
 
 
 def test_it_holds_a_connection_to_each_worker_over_the_fabric(lab):
-    peers = {line.split()[3] for line in lab.node1.check_output("ss -Htn state established dport = :50052").splitlines()}
+    peers = {
+        line.split()[3] for line in lab.node1.check_output("ss -Htn state established dport = :50052").splitlines()
+    }
     assert peers == {"%s:50052" % lab.fabric(name) for name in ("node2", "node3")}
 
 
@@ -88,7 +101,11 @@ def test_it_waits_for_its_workers(lab):
     lab.node3.check_output("systemctl stop llama-rpc-chat.service")
     lab.node1.check_output("systemctl start --no-block %s", UNIT)
     waiting = "waits for RPC worker %s:50052" % lab.fabric("node3")
-    lab.eventually(lambda: waiting in lab.node1.check_output("journalctl -u %s -o cat -n 5", UNIT), 20, "the journal names the missing worker")
+    lab.eventually(
+        lambda: waiting in lab.node1.check_output("journalctl -u %s -o cat -n 5", UNIT),
+        20,
+        "the journal names the missing worker",
+    )
     assert lab.node1.check_output("systemctl show --property=ActiveState --value %s", UNIT) == "activating"
     lab.node3.check_output("systemctl start llama-rpc-chat.service")
     lab.eventually(lambda: answers(lab), 90, "the head answers once its worker is there")
@@ -119,7 +136,9 @@ def fixture_another(lab):
 
 
 def test_another_setting_is_applied(lab, another):
-    slots = requests.get("http://%s:8000/slots" % lab.ethernet("node1"), headers={"Authorization": "Bearer " + KEYS[0]}, timeout=10).json()
+    slots = requests.get(
+        "http://%s:8000/slots" % lab.ethernet("node1"), headers={"Authorization": "Bearer " + KEYS[0]}, timeout=10
+    ).json()
     assert [slot["n_ctx"] for slot in slots] == [1024, 1024]
     assert "$LLAMA_API_KEY" in another
     assert lab.node1.check_output("systemctl show --property=MemoryMax --value %s", UNIT) == str(1 << 30)
@@ -136,10 +155,14 @@ def test_nobody_sees_its_keys(lab, another):
     assert (file.user, file.group, file.mode) == ("root", "llama", 0o640)
     places = {
         "unit": lab.node1.check_output("systemctl cat %s", UNIT),
-        "process": lab.node1.check_output("cat /proc/%s/cmdline /proc/%s/environ", str(main_pid(lab)), str(main_pid(lab))),
+        "process": lab.node1.check_output(
+            "cat /proc/%s/cmdline /proc/%s/environ", str(main_pid(lab)), str(main_pid(lab))
+        ),
         "journal": lab.node1.check_output("journalctl -o cat"),
         "Ansible": another,
-        "directory": "" if lab.node1.run("setpriv --reuid=nobody --clear-groups ls /etc/llama-cluster/keys").rc else "k3y",
+        "directory": ""
+        if lab.node1.run("setpriv --reuid=nobody --clear-groups ls /etc/llama-cluster/keys").rc
+        else "k3y",
     }
     assert [place for place, text in places.items() if "k3y" in text] == []
     # What the digest in the unit is salted with: else keys could be tried against it.
@@ -158,7 +181,9 @@ def test_the_sandbox_of_cuda_answers_on_the_cpu(lab, another):
 def test_it_is_bound_to_its_numa_node(lab, another):
     pid = str(main_pid(lab))
     assert lab.node1.check_output("cat /proc/%s/cmdline", pid).replace("\0", " ").split()[-2:] == ["--numa", "numactl"]
-    assert {line.split()[1] for line in lab.node1.check_output("cat /proc/%s/numa_maps", pid).splitlines()} == {"bind:0"}
+    assert {line.split()[1] for line in lab.node1.check_output("cat /proc/%s/numa_maps", pid).splitlines()} == {
+        "bind:0"
+    }
 
 
 def test_an_automatic_split_is_planned_and_stays(lab):

@@ -1,4 +1,5 @@
-"""A cluster whose nodes let nobody in but a bastion is deployed like any other, and says which node cannot be reached."""
+"""A cluster whose nodes let nobody in but a bastion is deployed like any other, and says which node cannot be
+reached."""
 
 import json
 import os
@@ -19,7 +20,12 @@ def bastion(lab):
 
 def ssh(*arguments):
     """-> (exit status, what ssh says)"""
-    done = subprocess.run(["ssh", "-F", SITE + "/ssh_config", "-o", "ConnectTimeout=3", *arguments], stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        ["ssh", "-F", SITE + "/ssh_config", "-o", "ConnectTimeout=3", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     return done.returncode, done.stderr
 
 
@@ -47,7 +53,9 @@ def test_the_bastion_lets_through_and_nothing_else(lab, bastion):
 
 
 def test_a_host_key_that_nobody_knows_is_refused(lab, bastion):
-    status, said = ssh("-o", "UserKnownHostsFile=/dev/null", "-J", "jump@" + bastion, "operator@" + lab.ethernet("node2"), "true")
+    status, said = ssh(
+        "-o", "UserKnownHostsFile=/dev/null", "-J", "jump@" + bastion, "operator@" + lab.ethernet("node2"), "true"
+    )
     assert status == 255
     assert "you have requested strict checking" in said
 
@@ -62,8 +70,22 @@ def test_everything_was_done_by_ssh_from_the_bastion(lab, bastion):
 
 def test_a_client_behind_the_bastion_gets_an_answer(lab):
     question = json.dumps({"messages": [{"role": "user", "content": "Say hello"}], "max_tokens": 4})
-    command = ["docker", "exec", lab.name + "-bastion", "curl", "-sS", "--max-time", "60", "-H", "Content-Type: application/json", "-d", question]
-    answer = json.loads(subprocess.check_output([*command, "http://%s:8000/v1/chat/completions" % lab.ethernet("node1")]))
+    command = [
+        "docker",
+        "exec",
+        lab.name + "-bastion",
+        "curl",
+        "-sS",
+        "--max-time",
+        "60",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        question,
+    ]
+    answer = json.loads(
+        subprocess.check_output([*command, "http://%s:8000/v1/chat/completions" % lab.ethernet("node1")])
+    )
     assert answer["usage"]["completion_tokens"] >= 1
 
 
@@ -72,11 +94,17 @@ def test_a_node_that_cannot_be_reached_is_named_with_what_to_try(lab, bastion):
     # The connection that Ansible keeps open is one that a node's crash would end too.
     subprocess.call(["docker", "exec", lab.name + "-node2", "pkill", "-x", "sshd"])
     try:
-        status, output = lab.playbook("site", "--tags", "preflight", "-i", HOSTS, inventory="inventories/lab/containers.yml")
+        status, output = lab.playbook(
+            "site", "--tags", "preflight", "-i", HOSTS, inventory="inventories/lab/containers.yml"
+        )
     finally:
         lab.node2.check_output("systemctl start ssh")
     assert status != 0
     assert "node2: no answer from %s over ssh (" % lab.ethernet("node2") in output
-    assert "try `ssh -F %s/ssh_config -o ProxyJump=jump@%s operator@%s` on this machine" % (SITE, bastion, lab.ethernet("node2")) in output
+    assert (
+        "try `ssh -F %s/ssh_config -o ProxyJump=jump@%s operator@%s` on this machine"
+        % (SITE, bastion, lab.ethernet("node2"))
+        in output
+    )
     assert "node1: no answer" not in output
     assert lab.changed(output) == 0

@@ -11,7 +11,10 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama i
 
 NODES = ("node1", "node2", "node3")
 BUILD = ("site", "--tags", "build", "--skip-tags", "preflight")
-CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
+CACHE = pathlib.Path(
+    os.environ.get("LLAMA_CLUSTER_CACHE")
+    or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
+)
 
 
 def build(lab, **variables):
@@ -24,7 +27,10 @@ def links(node):
 
 
 def test_every_node_has_the_identical_build(lab):
-    sums = {name: getattr(lab, name).check_output("cd /opt/llama.cpp/current && sha256sum build.json bin/*") for name in NODES}
+    sums = {
+        name: getattr(lab, name).check_output("cd /opt/llama.cpp/current && sha256sum build.json bin/*")
+        for name in NODES
+    }
     assert sums["node1"] == sums["node2"] == sums["node3"]
     assert "bin/ggml-rpc-server" in sums["node1"]
 
@@ -33,12 +39,17 @@ def test_the_manifest_tells_the_truth(lab):
     manifest = json.loads(lab.node2.check_output("cat /opt/llama.cpp/current/build.json"))
     assert manifest["version"] == "b11434"
     assert manifest["cmake_options"]["GGML_RPC"] == "ON"
-    seen = dict(reversed(line.split()) for line in lab.node2.check_output("cd /opt/llama.cpp/current && sha256sum bin/*").splitlines())
+    seen = dict(
+        reversed(line.split())
+        for line in lab.node2.check_output("cd /opt/llama.cpp/current && sha256sum bin/*").splitlines()
+    )
     assert manifest["files"] == seen
 
 
 def test_it_runs_where_it_was_not_compiled(lab):
-    lab.node3.check_output("systemd-run --unit=probe /opt/llama.cpp/current/bin/ggml-rpc-server --host 127.0.0.1 --port 50999")
+    lab.node3.check_output(
+        "systemd-run --unit=probe /opt/llama.cpp/current/bin/ggml-rpc-server --host 127.0.0.1 --port 50999"
+    )
     lab.eventually(lambda: lab.connects(lab.node3, "127.0.0.1", 50999), 10, "the RPC server listens")
     lab.node3.check_output("systemctl stop probe")
 
@@ -51,7 +62,12 @@ def test_the_path_operators_know_leads_to_the_build(lab):
 def test_only_one_node_compiled_and_left_nothing_behind(lab):
     for name in NODES:
         node = getattr(lab, name)
-        assert node.run("ls -d /opt/llama.cpp/.build /var/cache/llama-cluster-build /var/cache/private/llama-cluster-build").stdout == ""
+        assert (
+            node.run(
+                "ls -d /opt/llama.cpp/.build /var/cache/llama-cluster-build /var/cache/private/llama-cluster-build"
+            ).stdout
+            == ""
+        )
 
 
 def test_what_a_user_left_for_the_compiler_did_nothing(lab):
@@ -61,10 +77,17 @@ def test_what_a_user_left_for_the_compiler_did_nothing(lab):
 
 def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
     status, output = lab.playbook(
-        "site", "--tags", "build", "-e", "llama_cpp_source=/nowhere/llama.cpp.tar.gz llama_cpp_version=b11435 llama_cpp_cache=/nowhere"
+        "site",
+        "--tags",
+        "build",
+        "-e",
+        "llama_cpp_source=/nowhere/llama.cpp.tar.gz llama_cpp_version=b11435 llama_cpp_cache=/nowhere",
     )
     assert status != 0
-    assert "llama_cpp_source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp b11435 is needed" in output
+    assert (
+        "llama_cpp_source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp "
+        "b11435 is needed" in output
+    )
     assert lab.changed(output) == 0
 
 
@@ -127,7 +150,8 @@ def test_a_damaged_archive_in_the_cache_is_named_and_not_installed(lab, tmp_path
 
 
 HOSTILE = """\
-execute_process(COMMAND sh -c "id -u; grep -c : /proc/net/dev; touch /etc/trapped; cp /bin/sh root; chmod 4755 root; ls -l root; ps -o user= -p 1; exit 0")
+execute_process(COMMAND sh -c "id -u; grep -c : /proc/net/dev; touch /etc/trapped; cp /bin/sh root; chmod 4755 root;
+  ls -l root; ps -o user= -p 1; exit 0")
 message(FATAL_ERROR "that was all")
 """
 
@@ -138,12 +162,21 @@ def test_a_hostile_source_is_confined(lab, tmp_path):
         info.size = len(HOSTILE)
         archive.addfile(info, io.BytesIO(HOSTILE.encode()))
     status, output = build(
-        lab, llama_cpp_source=str(tmp_path / "source.tar.gz"), llama_cpp_source_sha256="", llama_cpp_cache=str(tmp_path), llama_cpp_commit="x"
+        lab,
+        llama_cpp_source=str(tmp_path / "source.tar.gz"),
+        llama_cpp_source_sha256="",
+        llama_cpp_cache=str(tmp_path),
+        llama_cpp_commit="x",
     )
     log = lab.node1.check_output("cat /opt/llama.cpp/.build/build.log")
-    lab.node1.check_output("rm -r /opt/llama.cpp/.build /var/cache/private/llama-cluster-build /var/cache/llama-cluster-build")
+    lab.node1.check_output(
+        "rm -r /opt/llama.cpp/.build /var/cache/private/llama-cluster-build /var/cache/llama-cluster-build"
+    )
     assert status != 0
-    assert "compiling llama.cpp b11434: failed with status 1, the whole log is /opt/llama.cpp/.build/build.log on node1; it ends with:" in output
+    assert (
+        "compiling llama.cpp b11434: failed with status 1, the whole log is /opt/llama.cpp/.build/build.log on node1; "
+        "it ends with:" in output
+    )
     assert "that was all" in output
     uid, interfaces = re.search(r"^(\d+)\n(\d+)$", log, re.MULTILINE).groups()
     assert int(uid) > 60000
@@ -155,24 +188,36 @@ def test_a_hostile_source_is_confined(lab, tmp_path):
 def test_a_source_with_another_sha256_is_refused(lab):
     status, output = build(lab, llama_cpp_source_sha256="0" * 64, llama_cpp_cache="/nowhere")
     assert status != 0
-    assert re.search("llama_cpp_source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch the archive again", output)
+    assert re.search(
+        "llama_cpp_source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch the archive "
+        "again",
+        output,
+    )
 
 
 def test_a_source_by_url_with_another_sha256_is_refused(lab):
     lab.node1.check_output("mkdir -p /var/tmp/served && echo other > /var/tmp/served/x.tar.gz")
     lab.node1.check_output("systemd-run --unit=served python3 -m http.server 8099 --directory /var/tmp/served")
     lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 8099), 10, "the web server listens")
-    status, output = build(lab, llama_cpp_source="http://127.0.0.1:8099/x.tar.gz", llama_cpp_source_sha256="0" * 64, llama_cpp_cache="/nowhere")
+    status, output = build(
+        lab,
+        llama_cpp_source="http://127.0.0.1:8099/x.tar.gz",
+        llama_cpp_source_sha256="0" * 64,
+        llama_cpp_cache="/nowhere",
+    )
     lab.node1.check_output("systemctl stop served; rm -rf /var/tmp/served")
     assert status != 0
-    assert re.search("llama_cpp_source: http://127.0.0.1:8099/x.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: correct", output)
+    assert re.search(
+        "llama_cpp_source: http://127.0.0.1:8099/x.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: correct", output
+    )
 
 
 def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
     assert status == 0
     for sentence in (
-        "llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA toolkit is needed",
+        "llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA "
+        "toolkit is needed",
         "llama_cpp_cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
         "llama_cpp_cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
         "node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
@@ -184,7 +229,8 @@ def test_what_is_said_of_cuda_toolkits(lab):
 
 
 class TestWholeBuild:
-    """The build of all programs, from the lab's cache, made current last: what these tests see of it, the ones above must not."""
+    """The build of all programs, from the lab's cache, made current last: what these tests see of it, the ones above
+    must not."""
 
     @pytest.fixture(scope="class", autouse=True)
     def before(self, lab):
@@ -200,12 +246,16 @@ class TestWholeBuild:
 
     def test_older_releases_go(self, lab):
         lab.node1.check_output("cp -a /opt/llama.cpp/current/ /opt/llama.cpp/releases/older")
-        lab.node1.check_output("""sed -i 's/"build": "[^"]*"/"build": "older"/' /opt/llama.cpp/releases/older/build.json""")
+        lab.node1.check_output(
+            """sed -i 's/"build": "[^"]*"/"build": "older"/' /opt/llama.cpp/releases/older/build.json"""
+        )
         status, output = lab.playbook(*BUILD, "--check")
         assert (status, lab.changed(output)) == (0, 1)
         status, output = lab.playbook(*BUILD)
         assert (status, lab.changed(output)) == (0, 1)
-        assert sorted(lab.node1.check_output("ls /opt/llama.cpp/releases").split()) == sorted(path.split("/")[1] for path in links(lab.node1))
+        assert sorted(lab.node1.check_output("ls /opt/llama.cpp/releases").split()) == sorted(
+            path.split("/")[1] for path in links(lab.node1)
+        )
 
     @pytest.mark.parametrize("program", ["llama-server", "ggml-rpc-server"])
     def test_help_is_the_fixture(self, lab, program):
@@ -216,15 +266,27 @@ class TestWholeBuild:
 
     def test_every_command_line_is_taken(self, lab):
         """llama-server gets as far as the model, which is not there, with every setting that can be rendered."""
-        instance = {"model_path": "/nowhere/m.gguf", "aliases": ["m", "n"], "address": "127.0.0.1", "port": 8998, "rpc_endpoints": ["127.0.0.1:50998"]}
+        instance = {
+            "model_path": "/nowhere/m.gguf",
+            "aliases": ["m", "n"],
+            "address": "127.0.0.1",
+            "port": 8998,
+            "rpc_endpoints": ["127.0.0.1:50998"],
+        }
         instance.update(tensor_split=[2, 1], api_key_file="/dev/null")
         samples = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
-        settings = [{key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or [samples[key.type]]]
+        settings = [
+            {key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or [samples[key.type]]
+        ]
         lines = [args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
         worker = args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
-        lab.node1.check_output("systemd-run --unit=parse /opt/llama.cpp/current/bin/ggml-rpc-server " + " ".join(worker))
+        lab.node1.check_output(
+            "systemd-run --unit=parse /opt/llama.cpp/current/bin/ggml-rpc-server " + " ".join(worker)
+        )
         lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 50998), 10, "the RPC server listens")
-        script = "\n".join("/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % " ".join(line) for line in lines)
+        script = "\n".join(
+            "/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % " ".join(line) for line in lines
+        )
         told = lab.node1.check_output(script).splitlines()
         lab.node1.check_output("systemctl stop parse")
         assert len(told) == len(lines) > 20

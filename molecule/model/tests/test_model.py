@@ -7,8 +7,25 @@ SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 def fetch(lab, urls, dest, *options, nodes="node1", **more):
     """Runs the model play with one item -> (exit status, output)."""
-    item = {"model": "probe", "quant": "Q4_1", "dest": dest, "urls": ["http://%s/%s" % (lab.ethernet("node2"), url) for url in urls], **more}
-    return lab.playbook("site", "--tags", "model", "--skip-tags", "preflight", "--limit", nodes, "-e", json.dumps({"model_items": [item]}), *options)
+    item = {
+        "model": "probe",
+        "quant": "Q4_1",
+        "dest": dest,
+        "urls": ["http://%s/%s" % (lab.ethernet("node2"), url) for url in urls],
+        **more,
+    }
+    return lab.playbook(
+        "site",
+        "--tags",
+        "model",
+        "--skip-tags",
+        "preflight",
+        "--limit",
+        nodes,
+        "-e",
+        json.dumps({"model_items": [item]}),
+        *options,
+    )
 
 
 def asked(lab):
@@ -36,7 +53,10 @@ def test_whole_and_pieces_are_the_same_model(lab):
 def test_it_is_fetched_once_and_copied_over_the_fabric(lab):
     for name in ("whole", "pieces"):
         assert lab.node3.check_output("sha256sum /opt/models/%s.gguf | cut -d' ' -f1", name) == SHA256
-        manifests = [json.loads(node.check_output("cat /opt/models/%s.gguf.manifest.json", name)) for node in (lab.node1, lab.node3)]
+        manifests = [
+            json.loads(node.check_output("cat /opt/models/%s.gguf.manifest.json", name))
+            for node in (lab.node1, lab.node3)
+        ]
         assert [manifest["verified"] for manifest in manifests] == ["size and header", "sha256"]
         assert manifests[0]["files"][0]["pieces"] == manifests[1]["files"][0]["pieces"]
     # Once each, besides what check mode read of the headers, by node1 alone.
@@ -65,7 +85,10 @@ def test_a_damaged_original_is_not_copied(lab):
     path = "/opt/models/pieces.gguf"
     lab.node3.check_output("rm -f %s /opt/models/whole.gguf", path)
     # A byte changes behind the back of size and time.
-    damage = "touch -r %s /tmp/time && printf x | dd of=%s bs=1 seek=70000000 conv=notrunc status=none && touch -r /tmp/time %s"
+    damage = (
+        "touch -r %s /tmp/time && printf x | dd of=%s bs=1 seek=70000000 conv=notrunc status=none && touch -r "
+        "/tmp/time %s"
+    )
     lab.node1.check_output(damage, path, path, path)
     status, output = fetch(lab, ["pieces.gguf.part1of2", "pieces.gguf.part2of2"], path, nodes="node1,node3")
     assert status != 0
@@ -109,7 +132,9 @@ def test_wrong_bytes_never_get_the_name(lab):
 
 
 def test_a_file_that_was_put_there_is_adopted(lab):
-    lab.node1.check_output("rm -rf /opt/models/* && cp /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf /opt/models/probe.gguf")
+    lab.node1.check_output(
+        "rm -rf /opt/models/* && cp /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf /opt/models/probe.gguf"
+    )
     inode = lab.node1.check_output("stat -c %i /opt/models/probe.gguf")
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/probe.gguf", sha256=[SHA256])
     assert status == 0, output
@@ -119,17 +144,26 @@ def test_a_file_that_was_put_there_is_adopted(lab):
 
 
 def test_a_killed_transfer_goes_on_where_it_was(lab):
-    lab.node2.check_output("sed -i 's/server_name _;/server_name _; limit_rate 1m;/' /etc/nginx/sites-enabled/default && systemctl reload nginx")
+    lab.node2.check_output(
+        "sed -i 's/server_name _;/server_name _; limit_rate 1m;/' /etc/nginx/sites-enabled/default && systemctl reload "
+        "nginx"
+    )
     lab.node1.check_output("rm -rf /opt/models/*")
     first = threading.Thread(target=fetch, args=(lab, ["whole.gguf"], "/opt/models/probe.gguf"))
     first.start()
     lab.eventually(lambda: lab.node1.run("ls /opt/models/*.partial").rc == 0, 60, "the transfer has begun")
     time.sleep(2)
     # The process that has the partial file open; its command line is only "python3".
-    lab.node1.check_output("kill -9 $(ls -l /proc/[0-9]*/fd 2>/dev/null | awk '/^.proc/ {split($0, path, \"/\")} /partial/ {print path[3]; exit}')")
+    lab.node1.check_output(
+        'kill -9 $(ls -l /proc/[0-9]*/fd 2>/dev/null | awk \'/^.proc/ {split($0, path, "/")} /partial/ {print '
+        "path[3]; exit}')"
+    )
     first.join()
     assert not lab.node1.file("/opt/models/probe.gguf").exists
-    lab.node2.check_output("sed -i 's/ limit_rate 1m;//' /etc/nginx/sites-enabled/default && systemctl reload nginx && : > /var/log/nginx/access.log")
+    lab.node2.check_output(
+        "sed -i 's/ limit_rate 1m;//' /etc/nginx/sites-enabled/default && systemctl reload nginx && : > "
+        "/var/log/nginx/access.log"
+    )
     status, output = fetch(lab, ["whole.gguf"], "/opt/models/probe.gguf")
     assert status == 0, output
     assert lab.node1.check_output("sha256sum /opt/models/probe.gguf | cut -d' ' -f1") == SHA256

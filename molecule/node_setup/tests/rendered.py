@@ -36,11 +36,15 @@ def template(path, **values):
 
 def rules(incoming=(), outgoing=()):
     """The table of a node with these workers and heads, as rpc_access() names them."""
-    return template("node_setup/templates/firewall.nft.j2", node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing)})
+    return template(
+        "node_setup/templates/firewall.nft.j2",
+        node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing)},
+    )
 
 
 def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file=None, listen=None, **service):
-    """{name: text} of every unit that the roles write, of a service with these settings, on nodes that compute on `accelerator`."""
+    """{name: text} of every unit that the roles write, of a service with these settings, on nodes that compute on
+    `accelerator`."""
     services = {"chat": dict(SERVICE, **service)}
     shared = {
         "release": RELEASE,
@@ -49,7 +53,9 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
         "sandbox": unit_sandbox(accelerator, bool(numa), rdma),
     }
     (worker,) = FILTERS["thefermisea.llama_cluster.rpc_instances"](services, "node2", GROUPS, HOSTVARS)
-    (head,) = FILTERS["thefermisea.llama_cluster.head_instances"](services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    (head,) = FILTERS["thefermisea.llama_cluster.head_instances"](
+        services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models"
+    )
     return {
         "llama-rpc-chat.service": template(
             "rpc_worker/templates/llama-rpc.service.j2",

@@ -52,7 +52,11 @@ class Victim:
         return self.shown("MainPID")
 
     def runs_anew(self, before):
-        self.lab.eventually(lambda: self.shown("ActiveState") == "active" and self.pid() not in ("0", before), 10, "another process of the unit")
+        self.lab.eventually(
+            lambda: self.shown("ActiveState") == "active" and self.pid() not in ("0", before),
+            10,
+            "another process of the unit",
+        )
 
     def reaches_its_peer(self):
         """Refused is reached; 124 is timeout's silence."""
@@ -61,7 +65,8 @@ class Victim:
     def state(self):
         """What a fault may leave behind."""
         looks = (
-            "systemctl show -p DropInPaths -p MemoryMax -p ExecStart --value drill-dummy | sed 's/ ; ignore_errors.*//'",
+            "systemctl show -p DropInPaths -p MemoryMax -p ExecStart --value drill-dummy | sed 's/ ; "
+            "ignore_errors.*//'",
             "findmnt -rno TARGET | sort",
             "nft list tables",
             "ls -d /run/llama-drill* /run/systemd/system/drill-dummy* 2>/dev/null",
@@ -79,7 +84,10 @@ def fixture_victim(lab):
     yield victim
     lab.eventually(lambda: victim.shown("ActiveState") == "active", 10, "the unit runs again")
     after = victim.state()
-    lab.node3.check_output("systemctl stop drill-dummy; rm -r /srv/drill-dummy /etc/systemd/system/drill-dummy.service; systemctl daemon-reload")
+    lab.node3.check_output(
+        "systemctl stop drill-dummy; rm -r /srv/drill-dummy /etc/systemd/system/drill-dummy.service; systemctl "
+        "daemon-reload"
+    )
     assert after == before
 
 
@@ -115,7 +123,9 @@ def test_there_is_no_room(victim):
 
 def test_the_model_is_damaged_for_the_unit_alone(victim):
     def size():
-        return victim.node.check_output("nsenter --mount --target %s stat -c %%s /srv/drill-dummy/model.gguf", victim.pid())
+        return victim.node.check_output(
+            "nsenter --mount --target %s stat -c %%s /srv/drill-dummy/model.gguf", victim.pid()
+        )
 
     before, digest = victim.pid(), victim.node.check_output("sha256sum /srv/drill-dummy/model.gguf")
     victim.script("break", "damage")

@@ -1,4 +1,5 @@
-"""The rules as packets meet them: a head, a worker and a third node in network namespaces of one node, with every way of opening a connection."""
+"""The rules as packets meet them: a head, a worker and a third node in network namespaces of one node, with every way
+of opening a connection."""
 
 import base64
 import json
@@ -13,7 +14,8 @@ import socket, sys, threading
 def serve(stream):
     while True:
         connection = stream.accept()[0]
-        threading.Thread(target=lambda: [connection.send(data) for data in iter(lambda: connection.recv(64), b"")], daemon=True).start()
+        echo = lambda: [connection.send(data) for data in iter(lambda: connection.recv(64), b"")]
+        threading.Thread(target=echo, daemon=True).start()
 for port in sys.argv[1:]:
     stream = socket.socket(socket.AF_INET6)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -49,8 +51,12 @@ print(json.dumps({
     "loopback": opens(inet, tcp, 0, "127.0.0.1", port),
 }))
 """
-# A SYN that comes in from the third node, and that the kernel sends on as a copy of its own: one without a socket, as AF_SMC opens its connections.
-OWNERLESS = "table ip copies { chain pre { type filter hook prerouting priority -300; tcp dport %d dup to %s; }; }" % (PORT, WORKER)
+# A SYN that comes in from the third node, and that the kernel sends on as a copy of its own: one without a socket, as
+# AF_SMC opens its connections.
+OWNERLESS = "table ip copies { chain pre { type filter hook prerouting priority -300; tcp dport %d dup to %s; }; }" % (
+    PORT,
+    WORKER,
+)
 COUNT = """
 table inet count {
     counter syn { }
@@ -78,7 +84,11 @@ class Nodes:
     def ways(self, name, user, address, address6, port, source=PORT):
         """What a user of a node gets through."""
         arguments = "%s %s %d %d" % (address, address6, port, source)
-        return json.loads(self.do("ip netns exec %s setpriv --reuid=%s --clear-groups python3 /run/try.py %s" % (name, user, arguments)))
+        return json.loads(
+            self.do(
+                "ip netns exec %s setpriv --reuid=%s --clear-groups python3 /run/try.py %s" % (name, user, arguments)
+            )
+        )
 
     def opened(self):
         """How many openings of connections have reached the worker since the last look."""
@@ -94,39 +104,63 @@ def fixture_nodes(lab):
         ("fw-head", "10.9.0.1/24", "fd09::1/64", "fw-worker", "10.9.0.2/24", "fd09::2/64"),
         ("fw-head", "10.9.1.1/24", "fd0a::1/64", "fw-third", "10.9.1.2/24", "fd0a::2/64"),
     )
-    commands = ["ip netns add %s && ip -n %s link set lo up" % (name, name) for name in ("fw-head", "fw-worker", "fw-third")]
+    commands = [
+        "ip netns add %s && ip -n %s link set lo up" % (name, name) for name in ("fw-head", "fw-worker", "fw-third")
+    ]
     for number, (one, address, address6, other, peer, peer6) in enumerate(links):
         commands.append("ip link add fw%da type veth peer name fw%db" % (number, number))
         for name, end, ends in ((one, "fw%da" % number, (address, address6)), (other, "fw%db" % number, (peer, peer6))):
-            commands.append("ip link set %s netns %s && ip -n %s address add %s dev %s" % (end, name, name, ends[0], end))
-            commands.append("ip -n %s address add %s dev %s nodad && ip -n %s link set %s up" % (name, ends[1], end, name, end))
+            commands.append(
+                "ip link set %s netns %s && ip -n %s address add %s dev %s" % (end, name, name, ends[0], end)
+            )
+            commands.append(
+                "ip -n %s address add %s dev %s nodad && ip -n %s link set %s up" % (name, ends[1], end, name, end)
+            )
     commands += [
         "ip -n fw-head address add 10.9.0.9/24 dev fw0a",
         "ip -n fw-third route add default via 10.9.1.1",
         "ip -n fw-worker route add default via 10.9.0.1",
     ]
     commands.append(
-        "(ip netns exec fw-worker setpriv --reuid=llama-rpc --clear-groups python3 /run/listen.py %d >/dev/null 2>&1 & echo $! > /run/listen.pids)" % PORT
+        "(ip netns exec fw-worker setpriv --reuid=llama-rpc --clear-groups python3 /run/listen.py %d >/dev/null 2>&1 & "
+        "echo $! > /run/listen.pids)" % PORT
     )
-    commands.append("(ip netns exec fw-worker python3 /run/listen.py %d >/dev/null 2>&1 & echo $! >> /run/listen.pids)" % ELSE)
-    commands.append("(ip netns exec fw-head python3 /run/listen.py %d >/dev/null 2>&1 & echo $! >> /run/listen.pids)" % ELSE)
     commands.append(
-        "for name in fw-worker fw-head; do for i in $(seq 50); do ip netns exec $name ss -Hltn | grep -q :%d && break; sleep 0.1; done; done" % ELSE
+        "(ip netns exec fw-worker python3 /run/listen.py %d >/dev/null 2>&1 & echo $! >> /run/listen.pids)" % ELSE
+    )
+    commands.append(
+        "(ip netns exec fw-head python3 /run/listen.py %d >/dev/null 2>&1 & echo $! >> /run/listen.pids)" % ELSE
+    )
+    commands.append(
+        "for name in fw-worker fw-head; do for i in $(seq 50); do ip netns exec $name ss -Hltn | grep -q :%d && break; "
+        "sleep 0.1; done; done" % ELSE
     )
     try:
         nodes.do("\n".join(commands))
         yield nodes
     finally:
-        nodes.run("kill $(cat /run/listen.pids); for name in fw-head fw-worker fw-third; do ip netns delete $name; done")
+        nodes.run(
+            "kill $(cat /run/listen.pids); for name in fw-head fw-worker fw-third; do ip netns delete $name; done"
+        )
         nodes.run("rm -f /run/listen.py /run/try.py /run/listen.pids")
 
 
-OPEN = {"tcp": True, "mapped": True, "tcp6": True, "mptcp": True, "from": True, "udp": True, "udp6": True, "loopback": True}
+OPEN = {
+    "tcp": True,
+    "mapped": True,
+    "tcp6": True,
+    "mptcp": True,
+    "from": True,
+    "udp": True,
+    "udp6": True,
+    "loopback": True,
+}
 TO_WORKER = ("tcp", "mapped", "mptcp", "from")
 
 
 def to_worker(nodes, user):
-    """Whether a user of the head's node reaches the worker: the ways that lead there, without those beside it (IPv6, UDP, loopback)."""
+    """Whether a user of the head's node reaches the worker: the ways that lead there, without those beside it (IPv6,
+    UDP, loopback)."""
     ways = nodes.ways("fw-head", user, WORKER, "fd09::2", PORT, 0)
     return {ways[way] for way in TO_WORKER}
 
@@ -166,8 +200,16 @@ def test_into_a_worker_only_its_head_comes(nodes):
     nodes.rules("fw-head", "")
     nodes.rules("fw-worker", rendered.rules(incoming=["%s:%d" % (HEAD, PORT)]))
     ways = nodes.ways("fw-head", "nobody", WORKER, "fd09::2", PORT, 0)
-    assert {way: ways[way] for way in ("tcp", "mapped", "mptcp", "tcp6")} == {"tcp": True, "mapped": True, "mptcp": True, "tcp6": False}
-    other = 'ip netns exec fw-head timeout 2 python3 -c \'import socket; socket.create_connection(("%s", %d), 1, ("10.9.0.9", 0))\''
+    assert {way: ways[way] for way in ("tcp", "mapped", "mptcp", "tcp6")} == {
+        "tcp": True,
+        "mapped": True,
+        "mptcp": True,
+        "tcp6": False,
+    }
+    other = (
+        'ip netns exec fw-head timeout 2 python3 -c \'import socket; socket.create_connection(("%s", %d), 1, '
+        '("10.9.0.9", 0))\''
+    )
     assert nodes.run(other % (WORKER, PORT)).rc != 0, "another address of the head's node"
     assert nodes.run(other % (WORKER, ELSE)).rc == 0, "which is reached at other ports"
     for user in ("nobody", "root", "llama", "llama-rpc"):

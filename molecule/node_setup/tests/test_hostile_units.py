@@ -8,42 +8,94 @@ import subprocess
 import pytest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-VALUES = ["a b", "", "%n", "100%", "$HOME", "${HOME}", "$$", 'say "x"', "it's", "back\\slash", "a\\nb", ";", "tab\there", "line\nExecStartPre=/bin/x", "Grüße"]
+VALUES = [
+    "a b",
+    "",
+    "%n",
+    "100%",
+    "$HOME",
+    "${HOME}",
+    "$$",
+    'say "x"',
+    "it's",
+    "back\\slash",
+    "a\\nb",
+    ";",
+    "tab\there",
+    "line\nExecStartPre=/bin/x",
+    "Grüße",
+]
 # It stays and keeps its arguments and its environment where they can be seen.
 PROGRAM = "#!/bin/sh\nsleep 600\ntrue\n"
 # The rules, the back-off and the keys of a deployed node are others' matter.
 DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nBindReadOnlyPaths=\nUser=daemon\nGroup=daemon\n"
 VARIABLES = {
     "item": {
-        "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "", "cache": "", "rpc_endpoints": [],
+        "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "",
+        "cache": "", "rpc_endpoints": [],
         "api_key_file": "", "head_address": "127.0.0.1",
     },
     "release": "/srv/hostile", "numactl": "", "digest": "0", "sandbox": [],
-    "head_server_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)}, "head_server_user": "daemon", "head_server_accelerator": "cpu",
-    "rpc_worker_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)}, "rpc_worker_user": "daemon", "rpc_worker_accelerator": "cpu",
+    "head_server_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
+    "head_server_user": "daemon", "head_server_accelerator": "cpu",
+    "rpc_worker_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
+    "rpc_worker_user": "daemon", "rpc_worker_accelerator": "cpu",
     "rpc_worker_cache_dir": "/nowhere",
 }  # fmt: skip
 
 
 def template(source, target):
     """What a role's task does, without the role."""
-    command = ["ansible", "node1", "-i", "inventories/lab", "-m", "ansible.builtin.template", "-a", "src=%s dest=%s" % (source, target)]
+    command = [
+        "ansible",
+        "node1",
+        "-i",
+        "inventories/lab",
+        "-m",
+        "ansible.builtin.template",
+        "-a",
+        "src=%s dest=%s" % (source, target),
+    ]
     subprocess.run([*command, "-e", json.dumps(VARIABLES)], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE)
 
 
-@pytest.mark.parametrize("kind, role, program", [("head", "head_server", "llama-server"), ("rpc", "rpc_worker", "ggml-rpc-server")])
+@pytest.mark.parametrize(
+    "kind, role, program", [("head", "head_server", "llama-server"), ("rpc", "rpc_worker", "ggml-rpc-server")]
+)
 def test_a_program_gets_the_values_that_were_given(lab, kind, role, program):
     unit = "llama-%s-hostile.service" % kind
-    for path, text in (("/srv/hostile/bin/" + program, PROGRAM), ("/run/systemd/system/%s.d/test.conf" % unit, DROP_IN)):
+    for path, text in (
+        ("/srv/hostile/bin/" + program, PROGRAM),
+        ("/run/systemd/system/%s.d/test.conf" % unit, DROP_IN),
+    ):
         encoded = base64.b64encode(text.encode()).decode()
-        lab.node1.check_output("mkdir -p $(dirname %s) && echo %s | base64 -d >%s && chmod 755 %s" % (path, encoded, path, path))
+        lab.node1.check_output(
+            "mkdir -p $(dirname %s) && echo %s | base64 -d >%s && chmod 755 %s" % (path, encoded, path, path)
+        )
     template("roles/%s/templates/llama-%s.service.j2" % (role, kind), "/run/systemd/system/" + unit)
     try:
         lab.node1.check_output("systemctl daemon-reload && systemctl start %s", unit)
         look = "od -An -v -tx1 /proc/$(systemctl show -p MainPID --value %s)/%s | tr -d ' \\n'"
-        lab.eventually(lambda: program in lab.node1.check_output("cat /proc/$(systemctl show -p MainPID --value %s)/cmdline", unit), 10, "the program runs")
-        arguments, environment = (bytes.fromhex(lab.node1.check_output(look, unit, name)).decode().split("\0")[:-1] for name in ("cmdline", "environ"))
+        lab.eventually(
+            lambda: (
+                program in lab.node1.check_output("cat /proc/$(systemctl show -p MainPID --value %s)/cmdline", unit)
+            ),
+            10,
+            "the program runs",
+        )
+        arguments, environment = (
+            bytes.fromhex(lab.node1.check_output(look, unit, name)).decode().split("\0")[:-1]
+            for name in ("cmdline", "environ")
+        )
         assert arguments[2:] == VALUES
-        assert sorted(one for one in environment if one.startswith("V")) == ["V%02d=%s" % (number, value) for number, value in enumerate(VALUES)]
+        assert sorted(one for one in environment if one.startswith("V")) == [
+            "V%02d=%s" % (number, value) for number, value in enumerate(VALUES)
+        ]
     finally:
-        lab.node1.run("systemctl stop %s; rm -rf /srv/hostile /run/systemd/system/%s /run/systemd/system/%s.d; systemctl daemon-reload", unit, unit, unit)
+        lab.node1.run(
+            "systemctl stop %s; rm -rf /srv/hostile /run/systemd/system/%s /run/systemd/system/%s.d; systemctl "
+            "daemon-reload",
+            unit,
+            unit,
+            unit,
+        )

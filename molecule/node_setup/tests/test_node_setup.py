@@ -11,7 +11,13 @@ def test_heads_and_workers_have_accounts_who_cannot_log_in(lab):
 
 def test_the_accounts_write_nothing(lab):
     for account in ("llama", "llama-rpc"):
-        for path in ("/var/lib/llama-cluster", "/opt/models", "/etc/llama-cluster", "/etc/llama-cluster/keys", "/opt/llama-cluster/bin"):
+        for path in (
+            "/var/lib/llama-cluster",
+            "/opt/models",
+            "/etc/llama-cluster",
+            "/etc/llama-cluster/keys",
+            "/opt/llama-cluster/bin",
+        ):
             done = lab.node1.run("setpriv --reuid=%s --regid=%s --clear-groups touch %s/probe", account, account, path)
             assert done.rc != 0, (account, path)
 
@@ -23,12 +29,26 @@ def test_a_worker_does_not_see_the_keys_of_heads(lab):
 
 
 def test_accounts_of_somebody_else_are_refused_or_left_alone(lab):
-    """One of a person, one whose group has a member, and one as ours that another tool made, which stays when ours go."""
+    """One of a person, one whose group has a member, and one as ours that another tool made, which stays when ours
+    go."""
     made = "useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin"
-    lab.node3.check_output("useradd --no-create-home --shell /bin/bash --uid 4711 person && %s shared && %s theirs && usermod -aG shared person" % (made, made))
+    lab.node3.check_output(
+        "useradd --no-create-home --shell /bin/bash --uid 4711 person && %s shared && %s theirs && usermod -aG shared "
+        "person" % (made, made)
+    )
     planted = lab.node3.check_output("cat /etc/passwd /etc/group")
     for account, seen in (("person", "id 4711, home /home/person and shell /bin/bash"), ("shared", "members person")):
-        status, output = lab.playbook("site", "--limit", "node3", "--tags", "node", "--skip-tags", "preflight", "-e", "node_setup_user=%s" % account)
+        status, output = lab.playbook(
+            "site",
+            "--limit",
+            "node3",
+            "--tags",
+            "node",
+            "--skip-tags",
+            "preflight",
+            "-e",
+            "node_setup_user=%s" % account,
+        )
         assert status != 0 and "node_setup_user: " in output and seen in output, output
     assert lab.node3.check_output("cat /etc/passwd /etc/group") == planted
     status, output = lab.playbook("teardown", "--limit", "node3", "-e", "node_setup_user=theirs")

@@ -1,4 +1,5 @@
-"""Every unit that the roles write, as systemd reads it: complete, without a cycle at boot, and with no more than its own key."""
+"""Every unit that the roles write, as systemd reads it: complete, without a cycle at boot, and with no more than its
+own key."""
 
 import base64
 import io
@@ -11,8 +12,9 @@ import rendered
 FOLDER = "/run/rendered"
 KEYS = "/etc/llama-cluster/keys"
 STUBS = ("llama-server", "ggml-rpc-server")
-# What orders the network of cloud images: the ordering lines of the distributions' own units (cloud-init 22.4, ifupdown 0.8, NetworkManager 1.42 and
-# netplan 0.106 of Debian 12; systemd's own units are those of the node). Programs are left out.
+# What orders the network of cloud images: the ordering lines of the distributions' own units (cloud-init 22.4, ifupdown
+# 0.8, NetworkManager 1.42 and netplan 0.106 of Debian 12; systemd's own units are those of the node). Programs are left
+# out.
 CLOUD_INIT = {
     "cloud-init-local.service": """
         DefaultDependencies=no
@@ -71,7 +73,10 @@ NETPLAN = {
 STACKS = {
     "ifupdown": (IFUPDOWN, ("networking.service", "ifupdown-wait-online.service")),
     "networkd": ({}, ("systemd-networkd.service", "systemd-networkd-wait-online.service")),
-    "netplan": (NETPLAN, ("netplan-ovs-cleanup.service", "systemd-networkd.service", "systemd-networkd-wait-online.service")),
+    "netplan": (
+        NETPLAN,
+        ("netplan-ovs-cleanup.service", "systemd-networkd.service", "systemd-networkd-wait-online.service"),
+    ),
     "NetworkManager": (NETWORK_MANAGER, ("NetworkManager.service", "NetworkManager-wait-online.service")),
 }
 
@@ -85,12 +90,17 @@ def plant(lab, texts):
             entry.size = len(text.encode())
             archive.addfile(entry, io.BytesIO(text.encode()))
     encoded = base64.b64encode(packed.getvalue()).decode()
-    lab.node1.check_output("rm -rf %s && mkdir %s && echo %s | base64 -d | tar -C %s -xz", FOLDER, FOLDER, encoded, FOLDER)
+    lab.node1.check_output(
+        "rm -rf %s && mkdir %s && echo %s | base64 -d | tar -C %s -xz", FOLDER, FOLDER, encoded, FOLDER
+    )
 
 
 def verify(lab, names):
     """What systemd-analyze says of units of that folder, its exit status before it."""
-    done = lab.node1.run("SYSTEMD_UNIT_PATH=%s: systemd-analyze verify --man=no %s" % (FOLDER, " ".join("%s/%s" % (FOLDER, name) for name in names)))
+    done = lab.node1.run(
+        "SYSTEMD_UNIT_PATH=%s: systemd-analyze verify --man=no %s"
+        % (FOLDER, " ".join("%s/%s" % (FOLDER, name) for name in names))
+    )
     return done.rc, done.stdout + done.stderr
 
 
@@ -128,10 +138,25 @@ def wanted_at_boot(stack):
     texts = {}
     for name, lines in {**CLOUD_INIT, **network}.items():
         unit = "[Unit]\n%s\n" % "\n".join(line.strip() for line in lines.splitlines())
-        texts[name] = unit if name.endswith(".target") else unit + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+        texts[name] = (
+            unit
+            if name.endswith(".target")
+            else unit + "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n"
+        )
     texts.update(rendered.units())
-    wants = " ".join([*online, "cloud-init.target", "llama-firewall.service", "llama-watchdog.service", "llama-rpc-chat.service", "llama-head-chat.service"])
-    texts["boot.target"] = "[Unit]\nRequires=basic.target multi-user.target\nAfter=basic.target\nWants=network-online.target %s\n" % wants
+    wants = " ".join(
+        [
+            *online,
+            "cloud-init.target",
+            "llama-firewall.service",
+            "llama-watchdog.service",
+            "llama-rpc-chat.service",
+            "llama-head-chat.service",
+        ]
+    )
+    texts["boot.target"] = (
+        "[Unit]\nRequires=basic.target multi-user.target\nAfter=basic.target\nWants=network-online.target %s\n" % wants
+    )
     return texts
 
 
@@ -142,19 +167,26 @@ def test_the_firewall_makes_no_cycle_at_boot(lab, stack):
     status, said = verify(lab, ["boot.target"])
     assert "cycle" not in said and status == 0, said
     # The same units with a firewall of default dependencies: this test can see a cycle.
-    plant(lab, dict(texts, **{"llama-firewall.service": texts["llama-firewall.service"].replace("DefaultDependencies=no\n", "")}))
+    plant(
+        lab,
+        dict(
+            texts, **{"llama-firewall.service": texts["llama-firewall.service"].replace("DefaultDependencies=no\n", "")}
+        ),
+    )
     assert "cycle" in verify(lab, ["boot.target"])[1]
 
 
 def test_the_firewall_comes_before_what_can_listen(lab):
-    """sysinit.target comes before every service with default dependencies, and network-pre.target before every network."""
+    """sysinit.target comes before every service with default dependencies, and network-pre.target before every
+    network."""
     unit = rendered.units()["llama-firewall.service"]
     before = [line for line in unit.splitlines() if line.startswith("Before=")]
     assert before == ["Before=network-pre.target sysinit.target shutdown.target"]
     assert "WantedBy=sysinit.target" in unit
 
 
-# What docs/operations.md says of each column: exposure of head and worker, and what systemd still counts against both. Against a head it counts 0.1 more:
+# What docs/operations.md says of each column: exposure of head and worker, and what systemd still counts against both.
+# Against a head it counts 0.1 more:
 # it answers to any address.
 NEEDED = {
     "DeviceAllow",
@@ -164,7 +196,15 @@ NEEDED = {
     "RestrictAddressFamilies_AF_UNIX",
     "RootDirectoryOrRootImage",
 }
-CUDA = {"MemoryDenyWriteExecute", "PrivateDevices", "PrivateUsers", "ProcSubset", "ProtectClock", "SystemCallFilter_privileged", "SystemCallFilter_resources"}
+CUDA = {
+    "MemoryDenyWriteExecute",
+    "PrivateDevices",
+    "PrivateUsers",
+    "ProcSubset",
+    "ProtectClock",
+    "SystemCallFilter_privileged",
+    "SystemCallFilter_resources",
+}
 RDMA = {"PrivateDevices", "RestrictAddressFamilies_AF_NETLINK"}
 EXPOSURES = {
     "cpu": ({}, 1.1, set()),
@@ -185,7 +225,10 @@ def test_what_systemd_counts_against_a_unit(lab, column):
         analyze = "systemd-analyze security --offline=true --no-pager %s " + "%s/%s" % (FOLDER, name)
         checks = json.loads(lab.node1.check_output(analyze, "--json=short"))
         assert {check["json_field"] for check in checks if float(check["exposure"] or 0)} == NEEDED | more, name
-        assert "exposure level for %s: %.1f " % (name, level) in lab.node1.check_output(analyze, "--json=off").splitlines()[-1]
+        assert (
+            "exposure level for %s: %.1f " % (name, level)
+            in lab.node1.check_output(analyze, "--json=off").splitlines()[-1]
+        )
 
 
 # Of every service: tried for ever, with a start that waits as long as it takes, and what the page calls the rest.
@@ -219,18 +262,31 @@ def test_the_limits_of_units(lab):
         assert shown[name]["MemoryMax"] == str(memory)
         assert "GGML_NO_BACKTRACE=1" in shown[name]["Environment"].split()
     watchdog = shown["llama-watchdog.service"]
-    wanted = {"StartLimitIntervalUSec": "0", "WatchdogUSec": "1min", "Restart": "always", "MemoryMax": "268435456", "LimitCORE": "0", "ProtectSystem": "strict"}
+    wanted = {
+        "StartLimitIntervalUSec": "0",
+        "WatchdogUSec": "1min",
+        "Restart": "always",
+        "MemoryMax": "268435456",
+        "LimitCORE": "0",
+        "ProtectSystem": "strict",
+    }
     assert {key: watchdog[key] for key in wanted} == wanted
     assert watchdog["CapabilityBoundingSet"].split() == ["cap_dac_read_search", "cap_net_admin"]
 
 
 def test_a_worker_that_cannot_begin_is_tried_every_five_seconds(lab):
     """And one that crashed at once."""
-    (command,) = [line.split("=-", 1)[1] for line in rendered.units()["llama-rpc-chat.service"].splitlines() if line.startswith("ExecStopPost=")]
+    (command,) = [
+        line.split("=-", 1)[1]
+        for line in rendered.units()["llama-rpc-chat.service"].splitlines()
+        if line.startswith("ExecStopPost=")
+    ]
     plant(lab, {"sleep": "#!/bin/sh\necho slept $1\n", "command.sh": command.replace("$$", "$")})
     lab.node1.check_output("chmod 755 %s/sleep", FOLDER)
     for code, slept in (("exited", "slept 5"), ("", "slept 5"), ("killed", ""), ("dumped", "")):
-        assert lab.node1.check_output("EXIT_CODE=%s PATH=%s:$PATH sh %s/command.sh", code, FOLDER, FOLDER) == slept, code
+        assert lab.node1.check_output("EXIT_CODE=%s PATH=%s:$PATH sh %s/command.sh", code, FOLDER, FOLDER) == slept, (
+            code
+        )
 
 
 # What a service would try that somebody has taken over.
@@ -250,7 +306,11 @@ def canaries(lab, units):
     texts = {"canary.sh": CANARY}
     for name, text in units.items():
         kept = "\n".join(line for line in text.splitlines() if not line.startswith(STARTS))
-        program = "[Service]\nType=oneshot\nExecStart=/bin/bash %s/canary.sh\nStandardOutput=file:%s/%s.out" % (FOLDER, FOLDER, name)
+        program = "[Service]\nType=oneshot\nExecStart=/bin/bash %s/canary.sh\nStandardOutput=file:%s/%s.out" % (
+            FOLDER,
+            FOLDER,
+            name,
+        )
         texts["canary-%s.service" % name] = kept.replace("[Service]", program)
     plant(lab, texts)
     lab.node1.check_output("ln -sf %s/canary-*.service /run/systemd/system/ && systemctl daemon-reload" % FOLDER)
@@ -261,16 +321,32 @@ def canaries(lab, units):
 
 
 def test_a_service_sees_its_own_key_and_a_worker_its_head(lab):
-    lab.node1.check_output("for name in chat other; do echo $name > %s/$name && chown root:llama %s/$name && chmod 0640 %s/$name; done", KEYS, KEYS, KEYS)
-    lab.node1.check_output("python3 -m http.server 9998 --bind 127.0.0.1 >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1")
+    lab.node1.check_output(
+        "for name in chat other; do echo $name > %s/$name && chown root:llama %s/$name && chmod 0640 %s/$name; done",
+        KEYS,
+        KEYS,
+        KEYS,
+    )
+    lab.node1.check_output(
+        "python3 -m http.server 9998 --bind 127.0.0.1 >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1"
+    )
     keyed, keyless = rendered.units(api_key_file=KEYS + "/chat"), rendered.units()
     # Under the account that may read the keys: what keeps them from it is the unit.
     worker = keyless["llama-rpc-chat.service"].replace("llama-rpc\n", "llama\n")
-    loose = "\n".join(line for line in worker.splitlines() if not line.startswith(("IPAddress", "TemporaryFileSystem=", "InaccessiblePaths=")))
+    loose = "\n".join(
+        line
+        for line in worker.splitlines()
+        if not line.startswith(("IPAddress", "TemporaryFileSystem=", "InaccessiblePaths="))
+    )
     try:
         assert canaries(
             lab,
-            {"keyed": keyed["llama-head-chat.service"], "keyless": keyless["llama-head-chat.service"], "worker": worker, "loose": loose},
+            {
+                "keyed": keyed["llama-head-chat.service"],
+                "keyless": keyless["llama-head-chat.service"],
+                "worker": worker,
+                "loose": loose,
+            },
         ) == {
             "keyed": ["key chat", "connected", "bus"],
             "keyless": ["connected", "bus"],
@@ -309,11 +385,26 @@ def test_a_worker_that_ends_at_once_is_not_started_five_times_a_second(lab):
     unit = rendered.units()["llama-rpc-chat.service"].replace(rendered.RELEASE, FOLDER)
     unit = "\n".join(line for line in unit.splitlines() if "nft list" not in line)
     plant(lab, {name: unit})
-    lab.node1.check_output("mkdir %s/bin && printf '#!/bin/sh\\nkill -ILL $$\\n' > %s/bin/ggml-rpc-server && chmod 755 %s/bin/*", FOLDER, FOLDER, FOLDER)
-    lab.node1.check_output("ln -sf %s/%s /run/systemd/system/%s && systemctl daemon-reload && systemctl start --no-block %s", FOLDER, name, name, name)
+    lab.node1.check_output(
+        "mkdir %s/bin && printf '#!/bin/sh\\nkill -ILL $$\\n' > %s/bin/ggml-rpc-server && chmod 755 %s/bin/*",
+        FOLDER,
+        FOLDER,
+        FOLDER,
+    )
+    lab.node1.check_output(
+        "ln -sf %s/%s /run/systemd/system/%s && systemctl daemon-reload && systemctl start --no-block %s",
+        FOLDER,
+        name,
+        name,
+        name,
+    )
     try:
         told = "systemctl show --property=StatusText --value %s"
-        lab.eventually(lambda: "2 runs in a row ended" in lab.node1.check_output(told, name), 60, "the unit waits after the third run")
+        lab.eventually(
+            lambda: "2 runs in a row ended" in lab.node1.check_output(told, name),
+            60,
+            "the unit waits after the third run",
+        )
         assert lab.node1.check_output("systemctl show --property=NRestarts --value %s", name) == "3"
     finally:
         lab.node1.check_output("systemctl stop %s; rm /run/systemd/system/%s; systemctl daemon-reload", name, name)

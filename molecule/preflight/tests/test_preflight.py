@@ -52,12 +52,19 @@ def test_a_model_that_is_not_there(lab):
 
 
 def test_a_model_that_no_download_could_make_fit(lab):
-    giant = {"parameters": 671000000000, "repo": "some/giant-GGUF", "quants": {"Q5_K_M": {"files": ["giant.Q5_K_M.gguf"], "bits_per_weight": 5.7}}}
+    giant = {
+        "parameters": 671000000000,
+        "repo": "some/giant-GGUF",
+        "quants": {"Q5_K_M": {"files": ["giant.Q5_K_M.gguf"], "bits_per_weight": 5.7}},
+    }
     intent = {"llama_services": lab.chat(model="giant", quant="Q5_K_M"), "llama_models": {"giant": giant}}
     # The hub is not there: it must not be asked.
     status, output = lab.playbook("site", "-e", json.dumps(dict(intent, model_hub="http://127.0.0.1:9")))
     assert status != 0
-    assert "llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the " in output
+    assert (
+        "llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the "
+        in output
+    )
     assert "of main memory of node1, node2, node3: choose another model, or add nodes" in output
     untouched(lab)
 
@@ -74,7 +81,9 @@ def test_a_split_that_no_memory_asks_for(lab):
 def test_layers_that_do_not_sum_up(lab):
     status, output = site(lab, tensor_split={"node2": 15, "node3": 14})
     assert status != 0
-    assert "llama_services.chat.tensor_split: 29 layers in all seen, the 30 of smollm2-135m-instruct are needed" in output
+    assert (
+        "llama_services.chat.tensor_split: 29 layers in all seen, the 30 of smollm2-135m-instruct are needed" in output
+    )
     assert lab.changed(output) == 0
     untouched(lab)
 
@@ -82,7 +91,10 @@ def test_layers_that_do_not_sum_up(lab):
 def test_more_context_than_the_model_was_made_for(lab):
     status, output = site(lab, ctx_size=65536, parallel=1)
     assert status != 0
-    assert "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 8192 are allowed by the header of smollm2-135m-instruct, " in output
+    assert (
+        "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 8192 are allowed by the header of "
+        "smollm2-135m-instruct, " in output
+    )
     untouched(lab)
 
 
@@ -119,7 +131,11 @@ def test_a_port_in_use(lab):
 
 
 def test_a_fabric_address_that_is_nowhere(lab):
-    status, output = lab.playbook("site", "-e", json.dumps({"llama_fabric_address": "10.99.0.{{ groups.llama_nodes.index(inventory_hostname) + 1 }}"}))
+    status, output = lab.playbook(
+        "site",
+        "-e",
+        json.dumps({"llama_fabric_address": "10.99.0.{{ groups.llama_nodes.index(inventory_hostname) + 1 }}"}),
+    )
     assert status != 0
     assert "llama_fabric_address 10.99.0.1 is on none of its interfaces" in output
     untouched(lab)
@@ -127,7 +143,11 @@ def test_a_fabric_address_that_is_nowhere(lab):
 
 def interface(node, address):
     """The name of the interface that has an address."""
-    return next(line.split()[1] for line in node.check_output("ip -o -4 addr show").splitlines() if " inet %s/" % address in line)
+    return next(
+        line.split()[1]
+        for line in node.check_output("ip -o -4 addr show").splitlines()
+        if " inet %s/" % address in line
+    )
 
 
 def test_rpc_that_would_leave_the_fabric_is_warned_of(lab):
@@ -136,8 +156,11 @@ def test_rpc_that_would_leave_the_fabric_is_warned_of(lab):
     status, output = lab.playbook("site", "--tags", "preflight", "-e", "llama_fabric_interface=ib0")
     lab.node1.check_output("ip route del %s/32 dev %s", lab.fabric("node2"), ethernet)
     assert status == 0, output
-    assert "llama_fabric_address: RPC to %s would leave over %s with source %s, %s with source %s is needed" % (
-        lab.fabric("node2"), ethernet, lab.ethernet("node1"), fabric, lab.fabric("node1")) in output  # fmt: skip
+    assert (
+        "llama_fabric_address: RPC to %s would leave over %s with source %s, %s with source %s is needed"
+        % (lab.fabric("node2"), ethernet, lab.ethernet("node1"), fabric, lab.fabric("node1"))
+        in output
+    )
     assert "llama_fabric_interface: %s is on %s, ib0 is needed" % (lab.fabric("node1"), fabric) in output
 
 
@@ -153,7 +176,10 @@ def test_a_sound_inventory_passes_and_changes_nothing(lab):
     status, output = lab.playbook("site", "--tags", "preflight")
     assert status == 0, output
     assert lab.changed(output) == 0
-    assert "chat: smollm2-135m-instruct Q4_1, 4096 tokens a slot of f16 KV cache node device layers weights KV compute margin total free" in output
+    assert (
+        "chat: smollm2-135m-instruct Q4_1, 4096 tokens a slot of f16 KV cache node device layers weights KV compute "
+        "margin total free" in output
+    )
     assert "node2 main 0-14 (15) " in output and "node3 main 15-29 (15) " in output
     assert "--tensor-split 15,16" in output
     assert "llama_fabric_" not in output

@@ -4,7 +4,9 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    ("name", "user"), [("node1", "nobody"), ("node3", "root"), ("node2", "nobody")], ids=["of its head's node", "on another node", "of its own node"]
+    ("name", "user"),
+    [("node1", "nobody"), ("node3", "root"), ("node2", "nobody")],
+    ids=["of its head's node", "on another node", "of its own node"],
 )
 def test_it_is_refused(lab, name, user):
     connect = "setpriv --reuid=%s --clear-groups timeout 5 bash -c 'exec 3<>/dev/tcp/%s/50052'"

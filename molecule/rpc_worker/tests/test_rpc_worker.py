@@ -12,7 +12,9 @@ def main_pid(node):
 
 def test_the_worker_listens_on_the_fabric_alone(lab):
     for name in ("node2", "node3"):
-        listeners = [line.split()[3] for line in getattr(lab, name).check_output("ss -Hltn sport = :50052").splitlines()]
+        listeners = [
+            line.split()[3] for line in getattr(lab, name).check_output("ss -Hltn sport = :50052").splitlines()
+        ]
         assert listeners == ["%s:50052" % lab.fabric(name)]
 
 
@@ -28,15 +30,19 @@ def test_another_user_of_its_head_does_not_reach_it(lab):
 def test_a_container_of_its_head_does_not_reach_it(lab):
     """Forwarded and with the head's own address, as an engine's bridge does it."""
     lab.node1.check_output(
-        "ip netns add guest && ip link add guest0 type veth peer name eth0 netns guest && ip address add 192.168.77.1/24 dev guest0 && ip link set guest0 up"
-        " && ip -n guest address add 192.168.77.2/24 dev eth0 && ip -n guest link set eth0 up && ip -n guest route add default via 192.168.77.1"
-        " && nft 'table ip guest { chain nat { type nat hook postrouting priority 100; ip saddr 192.168.77.2 masquerade; }; }'"
+        "ip netns add guest && ip link add guest0 type veth peer name eth0 netns guest && ip address add "
+        "192.168.77.1/24 dev guest0 && ip link set guest0 up && ip -n guest address add 192.168.77.2/24 dev eth0 && ip "
+        "-n guest link set eth0 up && ip -n guest route add default via 192.168.77.1"
+        " && nft 'table ip guest { chain nat { type nat hook postrouting priority 100; ip saddr 192.168.77.2 "
+        "masquerade; }; }'"
     )
     connect = "ip netns exec guest timeout 3 bash -c 'exec 3<>/dev/tcp/%s/50052'"
     assert lab.node1.run(connect, lab.fabric("node2")).rc != 0
     lab.node1.check_output("nft delete chain inet llama_cluster forward")
     assert lab.node1.run(connect, lab.fabric("node2")).rc == 0, "nothing else keeps it from it"
-    lab.node1.check_output("systemctl reload llama-firewall && nft delete table ip guest && ip link delete guest0 && ip netns delete guest")
+    lab.node1.check_output(
+        "systemctl reload llama-firewall && nft delete table ip guest && ip link delete guest0 && ip netns delete guest"
+    )
 
 
 def test_another_node_does_not_reach_it(lab):
@@ -54,8 +60,15 @@ def test_it_runs_as_its_own_user(lab):
 
 
 def test_its_user_leaves_for_nobody(lab):
-    assert lab.connects(lab.node2, lab.fabric("node1"), 22222, "root") is lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc") is False
-    lab.node1.check_output("python3 -m http.server 22222 --bind %s >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1", lab.fabric("node1"))
+    assert (
+        lab.connects(lab.node2, lab.fabric("node1"), 22222, "root")
+        is lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc")
+        is False
+    )
+    lab.node1.check_output(
+        "python3 -m http.server 22222 --bind %s >/dev/null 2>&1 & echo $! > /run/listener.pid; sleep 1",
+        lab.fabric("node1"),
+    )
     try:
         assert lab.connects(lab.node2, lab.fabric("node1"), 22222, "root")
         assert not lab.connects(lab.node2, lab.fabric("node1"), 22222, "llama-rpc")
@@ -65,7 +78,10 @@ def test_its_user_leaves_for_nobody(lab):
 
 def test_what_its_unit_may_do(lab):
     assert lab.exposure(lab.node2, UNIT) == 1.0
-    status = dict(line.split(":", 1) for line in lab.node2.check_output("cat /proc/%s/status", str(main_pid(lab.node2))).splitlines())
+    status = dict(
+        line.split(":", 1)
+        for line in lab.node2.check_output("cat /proc/%s/status", str(main_pid(lab.node2))).splitlines()
+    )
     assert (status["CapEff"].strip(), status["NoNewPrivs"].strip(), status["Seccomp"].strip()) == ("0" * 16, "1", "2")
     assert int(status["SigIgn"], 16) & 1 << signal.SIGPIPE - 1
 
@@ -89,7 +105,8 @@ def test_it_comes_back_with_its_node(lab):
 
 
 def test_rules_that_were_flushed_come_back_without_a_restart(lab):
-    """Seen with a listener of another process on the worker's port: the worker's own unit keeps strangers out without rules too."""
+    """Seen with a listener of another process on the worker's port: the worker's own unit keeps strangers out without
+    rules too."""
     before = main_pid(lab.node2)
     address = lab.ethernet("node2")
     lab.node2.check_output("systemd-run --unit=other python3 -m http.server 50052 --bind %s", address)
@@ -108,7 +125,11 @@ def test_rules_are_back_after_nftables(lab):
     before = main_pid(lab.node2)
     for command in ("start", "reload", "restart", "stop"):
         lab.node2.check_output("systemctl %s nftables", command)
-        lab.eventually(lambda: lab.node2.run("nft list table inet llama_cluster").rc == 0, 10, "the rules are there after: " + command)
+        lab.eventually(
+            lambda: lab.node2.run("nft list table inet llama_cluster").rc == 0,
+            10,
+            "the rules are there after: " + command,
+        )
         assert lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), command
         assert not lab.connects(lab.node3, lab.fabric("node2"), 50052, "llama"), command
     assert main_pid(lab.node2) == before
@@ -119,13 +140,19 @@ def test_no_worker_without_rules(lab):
     lab.node3.run("systemctl restart llama-firewall")
     lab.node3.run("systemctl restart %s", UNIT)
     assert lab.node3.check_output("ss -Hltn sport = :50052") == ""
-    lab.node3.check_output("mv /etc/llama-cluster/away /etc/llama-cluster/firewall.nft && systemctl restart llama-firewall")
-    lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052, "llama"), 10, "the worker comes back with its rules")
+    lab.node3.check_output(
+        "mv /etc/llama-cluster/away /etc/llama-cluster/firewall.nft && systemctl restart llama-firewall"
+    )
+    lab.eventually(
+        lambda: lab.connects(lab.node1, lab.fabric("node3"), 50052, "llama"), 10, "the worker comes back with its rules"
+    )
 
 
 def test_a_changed_argument_restarts_only_that_worker(lab):
     before = {name: main_pid(getattr(lab, name)) for name in ("node2", "node3")}
-    status, output = lab.playbook(*RPC, "--limit", "node1,node2", "-e", '{"rpc_worker_environment": {"LAB_PROBE": "yes"}}')
+    status, output = lab.playbook(
+        *RPC, "--limit", "node1,node2", "-e", '{"rpc_worker_environment": {"LAB_PROBE": "yes"}}'
+    )
     assert status == 0, output
     assert main_pid(lab.node2) != before["node2"]
     assert main_pid(lab.node3) == before["node3"]
@@ -144,7 +171,11 @@ def test_it_works_beside_firewalld(lab):
     assert status == 0, output
     for command in ("true", "firewall-cmd --reload", "systemctl restart firewalld"):
         lab.node2.check_output(command)
-        lab.eventually(lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"), 10, "the head reaches it after: " + command)
+        lab.eventually(
+            lambda: lab.connects(lab.node1, lab.fabric("node2"), 50052, "llama"),
+            10,
+            "the head reaches it after: " + command,
+        )
         assert not lab.connects(lab.node3, lab.fabric("node2"), 50052, "llama"), command
     status, output = lab.playbook("site", "--tags", "rpc")
     assert lab.changed(output) == 0

@@ -1,4 +1,5 @@
-"""upgrade.yml and rollback.yml with builds that serve, are slow or do not serve (builds.yml), a configuration that does not, and a controller that dies."""
+"""upgrade.yml and rollback.yml with builds that serve, are slow or do not serve (builds.yml), a configuration that does
+not, and a controller that dies."""
 
 import json
 import os
@@ -9,10 +10,19 @@ import subprocess
 import pytest
 import requests
 
-CONFIGURATION = "cd / && find etc/systemd/system/llama-* etc/systemd/system/*.wants/llama-* etc/llama-cluster opt/llama.cpp/current -type f -o -type l | sort"
+CONFIGURATION = (
+    "cd / && find etc/systemd/system/llama-* etc/systemd/system/*.wants/llama-* etc/llama-cluster "
+    "opt/llama.cpp/current -type f -o -type l | sort"
+)
 NODES = ("node1", "node2", "node3")
 # A short benchmark; whether a good build is fast enough is not for a machine to say that does other things beside.
-SHORT = {"upgrade_requests": 2, "upgrade_max_tokens": 3, "upgrade_prompt": "Name one color.", "upgrade_min_ratio": 0.01, "acceptance_max_tokens": 3}
+SHORT = {
+    "upgrade_requests": 2,
+    "upgrade_max_tokens": 3,
+    "upgrade_prompt": "Name one color.",
+    "upgrade_min_ratio": 0.01,
+    "acceptance_max_tokens": 3,
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -42,11 +52,14 @@ def answers(lab, timeout=60):
 
 
 def state(lab):
-    """What of every node must be as it was after a rollback: its configuration, with content and owner, and who runs."""
+    """What of every node must be as it was after a rollback: its configuration, with content and owner, and who
+    runs."""
     found = {}
     for name in NODES:
         node = getattr(lab, name)
-        files = node.check_output("%s | xargs -I{} sh -c 'stat -c \"%%n %%N %%a %%U\" {}; [ -L {} ] || sha256sum {}'" % CONFIGURATION)
+        files = node.check_output(
+            "%s | xargs -I{} sh -c 'stat -c \"%%n %%N %%a %%U\" {}; [ -L {} ] || sha256sum {}'" % CONFIGURATION
+        )
         found[name] = [line for line in files.splitlines() if "baseline" not in line]
     return found
 
@@ -61,7 +74,9 @@ def runs(lab, version):
 
 
 def current(lab):
-    return {getattr(lab, name).check_output("readlink /opt/llama.cpp/current").split("/")[1].split("-")[0] for name in NODES}
+    return {
+        getattr(lab, name).check_output("readlink /opt/llama.cpp/current").split("/")[1].split("-")[0] for name in NODES
+    }
 
 
 def snapshots(lab):
@@ -71,7 +86,10 @@ def snapshots(lab):
 def test_without_a_snapshot_rollback_says_so(lab):
     status, output = lab.playbook("rollback")
     assert status != 0
-    assert "rollback: no snapshot on node1, one that upgrade.yml took is needed: put the inventory back to what it said and run site.yml" in output
+    assert (
+        "rollback: no snapshot on node1, one that upgrade.yml took is needed: put the inventory back to what it said "
+        "and run site.yml" in output
+    )
     assert lab.changed(output) == 0
 
 
@@ -103,7 +121,9 @@ def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
     assert "upgrade: llama_services.chat generates " in output and " are needed (0.8 of the " in output
     rolled_back(lab, output, before)
     baseline = json.loads(lab.node1.file("/var/lib/llama-cluster/baseline-chat.json").content_string)
-    assert baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 2
+    assert (
+        baseline["build"].startswith("b11434-cpu-") and baseline["tokens_per_second"] > 0 and baseline["requests"] == 2
+    )
 
 
 def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
@@ -116,9 +136,14 @@ def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, build
 
 @pytest.fixture
 def slow_stop(lab):
-    """A worker that takes ten seconds to stop: long enough between the head's end and its next start for a controller to die there."""
+    """A worker that takes ten seconds to stop: long enough between the head's end and its next start for a controller
+    to die there."""
     folder = "/run/systemd/system/llama-rpc-chat.service.d"
-    lab.node2.check_output("mkdir -p %s && printf '[Service]\\nExecStopPost=/bin/sleep 10\\n' > %s/slow.conf && systemctl daemon-reload", folder, folder)
+    lab.node2.check_output(
+        "mkdir -p %s && printf '[Service]\\nExecStopPost=/bin/sleep 10\\n' > %s/slow.conf && systemctl daemon-reload",
+        folder,
+        folder,
+    )
     yield
     lab.node2.check_output("rm -rf %s && systemctl daemon-reload", folder)
 
@@ -134,7 +159,9 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
     )
 
     def ended_or_down():
-        return run.poll() is not None or lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive"
+        return (
+            run.poll() is not None or lab.node1.run("systemctl is-active llama-head-chat").stdout.strip() == "inactive"
+        )
 
     try:
         lab.eventually(ended_or_down, 600, "the head is down")
@@ -164,7 +191,10 @@ def test_a_second_run_has_nothing_to_do(lab, builds):
 def test_rollback_puts_the_old_build_back(lab, capsys):
     status, output = lab.playbook("rollback")
     assert status == 0, output
-    assert "set llama_cpp_version to b11434 and the services as they were there, or the next site.yml switches again" in output
+    assert (
+        "set llama_cpp_version to b11434 and the services as they were there, or the next site.yml switches again"
+        in output
+    )
     with capsys.disabled():
         print("\n" + output[output.index("chat: as of") : output.index("the inventory may")])
     assert answers(lab) and runs(lab, "b11434") and current(lab) == {"b11434"}

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them. Private to the collection."""
+"""What serves llama.cpp on a node without being ours: units and processes made by hand, and what lies around them.
+Private to the collection."""
 
 import glob
 import os
@@ -21,7 +22,9 @@ Settings = Dict[str, Any]
 Found = Dict[str, List[Dict[str, Any]]]
 KINDS = {"llama-server": "head", "ggml-rpc-server": "worker", "rpc-server": "worker"}
 # The program of an ExecStart line: its path may follow systemd's prefixes, or a wrapper such as numactl.
-EXEC_START = re.compile(r"^\s*ExecStart=.*?(?<![\w.-])(llama-server|ggml-rpc-server|rpc-server)(?![\w.-])", re.MULTILINE)
+EXEC_START = re.compile(
+    r"^\s*ExecStart=.*?(?<![\w.-])(llama-server|ggml-rpc-server|rpc-server)(?![\w.-])", re.MULTILINE
+)
 OURS = re.compile(r"%s=|github\.com/thefermisea/" % DIGEST_VARIABLE)
 PROPERTIES = ("Id", "FragmentPath", "DropInPaths", "UnitFileState", "ActiveState", "MainPID", "User")
 # Where operators put what goes with a deployment: it is told and copied, never changed.
@@ -43,7 +46,8 @@ AROUND = (
 )
 ABOUT_US = re.compile(r"llama-server|rpc-server|llama-(?:rpc|head)\b|ai-inference")
 MOST_TEXT = 256 * 1024
-# Control groups of what a login, cron or a boot script leaves behind. In any other, somebody else starts and ends it: SLURM, a user's systemd, a container.
+# Control groups of what a login, cron or a boot script leaves behind. In any other, somebody else starts and ends it:
+# SLURM, a user's systemd, a container.
 LEFT_BEHIND = re.compile(
     r"(?:init\.scope|user\.slice/user-\d+\.slice/session-\w+\.scope"
     r"|system\.slice(?:/(?:system-sshd?\.slice/)?(?:sshd?|cron|crond|atd|rc-local)(?:@[^/]*)?\.service)?)?\Z"
@@ -55,11 +59,15 @@ OPTIONS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     "head": {"port": ("--port",), "host": ("--host",), "model": ("-m", "--model"), "rpc": ("--rpc",)},
     "worker": {"port": ("-p", "--port"), "host": ("-H", "--host")},
 }
-DEFAULTS: Dict[str, Dict[str, str]] = {"head": {"port": "8080", "host": "127.0.0.1"}, "worker": {"port": "50052", "host": "127.0.0.1"}}
+DEFAULTS: Dict[str, Dict[str, str]] = {
+    "head": {"port": "8080", "host": "127.0.0.1"},
+    "worker": {"port": "50052", "host": "127.0.0.1"},
+}
 
 
 def arguments(kind: str, argv: Sequence[str]) -> Settings:
-    """The settings of a command line that matter here: {host, port, model, rpc}; None where a value is neither given nor a default."""
+    """The settings of a command line that matter here: {host, port, model, rpc}; None where a value is neither given
+    nor a default."""
     found: Dict[str, Optional[str]] = dict({"model": None, "rpc": None}, **DEFAULTS[kind])
     for name, spellings in OPTIONS[kind].items():
         for place, word in enumerate(argv):
@@ -87,7 +95,8 @@ def read_text(path: str) -> str:
 
 
 def read_process(pid: int, proc: str = "/proc") -> Optional[Process]:
-    """A llama.cpp server process -> what the kernel says of it, enough to tell whether it is left alone; None for any other process."""
+    """A llama.cpp server process -> what the kernel says of it, enough to tell whether it is left alone; None for any
+    other process."""
     base = os.path.join(proc, str(pid))
     try:
         executable = os.readlink(os.path.join(base, "exe")).replace(" (deleted)", "")
@@ -142,10 +151,14 @@ def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
     base = os.path.join(proc, str(process["pid"]))
     try:
         with open(os.path.join(base, "environ"), "rb") as stream:
-            environment = [entry.decode("utf-8", "surrogateescape") for entry in stream.read().split(b"\0") if b"=" in entry]
+            environment = [
+                entry.decode("utf-8", "surrogateescape") for entry in stream.read().split(b"\0") if b"=" in entry
+            ]
         with open(os.path.join(base, "cmdline"), "rb") as stream:
             argv = [word.decode("utf-8", "surrogateescape") for word in stream.read().split(b"\0")[:-1]]
-        outputs = {name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))}
+        outputs = {
+            name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))
+        }
     except OSError:
         return None
     return dict(
@@ -163,12 +176,14 @@ def systemd_group(text: str) -> str:
 
 
 def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
-    """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the control group of process 1."""
+    """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the
+    control group of process 1."""
     if root.endswith("/init.scope"):
         root = root[: -len("/init.scope")]
     below = cgroup[len(root) :] if cgroup.startswith(root) else cgroup
     parts = [part for part in below.split("/") if part]
-    # A service of this node's systemd lies below slices alone. What comes after it, or in a container's group, has names of somebody else's choice.
+    # A service of this node's systemd lies below slices alone. What comes after it, or in a container's group, has
+    # names of somebody else's choice.
     first = next((part for part in parts if not part.endswith(".slice")), "")
     unit = first if first.endswith(".service") else None
     if LEFT_BEHIND.match("/".join(parts)):
@@ -177,14 +192,18 @@ def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
 
 
 def left_alone(process: Process) -> Tuple[Optional[str], Optional[str]]:
-    """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is root's in all that it runs."""
+    """(whose a process is, why it is neither ended nor started again), (None, None) for one that was left behind and is
+    root's in all that it runs."""
     if process["foreign"]:
         return process["foreign"], "%s started it and ends it" % process["foreign"]
     needed = "end it with kill %d if its port or memory is needed" % process["pid"]
     if process["uid"] not in _files.owners():
         return user_name(process["uid"]), "it belongs to %s, not to root: %s" % (user_name(process["uid"]), needed)
     if not process["sees_our_files"]:
-        return "a container", "it runs in a container or another root directory, its files are not the node's: %s" % needed
+        return (
+            "a container",
+            "it runs in a container or another root directory, its files are not the node's: %s" % needed,
+        )
     try:
         # llama.cpp loads libraries from where its program is and from where it was started.
         for folder in (os.path.dirname(process["executable"]), process["cwd"]):
@@ -193,7 +212,11 @@ def left_alone(process: Process) -> Tuple[Optional[str], Optional[str]]:
     except Refusal as error:
         return "root", "others may change what it runs as root (%s): %s" % (error, needed)
     except OSError as error:
-        return "root", "what it runs is not where it was when it started (%s: %s): %s" % (error.filename, error.strerror, needed)
+        return "root", "what it runs is not where it was when it started (%s: %s): %s" % (
+            error.filename,
+            error.strerror,
+            needed,
+        )
     return None, None
 
 
@@ -215,7 +238,9 @@ def read_processes(proc: str = "/proc") -> List[Process]:
 def unit_files(unit_dir: str = paths.UNITS) -> Dict[str, str]:
     """Names of the service units in unit_dir, and of drop-ins there, that start a llama.cpp server and are not ours."""
     names = {}
-    for path in sorted(glob.glob(os.path.join(unit_dir, "*.service")) + glob.glob(os.path.join(unit_dir, "*.service.d", "*.conf"))):
+    for path in sorted(
+        glob.glob(os.path.join(unit_dir, "*.service")) + glob.glob(os.path.join(unit_dir, "*.service.d", "*.conf"))
+    ):
         text = read_text(path)
         found = EXEC_START.search(re.sub(r"\\\n", " ", text))
         if found and not OURS.search(text):
@@ -235,7 +260,8 @@ def user_id(user: str) -> Optional[int]:
 def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemctl_show) -> Found:
     """What serves by hand -> {units, processes, foreign}.
 
-    units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as with_words gives it, None when none runs.
+    units: [{name, kind, path, drop_ins, unit_file_state, active, main_pid, process}], process as with_words gives it,
+    None when none runs.
     processes: root's own outside every unit that was made by hand. foreign: those that are left alone, with why.
     """
     running = read_processes(proc)
@@ -255,10 +281,14 @@ def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemct
             continue
         main_pid = int(shown.get("MainPID") or 0) or None
         processes = inside.get(name, [])
-        # Where the unit does not name the program, a wrapper may have become it. Beside the main process, any user's may run: those of a
-        # JupyterHub or of a CI runner do.
+        # Where the unit does not name the program, a wrapper may have become it. Beside the main process, any user's
+        # may run: those of a JupyterHub or of a CI runner do.
         if name not in names and re.sub(r"@.*", "@.service", name) not in names:
-            processes = [process for process in processes if process["pid"] == main_pid and process["uid"] in (0, user_id(shown.get("User", "")))]
+            processes = [
+                process
+                for process in processes
+                if process["pid"] == main_pid and process["uid"] in (0, user_id(shown.get("User", "")))
+            ]
             if not processes or not path.startswith(unit_dir + "/"):
                 continue
         units.append(
@@ -315,13 +345,15 @@ def build_of(kind: str, settings: Settings) -> Optional[str]:
 
 
 def describe(process: Process) -> Settings:
-    """What a process serves, for people and for the record: {program, host, port, model, rpc, build}; never its whole command line."""
+    """What a process serves, for people and for the record: {program, host, port, model, rpc, build}; never its whole
+    command line."""
     settings = arguments(process["kind"], process["argv"])
     return dict(settings, program=process["executable"], build=build_of(process["kind"], settings))
 
 
 def words(kind: str, serves: Optional[Settings]) -> str:
-    """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is shown as a question mark."""
+    """One line's worth of what describe() says. A process may call its model anything: what a terminal would act on is
+    shown as a question mark."""
     if serves is None:
         return "a %s that does not run" % kind
     parts = ["%s at %s:%s" % (serves["program"], serves["host"], serves["port"])]
@@ -333,6 +365,8 @@ def words(kind: str, serves: Optional[Settings]) -> str:
 
 def pids(found: Found, proc: str = "/proc") -> List[int]:
     """Every process that will have ended when what was found is stopped."""
-    roots = [unit["main_pid"] or unit["process"]["pid"] for unit in found["units"] if unit["main_pid"] or unit["process"]]
+    roots = [
+        unit["main_pid"] or unit["process"]["pid"] for unit in found["units"] if unit["main_pid"] or unit["process"]
+    ]
     roots += [process["pid"] for process in found["processes"]]
     return sorted({pid for root in roots for pid in process_tree(root, proc)})

@@ -12,7 +12,8 @@ from .steps import ASIDE, Adoption, Record
 
 
 def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS) -> Dict[str, Any]:
-    """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there. Errors: Refusal."""
+    """What serves by hand, what would be done with it, and what is recorded -> result of adoption_info, see there.
+    Errors: Refusal."""
     adoption = Adoption(directory, moved, unit_dir=unit_dir)
     record = adoption.read()
     found = find(unit_dir)
@@ -27,11 +28,23 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
         }
         for unit in found["units"]
     ]
-    processes = [{"pid": process["pid"], "kind": process["kind"], "serves": describe(process)} for process in found["processes"]]
-    lines = ["%s (%s): %s" % (unit["name"], unit["enabled"] or "no state", words(unit["kind"], unit["serves"])) for unit in units]
-    lines += ["process %d, in no unit: %s" % (process["pid"], words(process["kind"], process["serves"])) for process in processes]
+    processes = [
+        {"pid": process["pid"], "kind": process["kind"], "serves": describe(process)} for process in found["processes"]
+    ]
+    lines = [
+        "%s (%s): %s" % (unit["name"], unit["enabled"] or "no state", words(unit["kind"], unit["serves"]))
+        for unit in units
+    ]
+    lines += [
+        "process %d, in no unit: %s" % (process["pid"], words(process["kind"], process["serves"]))
+        for process in processes
+    ]
     if units or processes:
-        lines += ["%s: a directory, moved to %s" % (path, path + ASIDE) for path in moved if os.path.isdir(path) and not os.path.islink(path)]
+        lines += [
+            "%s: a directory, moved to %s" % (path, path + ASIDE)
+            for path in moved
+            if os.path.isdir(path) and not os.path.islink(path)
+        ]
         lines += ["%s: left alone, copied to %s" % (path, directory) for path in beside]
         lines += ["process %d: left alone, %s" % (process["pid"], process["why"]) for process in found["foreign"]]
     return {
@@ -41,7 +54,9 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
         "around": beside,
         "foreign": [{"pid": process["pid"], "owner": process["foreign"]} for process in found["foreign"]],
         "lines": lines,
-        "recorded": None if record is None else {"created": record["created"], "finished": record["finished"], "heads": recorded_heads(record)},
+        "recorded": None
+        if record is None
+        else {"created": record["created"], "finished": record["finished"], "heads": recorded_heads(record)},
     }
 
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Processes that nobody's unit started: what identifies them, how they end and start again. Private to the collection."""
+"""Processes that nobody's unit started: what identifies them, how they end and start again. Private to the
+collection."""
 
 import contextlib
 import os
@@ -22,7 +23,8 @@ PATIENCE = 20
 
 
 def process_record(process: Process) -> Process:
-    """A process as find() gives it -> what it takes to start it again; variables that look like secrets or name code are named, not kept."""
+    """A process as find() gives it -> what it takes to start it again; variables that look like secrets or name code
+    are named, not kept."""
     kept = {name: value for name, value in safe_environment(process).items() if not SECRET.search(name)}
     left_out = sorted(set(process["environment"]) - set(kept))
     names = ("pid", "kind", "executable", "argv", "cwd", "outputs")
@@ -30,7 +32,8 @@ def process_record(process: Process) -> Process:
 
 
 def safe_environment(process: Process) -> Dict[str, str]:
-    """The variables of a process without those that name code; of LD_LIBRARY_PATH the directories that nobody else can exchange or write."""
+    """The variables of a process without those that name code; of LD_LIBRARY_PATH the directories that nobody else can
+    exchange or write."""
     kept = {name: value for name, value in process["environment"].items() if not LOADER.match(name)}
     libraries = process["environment"].get("LD_LIBRARY_PATH")
     folders = []
@@ -68,7 +71,10 @@ def end(pid: int) -> None:
                 time.sleep(0.05)
         except ProcessLookupError:
             return
-    raise Refusal("process %d: it does not end, not even killed: see what it waits for in /proc/%d/stack, or reboot the node" % (pid, pid))
+    raise Refusal(
+        "process %d: it does not end, not even killed: see what it waits for in /proc/%d/stack, or reboot the node"
+        % (pid, pid)
+    )
 
 
 def is_zombie(pid: int, proc: str = "/proc") -> bool:
@@ -81,7 +87,8 @@ def is_zombie(pid: int, proc: str = "/proc") -> bool:
 
 
 def start_detached(process: Process) -> None:
-    """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where it went before.
+    """Starts a recorded process as nohup would: a child of init in a session of its own, hang-ups ignored, output where
+    it went before.
 
     Only what was root's was recorded. Whether its program, libraries and logs are still root's is looked at again.
     """
@@ -104,7 +111,10 @@ def start_detached(process: Process) -> None:
     with open(reader, "rb") as stream:
         problem = stream.read().decode("utf-8", "replace")
     if problem:
-        raise Refusal("%s: it cannot be started again in %s (%s): start it by hand" % (process["executable"], process["cwd"], problem))
+        raise Refusal(
+            "%s: it cannot be started again in %s (%s): start it by hand"
+            % (process["executable"], process["cwd"], problem)
+        )
 
 
 def become(process: Process) -> None:
@@ -120,7 +130,8 @@ def become(process: Process) -> None:
 
 
 def open_log(path: str) -> int:
-    """-> descriptor to append to. Where others can say what the name stands for the log is lost, not what they made it stand for."""
+    """-> descriptor to append to. Where others can say what the name stands for the log is lost, not what they made it
+    stand for."""
     try:
         return _files.open_file(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     except (OSError, Refusal):

@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps by which a deployment made by hand is saved, stopped, put aside, and put back as it was. Private to the collection.
+"""The steps by which a deployment made by hand is saved, stopped, put aside, and put back as it was. Private to the
+collection.
 
-Everything is in one directory that only root may read: record.json says what there was and what ran, files/ holds copies of every file. What is too
-large to copy is renamed where it is. Each step looks at what is there, so that a run that died is finished, or undone, by the next one.
+Everything is in one directory that only root may read: record.json says what there was and what ran, files/ holds
+copies of every file. What is too large to copy is renamed where it is. Each step looks at what is there, so that a run
+that died is finished, or undone, by the next one.
 """
 
 import json
@@ -28,7 +30,8 @@ RETURNS = 2
 
 
 class Adoption:
-    """One node's adoption. directory: where it is recorded; moved: directories whose places our links take; check: predict only."""
+    """One node's adoption. directory: where it is recorded; moved: directories whose places our links take; check:
+    predict only."""
 
     def __init__(
         self,
@@ -51,7 +54,8 @@ class Adoption:
     # The record.
 
     def read(self) -> Optional[Record]:
-        """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root runs what it says."""
+        """The record, None where there is none. Errors: Refusal, also when somebody else could have written it: root
+        runs what it says."""
         path = os.path.join(self.directory, "record.json")
         try:
             record = json.loads(_files.read(path).decode("utf-8"))
@@ -60,33 +64,52 @@ class Adoption:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise Refusal("%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)) from None
+            raise Refusal(
+                "%s: not a record of an adoption (%s): put the files in %s back by hand" % (path, error, self.directory)
+            ) from None
         return record
 
     def _write(self, record: Record) -> None:
-        _files.write_atomically(os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8"))
+        _files.write_atomically(
+            os.path.join(self.directory, "record.json"), json.dumps(record, indent=1, sort_keys=True).encode("utf-8")
+        )
 
     def save(self) -> Record:
-        """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was then."""
+        """Everything that the next steps change, copied and recorded; what an earlier run recorded stays as it was
+        then."""
         found = find(self.unit_dir)
-        record = self.read() or {"format": FORMAT, "created": utc(), "units": [], "processes": [], "moved": [], "around": []}
+        record = self.read() or {
+            "format": FORMAT,
+            "created": utc(),
+            "units": [],
+            "processes": [],
+            "moved": [],
+            "around": [],
+        }
         known_units = {unit["name"]: unit for unit in record["units"]}
         known_processes = [identity(process) for process in record["processes"]]
-        units = [dict(unit_record(unit, self.unit_dir), serves=describe(unit["process"]) if unit["process"] else None) for unit in found["units"]]
+        units = [
+            dict(unit_record(unit, self.unit_dir), serves=describe(unit["process"]) if unit["process"] else None)
+            for unit in found["units"]
+        ]
         new_units = [unit for unit in units if unit["name"] not in known_units]
         for unit in units:
             known = known_units.get(unit["name"])
             if known and known["paths"] != unit["paths"]:
                 raise Refusal(
-                    "%s: it differs from the one that was saved at %s in %s: undo that adoption first, or move the unit away"
-                    % (unit["name"], record["created"], self.directory)
+                    "%s: it differs from the one that was saved at %s in %s: undo that adoption first, or move the "
+                    "unit away" % (unit["name"], record["created"], self.directory)
                 )
-        new_processes = [process_record(process) for process in found["processes"] if identity(process) not in known_processes]
+        new_processes = [
+            process_record(process) for process in found["processes"] if identity(process) not in known_processes
+        ]
         new_moved = [path for path in self.moved if os.path.isdir(path) and not os.path.islink(path)]
         for path in new_moved:
             if os.path.lexists(path + ASIDE):
                 raise Refusal("%s: there already, a free name for %s is needed: move it away" % (path + ASIDE, path))
-        beside = [path_record(path) for path in around(found) if path not in [known["path"] for known in record["around"]]]
+        beside = [
+            path_record(path) for path in around(found) if path not in [known["path"] for known in record["around"]]
+        ]
         if not (new_units or new_processes or new_moved):
             return record
         for unit in new_units:
@@ -136,7 +159,8 @@ class Adoption:
             for process in find(self.unit_dir)["processes"]:
                 if process["kind"] == kind:
                     raise Refusal(
-                        "%s: process %d started after its like was ended, by process %d (%s): end what starts it, then run again"
+                        "%s: process %d started after its like was ended, by process %d (%s): end what starts it, then "
+                        "run again"
                         % (process["executable"], process["pid"], process["parent"], command_name(process["parent"]))
                     )
 
@@ -148,7 +172,11 @@ class Adoption:
         known = [unit["name"] for unit in record["units"]]
         missing = [unit["name"] for unit in units if unit["name"] not in known and not self.check]
         known_processes = [identity(process) for process in record["processes"]]
-        missing += ["process %d" % process["pid"] for process in processes if identity(process) not in known_processes and not self.check]
+        missing += [
+            "process %d" % process["pid"]
+            for process in processes
+            if identity(process) not in known_processes and not self.check
+        ]
         if missing:
             raise Refusal("%s: it came after everything had been looked at and saved: run again" % ", ".join(missing))
         return {"units": units, "processes": processes}
@@ -171,7 +199,9 @@ class Adoption:
                 os.rename(path, path + ASIDE)
         if gone:
             systemctl("daemon-reload")
-            subprocess.call(["systemctl", "reset-failed"] + [unit["name"] for unit in record["units"]], stderr=subprocess.DEVNULL)
+            subprocess.call(
+                ["systemctl", "reset-failed"] + [unit["name"] for unit in record["units"]], stderr=subprocess.DEVNULL
+            )
 
     def finish(self) -> None:
         """What took the place of the recorded deployment serves."""
@@ -194,7 +224,10 @@ class Adoption:
                 try:
                     os.rename(path + ASIDE, path)
                 except OSError as error:
-                    raise Refusal("%s: %s has its place (%s): move that away, then run again" % (path + ASIDE, path, error.strerror)) from None
+                    raise Refusal(
+                        "%s: %s has its place (%s): move that away, then run again"
+                        % (path + ASIDE, path, error.strerror)
+                    ) from None
         changed = False
         for unit in record["units"]:
             missing = [path for path in unit["paths"] if not holds(path)]
@@ -212,7 +245,9 @@ class Adoption:
         if "link" in path:
             _files.link_atomically(path["path"], path["link"])
             return
-        _files.write_atomically(path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"]))
+        _files.write_atomically(
+            path["path"], _files.read(self._copy_of(path["path"])), path["mode"], (path["uid"], path["gid"])
+        )
         os.utime(path["path"], ns=(path["mtime_ns"], path["mtime_ns"]))
 
     def start(self, kind: str) -> None:
@@ -220,12 +255,20 @@ class Adoption:
         record = self.read() or {"units": [], "processes": []}
         found = find(self.unit_dir)
         running = {unit["name"] for unit in found["units"] if unit["active"]}
-        wanted = [unit["name"] for unit in record["units"] if unit["kind"] == kind and unit["active"] and unit["name"] not in running]
+        wanted = [
+            unit["name"]
+            for unit in record["units"]
+            if unit["kind"] == kind and unit["active"] and unit["name"] not in running
+        ]
         if wanted and self._act("start %s" % ", ".join(wanted)):
             systemctl("start", *wanted)
         alive = [identity(process) for process in found["processes"]]
         for process in record["processes"]:
-            if process["kind"] == kind and identity(process) not in alive and self._act("start %s" % process["argv"][0]):
+            if (
+                process["kind"] == kind
+                and identity(process) not in alive
+                and self._act("start %s" % process["argv"][0])
+            ):
                 start_detached(process)
 
     def forget(self) -> None:
@@ -247,10 +290,15 @@ def utc() -> str:
 
 
 def systemctl(*arguments: str) -> None:
-    process = subprocess.Popen(["systemctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    process = subprocess.Popen(
+        ["systemctl"] + list(arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+    )
     output = process.communicate()[0]
     if process.returncode:
-        raise Refusal("systemctl %s: failed (%s): see journalctl -xe on the node" % (" ".join(arguments), " ".join(output.split()) or process.returncode))
+        raise Refusal(
+            "systemctl %s: failed (%s): see journalctl -xe on the node"
+            % (" ".join(arguments), " ".join(output.split()) or process.returncode)
+        )
 
 
 def path_record(path: str) -> PathRecord:
@@ -259,7 +307,14 @@ def path_record(path: str) -> PathRecord:
         return {"path": path, "link": os.readlink(path)}
     seen = os.stat(path)
     digest = _files.sha256_file(path)
-    return {"path": path, "sha256": digest, "mode": seen.st_mode & 0o7777, "uid": seen.st_uid, "gid": seen.st_gid, "mtime_ns": seen.st_mtime_ns}
+    return {
+        "path": path,
+        "sha256": digest,
+        "mode": seen.st_mode & 0o7777,
+        "uid": seen.st_uid,
+        "gid": seen.st_gid,
+        "mtime_ns": seen.st_mtime_ns,
+    }
 
 
 def holds(path: PathRecord) -> bool:
@@ -271,7 +326,8 @@ def holds(path: PathRecord) -> bool:
 
 
 def unit_record(unit: Record, unit_dir: str = paths.UNITS) -> Record:
-    """A unit as find() gives it -> what it takes to put it back: every file and link of its own below unit_dir, and whether it ran."""
+    """A unit as find() gives it -> what it takes to put it back: every file and link of its own below unit_dir, and
+    whether it ran."""
     name = unit["name"]
     own = []
     for folder, _folders, files in os.walk(unit_dir):

@@ -8,9 +8,9 @@ models/, builds/ and source/ hold the files, SHA256SUMS their digests for sha256
   {version, models: [{wanted, commit, gguf, files: [{name, size, sha256, pieces: [{size, sha256}]}]}],
    builds: [{name, size, sha256}], source: [{name, size, sha256}]}
 
-wanted is what the inventory asked for, {model, quant, urls, repo, revision, files, sha256}. The pieces of a file are what it
-is proved by on arrival; their sha256 are never null. The records that gguf_fetch keeps beside the models hold inodes
-and times of the disk they are on, so they are no part of it.
+wanted is what the inventory asked for, {model, quant, urls, repo, revision, files, sha256}. The pieces of a file are
+what it is proved by on arrival; their sha256 are never null. The records that gguf_fetch keeps beside the models hold
+inodes and times of the disk they are on, so they are no part of it.
 """
 
 import hashlib
@@ -38,26 +38,42 @@ def read(folder: str) -> Dict[str, Any]:
         with open(path) as stream:
             record = json.loads(stream.read(MOST))
     except OSError as error:
-        raise Refusal("bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)) from None
+        raise Refusal(
+            "bundle: %s cannot be read (%s): give a directory that playbooks/bundle.yml made" % (path, error.strerror)
+        ) from None
     except (ValueError, RecursionError):
         raise Refusal("bundle: %s is damaged: copy the bundle again" % path) from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise Refusal("bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release" % (path, VERSION))
+        raise Refusal(
+            "bundle: %s is not of version %d: make the bundle again with playbooks/bundle.yml of this release"
+            % (path, VERSION)
+        )
     problem = _problem(record)
     if problem:
-        raise Refusal("bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one" % (path, problem))
+        raise Refusal(
+            "bundle: %s: %s: make the bundle again with playbooks/bundle.yml, and ask who changed this one"
+            % (path, problem)
+        )
     return record
 
 
 def _problem(record: Dict[str, Any]) -> Optional[str]:
-    """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on every node."""
+    """What of bundle.json cannot be what playbooks/bundle.yml writes, or None. Its names become paths of root's on
+    every node."""
     try:
         for entry in record["models"]:
             files, wanted = entry["files"], entry["wanted"]
             if not are_files(files) or not all(is_digest(one["sha256"]) for one in files):
                 return "files %s are not all NAME.gguf with size and sha256" % _names(files)
-            texts = [wanted[key] for key in ("model", "quant", "repo", "revision")] + wanted["urls"] + wanted["files"] + wanted["sha256"]
-            if not all(isinstance(text, str) for text in texts + ([entry["commit"]] if entry["commit"] else [])) or not isinstance(entry["gguf"], dict):
+            texts = (
+                [wanted[key] for key in ("model", "quant", "repo", "revision")]
+                + wanted["urls"]
+                + wanted["files"]
+                + wanted["sha256"]
+            )
+            if not all(
+                isinstance(text, str) for text in texts + ([entry["commit"]] if entry["commit"] else [])
+            ) or not isinstance(entry["gguf"], dict):
                 return "the entry of %s is not one of a model" % _names(files)
         for one in record["builds"] + record["source"]:
             if not is_file_name(one["name"]) or not is_size(one["size"]) or not is_digest(one["sha256"]):
@@ -73,21 +89,26 @@ def _names(files: Iterable[File]) -> str:
 
 
 def find(record: Dict[str, Any], wanted: Dict[str, Any], folder: str) -> Dict[str, Any]:
-    """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises Refusal.
+    """The model of a bundle whose (first) file is ``wanted``: {name, urls, repo, revision, files, sha256}. Raises
+    Refusal.
 
-    Where the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be the same.
+    Where the inventory gives sha256 they decide, wherever the bundle's maker fetched it from; else the source has to be
+    the same.
     """
     here = {entry["files"][0]["name"]: entry for entry in record["models"]}
     entry = here.get(wanted["name"])
     if entry is None:
-        known = ", ".join("%s %s (%s)" % (one["wanted"]["model"], one["wanted"]["quant"], name) for name, one in sorted(here.items()))
+        known = ", ".join(
+            "%s %s (%s)" % (one["wanted"]["model"], one["wanted"]["quant"], name) for name, one in sorted(here.items())
+        )
         raise Refusal(
             "bundle: %s has no %s, it has %s: make it again with playbooks/bundle.yml for this inventory"
             % (folder, wanted["name"], printable(known) or "no model")
         )
     if not _is(entry, wanted):
         raise Refusal(
-            "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this inventory"
+            "bundle: %s has %s of %s, the inventory wants %s: make it again with playbooks/bundle.yml for this "
+            "inventory"
             % (folder, wanted["name"], printable(_told(entry["wanted"])), _told(dict(wanted, urls=_origin(wanted))))
         )
     return entry
@@ -130,8 +151,8 @@ def seal(
 ) -> Tuple[Dict[str, Any], bool]:
     """Have bundle.json and SHA256SUMS say what is in the bundle -> (record, whether they said something else before).
 
-    models: what gguf_fetch returned in a loop over model_items, each with its item; builds and source: file names. check: what is not there
-    yet has no digest, and nothing is written. Raises OSError.
+    models: what gguf_fetch returned in a loop over model_items, each with its item; builds and source: file names.
+    check: what is not there yet has no digest, and nothing is written. Raises OSError.
     """
     try:
         before = read(folder)
@@ -145,7 +166,9 @@ def seal(
         "source": [_file(os.path.join(folder, "source", name), check) for name in sorted(source)],
     }
     # Several nodes may hold the same model.
-    record["models"] = [entry for number, entry in enumerate(record["models"]) if entry not in record["models"][:number]]
+    record["models"] = [
+        entry for number, entry in enumerate(record["models"]) if entry not in record["models"][:number]
+    ]
     text = json.dumps(record, indent=1, sort_keys=True) + "\n"
     changed = False
     for name, content in ((RECORD, text), (SUMS, sums(record, text))):
@@ -173,20 +196,39 @@ def _model(done: Dict[str, Any], known: Dict[str, File], check: bool) -> Dict[st
         if all(piece["sha256"] for piece in pieces):
             # The pieces say what the file is: its digest is hashed once.
             same = known.get(name, {}).get("pieces") == pieces
-            whole = pieces[0]["sha256"] if len(pieces) == 1 else known[name]["sha256"] if same else _digest(one["path"], check)
+            whole = (
+                pieces[0]["sha256"]
+                if len(pieces) == 1
+                else known[name]["sha256"]
+                if same
+                else _digest(one["path"], check)
+            )
         else:
             whole = _digest(one["path"], check)
             pieces = [{"size": one["size"], "sha256": whole}]
         files.append({"name": name, "size": one["size"], "sha256": whole, "pieces": pieces})
     asked = done["item"]
-    wanted = {"model": asked["model"], "quant": asked["quant"], "repo": asked.get("repo", ""), "revision": asked.get("revision", "main")}
-    wanted.update(urls=[content_url(url) for url in asked.get("urls") or []], files=asked.get("files") or [], sha256=asked.get("sha256") or [])
+    wanted = {
+        "model": asked["model"],
+        "quant": asked["quant"],
+        "repo": asked.get("repo", ""),
+        "revision": asked.get("revision", "main"),
+    }
+    wanted.update(
+        urls=[content_url(url) for url in asked.get("urls") or []],
+        files=asked.get("files") or [],
+        sha256=asked.get("sha256") or [],
+    )
     return {"wanted": wanted, "commit": done["commit"], "gguf": done["gguf"], "files": files}
 
 
 def _file(path: str, check: bool) -> File:
     absent = check and not os.path.exists(path)
-    return {"name": os.path.basename(path), "size": None if absent else os.path.getsize(path), "sha256": _digest(path, check)}
+    return {
+        "name": os.path.basename(path),
+        "size": None if absent else os.path.getsize(path),
+        "sha256": _digest(path, check),
+    }
 
 
 def _digest(path: str, check: bool) -> Optional[str]:
@@ -210,6 +252,9 @@ def lines(folder: str, record: Dict[str, Any]) -> List[str]:
     said = ["bundle: %s" % folder]
     said += ["  %s (%s)" % (path, human(one["size"])) if one["size"] else "  " + path for path, one in contents(record)]
     if not record["builds"]:
-        said.append("  no build: the site compiles the source; a build that site.yml made on nodes like the site's would be taken along")
+        said.append(
+            "  no build: the site compiles the source; a build that site.yml made on nodes like the site's would be "
+            "taken along"
+        )
     said.append("check a copy: cd %s && sha256sum -c %s" % (folder, SUMS))
     return said

@@ -60,7 +60,8 @@ def _acquire(request: Request, check: bool, watch: Watch) -> Dict[str, Any]:
 
 
 def _missing(plan: Plan, watch: Watch, check: bool = False) -> Tuple[Dict[str, Entry], List[Target], bool]:
-    """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be recorded)"""
+    """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be
+    recorded)"""
     entries: Dict[str, Entry] = {}
     missing: List[Target] = []
     news = False
@@ -88,7 +89,10 @@ def _reserve(missing: Sequence[Target], pieces: Sequence[Loose]) -> None:
     except DiskTooSmall as error:
         if not kept:
             raise
-        text = "%s; %s would be used without a copy if only root could write it: chown root, chmod go-w" % (error, ", ".join(kept))
+        text = "%s; %s would be used without a copy if only root could write it: chown root, chmod go-w" % (
+            error,
+            ", ".join(kept),
+        )
         raise DiskTooSmall(text, error.disk["folder"], error.disk["free"], error.disk["missing"]) from None
 
 
@@ -108,7 +112,12 @@ def _foretell(request: Request, plan: Plan, watch: Watch) -> Dict[str, Any]:
         parts = [Part(span.end - span.start, span.sha256) for span in target.spans]
         entries[target.path] = Entry(os.path.basename(target.path), target.size, parts)
     outcome = "would be fetched" if missing else "is there"
-    foretold = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s (%s) %s" % (plan.path, human(plan.size), outcome))
+    foretold = result(
+        _manifest(request, plan, entries),
+        os.path.dirname(plan.path),
+        news,
+        "%s (%s) %s" % (plan.path, human(plan.size), outcome),
+    )
     return dict(foretold, alike=names, kept=kept)
 
 

@@ -4,10 +4,11 @@
 """Ranges of bytes from where models are kept: http, https and file URLs behind one interface.
 
 A source is resolved once (redirects followed, size and validator learnt) and then read in ranges, from several threads.
-What the web does to large files decides the rules: never HEAD (signed URLs are for GET), never a whole body where ranges
-work (CDNs refuse more than 50 GB), If-Range on every request (else a replaced file is spliced silently), no Authorization
-beyond the origin the operator named (a signed URL with a bearer token is refused, and the token would leak) and none over plain
-http, a signed URL that has expired is resolved again, a connection that only drips is given up like one that is silent.
+What the web does to large files decides the rules: never HEAD (signed URLs are for GET), never a whole body where
+ranges work (CDNs refuse more than 50 GB), If-Range on every request (else a replaced file is spliced silently), no
+Authorization beyond the origin the operator named (a signed URL with a bearer token is refused, and the token would
+leak) and none over plain http, a signed URL that has expired is resolved again, a connection that only drips is given
+up like one that is silent.
 """
 
 import base64
@@ -47,7 +48,8 @@ class _TooSlow(socket.timeout):
 
 
 def worthwhile(count: int, seconds: float) -> bool:
-    """Whether an attempt that gained ``count`` bytes got on. One that did not counts as failed, else a server that gives a byte at a time is never given up."""
+    """Whether an attempt that gained ``count`` bytes got on. One that did not counts as failed, else a server that
+    gives a byte at a time is never given up."""
     return count > 0 and count >= _LOWEST * seconds
 
 
@@ -66,7 +68,8 @@ def _retry_after(headers: Message) -> Optional[float]:
 
 
 class _Pace(io.RawIOBase):
-    """What one answer receives: raises _TooSlow when it drips. Only time spent waiting counts, not what the caller does in between."""
+    """What one answer receives: raises _TooSlow when it drips. Only time spent waiting counts, not what the caller does
+    in between."""
 
     def __init__(self, raw: Any) -> None:
         super().__init__()
@@ -107,7 +110,8 @@ class _Response(http.client.HTTPResponse):
 
 
 class Client:
-    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and password) and no_proxy."""
+    """HTTP connections of one thread, kept alive, one per origin. Honours http_proxy, https_proxy (with user and
+    password) and no_proxy."""
 
     _tls: Optional[ssl.SSLContext] = None  # loading the CA bundle takes 10 ms or more: once per process
     _tls_lock = threading.Lock()
@@ -137,7 +141,8 @@ class Client:
                 return connection.getresponse()
             except (OSError, http.client.HTTPException) as error:
                 self.drop(url)
-                # A server may close an idle connection at the moment it is used again; that says nothing about the server.
+                # A server may close an idle connection at the moment it is used again; that says nothing about the
+                # server.
                 if kept_alive and attempt == 1 and aborts == self._aborts and not isinstance(error, socket.timeout):
                     continue
                 raise network_failure(url, error) from None
@@ -197,17 +202,31 @@ def _proxy(scheme: str, proxy: str) -> Tuple[str, int, Dict[str, str]]:
         if via.scheme not in ("", "http") or not via.hostname:
             raise ValueError(via.scheme)
     except ValueError:
-        raise Refusal("%s_proxy: %s given, http://HOST:PORT is needed: correct the environment" % (scheme, printable(public_url(proxy)))) from None
+        raise Refusal(
+            "%s_proxy: %s given, http://HOST:PORT is needed: correct the environment"
+            % (scheme, printable(public_url(proxy)))
+        ) from None
     if via.username is None:
         return via.hostname, port, {}
     pair = "%s:%s" % (unquote(via.username), unquote(via.password or ""))
-    return via.hostname, port, {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")}
+    return (
+        via.hostname,
+        port,
+        {"Proxy-Authorization": "Basic " + base64.b64encode(pair.encode("utf-8")).decode("ascii")},
+    )
 
 
 def network_failure(url: str, error: Exception) -> Union[Refusal, Transient]:
     """A socket or protocol error as Transient, a certificate that does not verify as Refusal."""
-    if isinstance(error, ssl.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error) or isinstance(error, ssl.CertificateError):
-        return Refusal("%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE" % (public_url(url), error))
+    if (
+        isinstance(error, ssl.SSLError)
+        and "CERTIFICATE_VERIFY_FAILED" in str(error)
+        or isinstance(error, ssl.CertificateError)
+    ):
+        return Refusal(
+            "%s: its certificate does not verify (%s): install the CA on this node or set SSL_CERT_FILE"
+            % (public_url(url), error)
+        )
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return Transient("%s: %s" % (public_url(url), printable(reason.strip())))
 
@@ -257,7 +276,9 @@ def hint(response: http.client.HTTPResponse) -> str:
         return "the repository is gated, accept its terms there and set model_token_file"
     if response.status == 407:
         return "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"
-    return "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
+    return (
+        "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
+    )
 
 
 def attempts(operation: Callable[[], Result], tries: int = 4) -> Result:

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a Hugging Face hub (or a mirror of it) holds: files with size and sha256, pinned to a commit, and which of them make one model."""
+"""What a Hugging Face hub (or a mirror of it) holds: files with size and sha256, pinned to a commit, and which of them
+make one model."""
 
 import difflib
 import errno
@@ -29,8 +30,13 @@ _MAX_ANSWER = 8 << 20  # bytes; a page of a thousand files has half a megabyte
 _MAX_PAGES = 200
 _MAX_FILES = 100000
 # What publishers append to NAME.gguf when they cut it into raw pieces: .part1of2, .part-01-of-02, .part00, -split-a.
-_PIECE = re.compile(r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z")
-_QUANT = re.compile(r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])", re.IGNORECASE)
+_PIECE = re.compile(
+    r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z"
+)
+_QUANT = re.compile(
+    r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])",
+    re.IGNORECASE,
+)
 
 # The name of the model, the number of the piece, and how many there are where the name says it.
 PieceName = Tuple[str, int, Optional[int]]
@@ -45,7 +51,8 @@ class HubFile(NamedTuple):
 
 
 def piece_name(name: str) -> Optional[PieceName]:
-    """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's name."""
+    """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's
+    name."""
     match = _PIECE.match(name)
     if not match:
         return None
@@ -56,7 +63,8 @@ def piece_name(name: str) -> Optional[PieceName]:
 def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -> List[str]:
     """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
 
-    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what is missing.
+    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what
+    is missing.
     """
     names = list(names)
     if len(names) == 1 and known is not None and shard_name(names[0].rpartition("/")[2]):
@@ -81,7 +89,9 @@ def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -
         if len(names) != len(wanted):
             raise Refusal("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
         return [given[name] for name in wanted]
-    raise Refusal("files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names))
+    raise Refusal(
+        "files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names)
+    )
 
 
 def _order_pieces(pieces: List[Tuple[PieceName, str]]) -> List[str]:
@@ -91,17 +101,27 @@ def _order_pieces(pieces: List[Tuple[PieceName, str]]) -> List[str]:
     first = first if first in (0, 1) else 1
     numbers = [piece[1] for piece, _name in pieces]
     if any(piece[0] != stem for piece, _name in pieces):
-        raise Refusal("files: %s are pieces of different models: give the pieces of one" % ", ".join(name for _piece, name in pieces))
+        raise Refusal(
+            "files: %s are pieces of different models: give the pieces of one"
+            % ", ".join(name for _piece, name in pieces)
+        )
     for number in range(first, first + count):
         if number not in numbers:
-            raise Refusal("%s: piece %d is missing, pieces %s are there: give all pieces" % (stem, number, ", ".join(map(str, numbers))))
+            raise Refusal(
+                "%s: piece %d is missing, pieces %s are there: give all pieces"
+                % (stem, number, ", ".join(map(str, numbers)))
+            )
     if len(numbers) != count:
-        raise Refusal("%s: pieces %s are given, %d are needed: give every piece once" % (stem, ", ".join(map(str, numbers)), count))
+        raise Refusal(
+            "%s: pieces %s are given, %d are needed: give every piece once"
+            % (stem, ", ".join(map(str, numbers)), count)
+        )
     return [name for _piece, name in pieces]
 
 
 def model_name(names: Sequence[str]) -> str:
-    """The file name under which the (ordered) files are published: a raw piece without its suffix, else the first one's."""
+    """The file name under which the (ordered) files are published: a raw piece without its suffix, else the first
+    one's."""
     base = names[0].rpartition("/")[2]
     piece = piece_name(base)
     return piece[0] if piece else base
@@ -136,7 +156,8 @@ class Hub:
         """-> (status, headers, parsed body or None)"""
 
         def once() -> Tuple[http.client.HTTPResponse, bytes]:
-            # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's business.
+            # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's
+            # business.
             token = self.token if same_origin(url, self.endpoint) else None
             response, final = get_following(self.client, url, {"Accept": "application/json"}, token)
             try:
@@ -198,7 +219,9 @@ class Hub:
             if not following:
                 return found
             url = following_url(url, following.group(1))
-        raise Refusal("%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES))
+        raise Refusal(
+            "%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES)
+        )
 
     def source(self, commit: str, hub_file: HubFile) -> HttpSource:
         """HttpSource of a file at a commit."""
@@ -208,14 +231,28 @@ class Hub:
     def _refusal(self, response: http.client.HTTPResponse, revision: str) -> Union[Refusal, Transient]:
         code = response.headers.get("X-Error-Code", "")
         if code == "GatedRepo" or response.status == 403:
-            step = "ask for access with the account the token belongs to" if self.token else "accept its terms there and set model_token_file"
-            return Refusal("%s: gated, %s: %s" % (self._repo_url(), "the token has no access" if self.token else "no token was given", step))
+            step = (
+                "ask for access with the account the token belongs to"
+                if self.token
+                else "accept its terms there and set model_token_file"
+            )
+            return Refusal(
+                "%s: gated, %s: %s"
+                % (self._repo_url(), "the token has no access" if self.token else "no token was given", step)
+            )
         if code == "RevisionNotFound":
-            return Refusal("%s: has no revision %s, it has %s" % (self._repo_url(), revision, self._revisions() or "none that it lists"))
+            return Refusal(
+                "%s: has no revision %s, it has %s"
+                % (self._repo_url(), revision, self._revisions() or "none that it lists")
+            )
         if response.status == 401 and self.token and code != "RepoNotFound":
-            return Refusal("%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url())
+            return Refusal(
+                "%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url()
+            )
         if response.status in (401, 404):
-            return Refusal("%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours()))
+            return Refusal(
+                "%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours())
+            )
         return status_failure(self._repo_url(), response, "check repo and endpoint")
 
     def _revisions(self) -> str:
@@ -231,7 +268,9 @@ class Hub:
         owner, _slash, _name = self.repo.partition("/")
         response, answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
         listed = answer if response.status == 200 and isinstance(answer, list) else []
-        names = [printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        names = [
+            printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+        ]
         if not names:
             return "the hub lists no models of %s: check the name" % owner
         close = difflib.get_close_matches(self.repo, names, 5, 0.5) or sorted(names)[:10]
@@ -265,20 +304,36 @@ def select(
             folder = path.rpartition("/")[0]
             groups.setdefault((folder, shard[0] if shard else model_name([path])), []).append(path)
     if not groups:
-        raise Refusal("%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all"))
+        raise Refusal(
+            "%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all")
+        )
     if len(groups) > 1:
-        raise Refusal("%s: %s fits %s: name the one wanted with files" % (repo, quant, ", ".join(sorted(paths[0] for paths in groups.values()))))
+        raise Refusal(
+            "%s: %s fits %s: name the one wanted with files"
+            % (repo, quant, ", ".join(sorted(paths[0] for paths in groups.values())))
+        )
     return [by_path[path] for path in order_files(next(iter(groups.values())))]
 
 
 def _is_model(path: str) -> bool:
     base = path.rpartition("/")[2].lower()
     # A projector or an importance matrix carries the quant's name too, but is no model.
-    return (base.endswith(".gguf") or piece_name(base) is not None) and not base.startswith("mmproj") and "imatrix" not in base
+    return (
+        (base.endswith(".gguf") or piece_name(base) is not None)
+        and not base.startswith("mmproj")
+        and "imatrix" not in base
+    )
 
 
 def _quants(paths: Iterable[str]) -> List[str]:
-    return sorted({match.group(1) for path in paths for match in [_QUANT.search(path.rpartition("/")[2]) or _QUANT.search(path)] if match})
+    return sorted(
+        {
+            match.group(1)
+            for path in paths
+            for match in [_QUANT.search(path.rpartition("/")[2]) or _QUANT.search(path)]
+            if match
+        }
+    )
 
 
 def read_token(path: Optional[str]) -> Optional[str]:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which bytes of a half-fetched file can be trusted after the process, or the machine, has died.
 
-The journal is a text file beside the data: line 1 is JSON {"identity": ..., "boot_id": ...}; then ``w OFFSET LENGTH`` after
-each write and ``d COUNT`` after a flush of the data to disk that covers the first COUNT records. While the machine stays
-up, the page cache keeps every write of a killed process, so all records count; after a reboot only flushed ones do. A
-last line without its newline is dropped, as is everything after a line that cannot be read.
+The journal is a text file beside the data: line 1 is JSON {"identity": ..., "boot_id": ...}; then ``w OFFSET LENGTH``
+after each write and ``d COUNT`` after a flush of the data to disk that covers the first COUNT records. While the
+machine stays up, the page cache keeps every write of a killed process, so all records count; after a reboot only
+flushed ones do. A last line without its newline is dropped, as is everything after a line that cannot be read.
 """
 
 import bisect
@@ -54,7 +54,12 @@ class Ranges:
         self._ends[low:high] = [end]
 
     def remove(self, start: int, end: int) -> None:
-        kept = [part for first, last in self for part in ((first, min(last, start)), (max(first, end), last)) if part[0] < part[1]]
+        kept = [
+            part
+            for first, last in self
+            for part in ((first, min(last, start)), (max(first, end), last))
+            if part[0] < part[1]
+        ]
         self._starts = [first for first, _last in kept]
         self._ends = [last for _first, last in kept]
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What several connections share out among them: chunks of the spans that are hashed side by side. Private to the collection."""
+"""What several connections share out among them: chunks of the spans that are hashed side by side. Private to the
+collection."""
 
 import time
 from typing import Iterable, List, Optional, Tuple
@@ -34,7 +35,8 @@ class Segment:
 
 
 class Chunk:
-    """Bytes that one connection fetches: [start, end) of a segment's target, those before ``position`` are written or being written."""
+    """Bytes that one connection fetches: [start, end) of a segment's target, those before ``position`` are written or
+    being written."""
 
     def __init__(self, segment: Segment, start: int, end: int, taken: int = 0) -> None:
         self.segment, self.start, self.end, self.taken = segment, start, end, taken
@@ -43,9 +45,11 @@ class Chunk:
 
 
 def held_up(chunks: Iterable[Chunk], now: float, usual: float) -> Optional[Chunk]:
-    """The chunk that holds the transfer up longest, None when none does. usual: bytes per second that a connection has got so far.
+    """The chunk that holds the transfer up longest, None when none does. usual: bytes per second that a connection has
+    got so far.
 
-    That is one whose connection is four times slower than usual, had its time to begin, and needs longer than that for the rest.
+    That is one whose connection is four times slower than usual, had its time to begin, and needs longer than that for
+    the rest.
     """
     found: Optional[Chunk] = None
     longest = 0.0
@@ -70,7 +74,8 @@ class Lane:
         for piece in target.pieces:
             start, end = max(self.span.start, piece.offset), min(self.span.end, piece.offset + piece.size)
             if not piece.source.ranges and self.span.start <= piece.offset < self.span.end:
-                # A source without ranges comes in one go from its first byte: what an earlier run has of it is of no use.
+                # A source without ranges comes in one go from its first byte: what an earlier run has of it is of no
+                # use.
                 end = piece.offset + piece.size
                 if target.ranges.gaps(start, end):
                     target.ranges.remove(start, end)
@@ -91,7 +96,8 @@ class Lane:
 
 
 def fill(body: Body, buffer: memoryview) -> Tuple[int, Optional[Transient]]:
-    """Receive a bufferful, less when a second has passed or the body ends. -> (bytes received, the Transient that ended it or None)"""
+    """Receive a bufferful, less when a second has passed or the body ends. -> (bytes received, the Transient that ended
+    it or None)"""
     filled, deadline = 0, time.monotonic() + 1.0
     try:
         while filled < len(buffer) and body.length and time.monotonic() < deadline:

@@ -4,9 +4,9 @@
 """The record beside a published model: what was asked for, what is there, how it was proved.
 
 NAME.gguf.manifest.json holds {version, request, commit, verified, gguf, files: [{name, size, mtime_ns, inode, pieces:
-[{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime and
-inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of who runs this. A file with found: true was there
-before it was asked for.
+[{size, sha256}]}]}; sha256 is null where nobody has hashed the bytes. A model is taken as untouched while size, mtime
+and inode of its files are those of the record: one lstat() instead of reading 77 GB. All are root's, or of who runs
+this. A file with found: true was there before it was asked for.
 """
 
 import glob
@@ -48,7 +48,9 @@ class Entry(NamedTuple):
     def of(cls, facts: Dict[str, Any]) -> "Entry":
         """Of one that are_files() has let pass."""
         pieces = [Part(piece["size"], piece["sha256"]) for piece in facts["pieces"]]
-        return cls(facts["name"], facts["size"], pieces, facts.get("mtime_ns"), facts.get("inode"), facts.get("found") is True)
+        return cls(
+            facts["name"], facts["size"], pieces, facts.get("mtime_ns"), facts.get("inode"), facts.get("found") is True
+        )
 
 
 class Manifest(NamedTuple):
@@ -70,8 +72,15 @@ def manifest_path(path: str) -> str:
 
 
 def is_file_name(name: Any) -> bool:
-    """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden there."""
-    return isinstance(name, str) and name.isprintable() and "/" not in name and 0 < len(name.encode("utf-8")) <= 220 and name[0] != "."
+    """Whether a name that somebody else gave is that of a file in the directory it is meant for, and not hidden
+    there."""
+    return (
+        isinstance(name, str)
+        and name.isprintable()
+        and "/" not in name
+        and 0 < len(name.encode("utf-8")) <= 220
+        and name[0] != "."
+    )
 
 
 def is_model_name(name: Any) -> bool:
@@ -92,7 +101,8 @@ def is_size(value: Any) -> bool:
 
 
 def are_files(files: Any, hashed: bool = True) -> bool:
-    """Whether [{name, size, pieces: [{size, sha256}]}] of a record can be used; without ``hashed`` a digest may be null."""
+    """Whether [{name, size, pieces: [{size, sha256}]}] of a record can be used; without ``hashed`` a digest may be
+    null."""
     try:
         return bool(files) and all(
             is_model_name(one["name"])
@@ -112,7 +122,11 @@ def read_manifest(path: str) -> Optional[Manifest]:
         manifest = json.loads(read_ours(path, MOST).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(manifest, dict) or manifest.get("version") != VERSION or not are_files(manifest.get("files"), hashed=False):
+    if (
+        not isinstance(manifest, dict)
+        or manifest.get("version") != VERSION
+        or not are_files(manifest.get("files"), hashed=False)
+    ):
         return None
     if not all(key in manifest for key in ("request", "commit", "verified", "gguf")):
         return None
@@ -151,8 +165,13 @@ def covers(pieces: Sequence[Part], wanted: Sequence[Part]) -> bool:
 
 
 def untouched(entry: Entry, status: os.stat_result) -> bool:
-    """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says nothing: its owner sets it."""
-    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [entry.size, entry.mtime_ns, entry.inode]
+    """Whether a file, by lstat or fstat, is still the one that was recorded. The time of another user's file says
+    nothing: its owner sets it."""
+    return is_ours(status) and [status.st_size, status.st_mtime_ns, status.st_ino] == [
+        entry.size,
+        entry.mtime_ns,
+        entry.inode,
+    ]
 
 
 def hash_pieces(
@@ -161,7 +180,8 @@ def hash_pieces(
     advance: Optional[Callable[[int], None]] = None,
     fd: Optional[int] = None,
 ) -> List[str]:
-    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open file that ``path`` named."""
+    """Hex sha256 of each run of ``sizes`` bytes of a file, in order. advance(bytes) is called as it goes. fd: the open
+    file that ``path`` named."""
     with open(path if fd is None else os.dup(fd), "rb", buffering=0) as stream:
         stream.seek(0)
         digests = [sha256_stream(stream, size, advance) for size in sizes]
@@ -173,7 +193,9 @@ def hash_pieces(
 def result(manifest: Manifest, folder: str, changed: bool, message: str) -> Dict[str, Any]:
     """What the module returns, from the record of a model."""
     records = [entry.as_dict() for entry in manifest.files]
-    files = [{"path": os.path.join(folder, one["name"]), "size": one["size"], "pieces": one["pieces"]} for one in records]
+    files = [
+        {"path": os.path.join(folder, one["name"]), "size": one["size"], "pieces": one["pieces"]} for one in records
+    ]
     pieces = [piece for entry in files for piece in entry["pieces"]]
     return {
         "changed": changed,

@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Using pieces that already lie on the node, with at most one piece's worth of extra disk.
 
-Each is opened once, and all that follows is decided and read by that descriptor: the directory may be somebody else's, who exchanges names as he likes.
-A piece of root's that begins its target becomes the partial file by a rename; every other one is copied to its place, hashed as it is copied, and
-removed once its bytes are on disk and in the journal. One that another user owns, or may write, is copied and stays where it is.
+Each is opened once, and all that follows is decided and read by that descriptor: the directory may be somebody else's,
+who exchanges names as he likes.
+A piece of root's that begins its target becomes the partial file by a rename; every other one is copied to its place,
+hashed as it is copied, and removed once its bytes are on disk and in the journal. One that another user owns, or may
+write, is copied and stays where it is.
 What was adopted is therefore safe at any moment, either as the piece itself or as a recorded range of the partial file.
 """
 
@@ -27,20 +29,26 @@ from .target import BLOCK, Piece, Target, disk_failure
 
 
 def open_model(path: str) -> int:
-    """A descriptor of a model file of its own. Raises Refusal for anything but a regular file and for one with a second name; OSError."""
+    """A descriptor of a model file of its own. Raises Refusal for anything but a regular file and for one with a second
+    name; OSError."""
     try:
         return open_regular(path, os.O_RDONLY)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
             raise
-        raise Refusal("%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove it" % path) from None
+        raise Refusal(
+            "%s: is a link or has a second name, a regular file of its own is needed: look at who made it, then remove "
+            "it" % path
+        ) from None
 
 
 @contextlib.contextmanager
 def proving(path: str, check: bool = False) -> Iterator[int]:
-    """A descriptor by which a file is proved. It is ours from before it is read, else its owner could write it and set its time back. check: it stays as it is.
+    """A descriptor by which a file is proved. It is ours from before it is read, else its owner could write it and set
+    its time back. check: it stays as it is.
 
-    Raises Refusal as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its owner's again.
+    Raises Refusal as open_model() does and for one that is written meanwhile; OSError. After a failure the file is its
+    owner's again.
     """
     fd = open_model(path)
     try:
@@ -70,12 +78,17 @@ def _take(fd: int, found: os.stat_result) -> bool:
 
 
 def _require_unchanged(path: str, before: os.stat_result, after: os.stat_result) -> None:
-    if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (after.st_size, after.st_mtime_ns, after.st_ctime_ns):
+    if (before.st_size, before.st_mtime_ns, before.st_ctime_ns) != (
+        after.st_size,
+        after.st_mtime_ns,
+        after.st_ctime_ns,
+    ):
         raise Refusal("%s: was changed while it was read: run again when nobody writes it" % path)
 
 
 def open_same(path: str, target: Target, header: Optional[Header], advance: Advance) -> Optional[int]:
-    """A descriptor of a file of root's that is what a target is to be, by its header and every digest; None of any other. advance(bytes): as it is hashed."""
+    """A descriptor of a file of root's that is what a target is to be, by its header and every digest; None of any
+    other. advance(bytes): as it is hashed."""
     try:
         fd = open_ours(path)
     except OSError:
@@ -119,7 +132,8 @@ class Loose:
 
 
 def _has_no_writer(fd: int) -> bool:
-    """Whether nobody has a file open or mapped to write it: on another one the kernel gives no read lease. Nor does it on NFS, there the answer is no."""
+    """Whether nobody has a file open or mapped to write it: on another one the kernel gives no read lease. Nor does it
+    on NFS, there the answer is no."""
     try:
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -132,7 +146,8 @@ def _has_no_writer(fd: int) -> bool:
 def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[List[Loose]]:
     """[Loose] of every path that exists, open meanwhile; paths consumed by an earlier run are passed over.
 
-    A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that fits none, or one that no digest is known of.
+    A path fits the piece of its size, preferably the one of its name. Raises Refusal for a file that fits none, or one
+    that no digest is known of.
     """
     with contextlib.ExitStack() as stack:
         found: List[Loose] = []
@@ -149,14 +164,19 @@ def loose_pieces(paths: Sequence[str], targets: Sequence[Target]) -> Iterator[Li
 
 
 def _match(path: str, size: int, targets: Sequence[Target], taken: Sequence[Piece]) -> Tuple[Target, Piece]:
-    fitting = [(target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken]
+    fitting = [
+        (target, piece) for target in targets for piece in target.pieces if piece.size == size and piece not in taken
+    ]
     fitting.sort(key=lambda pair: pair[1].source.name != os.path.basename(path))
     if not fitting:
         sizes = ", ".join(exact(piece.size) for target in targets for piece in target.pieces)
         raise Refusal("adopt: %s has %s, the pieces have %s: finish, move or remove it" % (path, exact(size), sizes))
     proved = [pair for pair in fitting if needed_digest(*pair)]
     if not proved:
-        text = "adopt: %s: no sha256 of %s is known, one is needed to use it: give that sha256, or move the file away and it is fetched"
+        text = (
+            "adopt: %s: no sha256 of %s is known, one is needed to use it: give that sha256, or move the file away "
+            "and it is fetched"
+        )
         raise Refusal(text % (path, fitting[0][1].source.name))
     return proved[0]
 
@@ -177,7 +197,8 @@ def needed_digest(target: Target, piece: Piece) -> Optional[Tuple[int, str]]:
 def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
     """Use what loose_pieces() found: the targets are loaded but not open before, open but not allocated after.
 
-    advance(bytes) is called as it goes. Raises Refusal when a piece's digest is not the needed one; that piece is left as it is.
+    advance(bytes) is called as it goes. Raises Refusal when a piece's digest is not the needed one; that piece is left
+    as it is.
     """
     renamed = [loose for loose in pieces if loose.becomes_partial()]
     for loose in renamed:
@@ -188,7 +209,10 @@ def adopt(pieces: Sequence[Loose], advance: Advance) -> None:
         # Its name may have been exchanged at any moment since.
         if not os.path.samestat(os.fstat(loose.fd), os.fstat(loose.target.fd)):
             loose.target.discard()
-            raise Refusal("adopt: %s: was exchanged while it was used, a piece that stays is needed: look at who writes its directory" % loose.path)
+            raise Refusal(
+                "adopt: %s: was exchanged while it was used, a piece that stays is needed: look at who writes its "
+                "directory" % loose.path
+            )
     for loose in sorted((loose for loose in pieces if loose not in renamed), key=lambda loose: loose.piece.size):
         if loose.target.ranges.gaps(loose.piece.offset, loose.piece.offset + loose.piece.size):
             _copy(loose, advance)
@@ -250,5 +274,8 @@ def _accept(loose: Loose, found: str) -> None:
     number, needed = needed_digest(loose.target, loose.piece) or (0, None)
     if found != needed:
         name = loose.piece.source.name
-        raise Refusal("adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched" % (loose.path, found, name, needed))
+        raise Refusal(
+            "adopt: %s has sha256 %s, %s needs %s: move or remove it and it is fetched"
+            % (loose.path, found, name, needed)
+        )
     loose.target.digests[number] = found

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is there already: a published model that is untouched, a file under the wanted name, one beside it. Private to the collection."""
+"""What is there already: a published model that is untouched, a file under the wanted name, one beside it. Private to
+the collection."""
 
 import os
 import stat
@@ -32,8 +33,8 @@ from .target import Target
 def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool = True) -> Optional[Dict[str, Any]]:
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
-    A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing`` None says that
-    it would have to be. Raises Refusal when it is no longer what was published.
+    A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing``
+    None says that it would have to be. Raises Refusal when it is no longer what was published.
     """
     folder = request.folder()
     # Shards keep their names, and a folder as dest leaves the name to the source: there the request alone decides.
@@ -61,13 +62,21 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
         with proving(at, check or request.owner is not None) as fd:
             status = os.fstat(fd)
             if status.st_size != entry.size:
-                raise Refusal("%s: has %s, %s were published: remove it and run again" % (at, exact(status.st_size), exact(entry.size)))
+                raise Refusal(
+                    "%s: has %s, %s were published: remove it and run again"
+                    % (at, exact(status.st_size), exact(entry.size))
+                )
             pieces = _compared(at, entry.pieces, watch.meter(at, status.st_size), fd)
         files.append(file_entry(entry.name, status, pieces)._replace(found=entry.found))
     manifest = manifest._replace(files=files)
     if touched and not check:
         write_manifest(manifest_path(path), manifest)
-    return result(manifest, folder, False, "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"))
+    return result(
+        manifest,
+        folder,
+        False,
+        "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"),
+    )
 
 
 def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[Part]:
@@ -75,7 +84,10 @@ def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[
     digests = hash_pieces(path, [piece.size for piece in pieces], advance, fd)
     for piece, digest in zip(pieces, digests):
         if piece.sha256 not in (None, digest):
-            raise Refusal("%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again" % (path, digest, piece.sha256))
+            raise Refusal(
+                "%s: sha256 is %s, %s needed: damaged or replaced, remove it and run again"
+                % (path, digest, piece.sha256)
+            )
     return [piece._replace(sha256=digest) for piece, digest in zip(pieces, digests)]
 
 
@@ -85,10 +97,11 @@ def existing_entry(
     watch: Watch,
     check: bool = False,
 ) -> Optional[Tuple[Entry, bool]]:
-    """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when there is none.
+    """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when
+    there is none.
 
-    It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models of
-    one family and quant have the same size). Raises Refusal.
+    It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models
+    of one family and quant have the same size). Raises Refusal.
     """
     if not os.path.lexists(target.path):
         return None
@@ -101,20 +114,32 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
     size = status.st_size
     source = target.pieces[0].source.name
     if size != target.size:
-        raise Refusal("%s: is there with %s, %s has %s: remove it or choose another dest" % (target.path, exact(size), source, exact(target.size)))
+        raise Refusal(
+            "%s: is there with %s, %s has %s: remove it or choose another dest"
+            % (target.path, exact(size), source, exact(target.size))
+        )
     wanted = [Part(span.end - span.start, span.sha256) for span in target.spans]
     name = os.path.basename(target.path)
     manifest = read_manifest(manifest_path(target.path))
-    recorded = [entry for entry in (manifest.files if manifest else []) if entry.name == name and untouched(entry, status) and covers(entry.pieces, wanted)]
+    recorded = [
+        entry
+        for entry in (manifest.files if manifest else [])
+        if entry.name == name and untouched(entry, status) and covers(entry.pieces, wanted)
+    ]
     if any(piece.sha256 for piece in wanted):
         if recorded:
             return recorded[0], True
         try:
             wanted = _compared(target.path, wanted, watch.meter(target.path, size), fd)
         except Refusal:
-            raise Refusal("%s: is there, but its sha256 is not that of %s: remove it or choose another dest" % (target.path, source)) from None
+            raise Refusal(
+                "%s: is there, but its sha256 is not that of %s: remove it or choose another dest"
+                % (target.path, source)
+            ) from None
     elif header and read_header(reading(fd), target.path) != header:
-        raise Refusal("%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source))
+        raise Refusal(
+            "%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source)
+        )
     # Without a digest the record, which may be of another source, does not replace the look at the header.
     if recorded:
         return recorded[0], True
@@ -123,11 +148,16 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
 
 
 def alike(target: Target) -> List[str]:
-    """Models beside a target that have its size: one of them may be it, under another name. Models of one family have one size, too."""
+    """Models beside a target that have its size: one of them may be it, under another name. Models of one family have
+    one size, too."""
     folder = os.path.dirname(target.path)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     # The directory may be somebody else's, and a name goes to the operator's screen.
-    return [name for name in names if is_model_name(name) and name != os.path.basename(target.path) and _file_size(folder, name) == target.size]
+    return [
+        name
+        for name in names
+        if is_model_name(name) and name != os.path.basename(target.path) and _file_size(folder, name) == target.size
+    ]
 
 
 def _file_size(folder: str, name: str) -> Optional[int]:

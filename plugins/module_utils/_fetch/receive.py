@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Publishing a model that the controller sent from a bundle: proved on arrival, then renamed, never copied.
 
-The action plugin of gguf_fetch appends to NAME.gguf.sent beside the model. Here every byte of it is hashed; what has the
-digests of bundle.json gets its name, what has not is removed. Nobody else is contacted, and the record beside the model
-is that of a model fetched for the same request, so a later run with or without the bundle finds it unchanged.
+The action plugin of gguf_fetch appends to NAME.gguf.sent beside the model. Here every byte of it is hashed; what has
+the digests of bundle.json gets its name, what has not is removed. Nobody else is contacted, and the record beside the
+model is that of a model fetched for the same request, so a later run with or without the bundle finds it unchanged.
 
-bundled: an entry of bundle.json (module_utils/_fetch/bundle.py): {files: [{name, size, pieces: [{size, sha256}]}], commit, gguf}.
+bundled: an entry of bundle.json (module_utils/_fetch/bundle.py): {files: [{name, size, pieces: [{size, sha256}]}],
+commit, gguf}.
 """
 
 import contextlib
@@ -18,7 +19,19 @@ from typing import Any, Dict, List, Optional, Tuple
 from .._files import is_ours, sync_folder
 from .._text import Refusal, duration, exact, human
 from .lock import lock
-from .manifest import Entry, Manifest, are_files, covers, file_entry, hash_pieces, manifest_path, read_manifest, result, untouched, write_manifest
+from .manifest import (
+    Entry,
+    Manifest,
+    are_files,
+    covers,
+    file_entry,
+    hash_pieces,
+    manifest_path,
+    read_manifest,
+    result,
+    untouched,
+    write_manifest,
+)
 from .pieces import proving
 from .present import unchanged
 from .request import Request, Watch
@@ -30,7 +43,10 @@ SUFFIX = ".sent"
 def _places(request: Request, bundled: Dict[str, Any]) -> List[Tuple[str, Entry]]:
     """[(path, file of the bundle)]; the first is the one that is loaded."""
     if not are_files(bundled["files"]):
-        raise Refusal("bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml")
+        raise Refusal(
+            "bundle: its record has files that are not NAME.gguf with size and sha256: make the bundle again with "
+            "playbooks/bundle.yml"
+        )
     files = [Entry.of(one) for one in bundled["files"]]
     if len(files) == 1 and not request.into_folder:
         return [(request.dest, files[0])]
@@ -38,7 +54,8 @@ def _places(request: Request, bundled: Dict[str, Any]) -> List[Tuple[str, Entry]
 
 
 def _sent(path: str, check: bool) -> int:
-    """Bytes that an earlier run has sent. What others have put there is removed, unless ``check``: the controller writes to what has that name."""
+    """Bytes that an earlier run has sent. What others have put there is removed, unless ``check``: the controller
+    writes to what has that name."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -65,7 +82,9 @@ def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> L
             wanted.append({"name": one.name, "path": path + SUFFIX, "size": one.size, "there": there})
     if wanted:
         size = sum(one["size"] for one in wanted)
-        check_disk(request.folder(), bundled["files"][0]["name"], size, max(0, size - sum(one["there"] for one in wanted)))
+        check_disk(
+            request.folder(), bundled["files"][0]["name"], size, max(0, size - sum(one["there"] for one in wanted))
+        )
     return wanted
 
 
@@ -112,16 +131,22 @@ def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[st
     for path, one in missing:
         entries[path] = _arrived(path, one, watch)
     first = _places(request, bundled)[0][0]
-    # The record comes first: a model without one would have to be hashed again. The first shard gets its name last: it is the one that is loaded.
+    # The record comes first: a model without one would have to be hashed again. The first shard gets its name last: it
+    # is the one that is loaded.
     write_manifest(manifest_path(first), _manifest(request, bundled, entries))
     for path, _one in reversed(missing):
         os.rename(path + SUFFIX, path)
         if os.lstat(path).st_ino != entries[path].inode:
-            raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+            raise Refusal(
+                "%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run "
+                "again" % path
+            )
     sync_folder(request.folder())
     size, seconds = sum(one.size for _path, one in missing), time.monotonic() - started
     outcome = "%s received and proved in %s" % (human(size), duration(seconds)) if missing else "is there and proved"
-    done = result(_manifest(request, bundled, entries), request.folder(), news or bool(missing), "%s: %s" % (first, outcome))
+    done = result(
+        _manifest(request, bundled, entries), request.folder(), news or bool(missing), "%s: %s" % (first, outcome)
+    )
     return dict(done, transferred=size, seconds=round(seconds, 1))
 
 
@@ -149,7 +174,9 @@ def _there(
             known = [entry for entry in (manifest.files if manifest else []) if entry.name == os.path.basename(path)]
             known = [entry for entry in known if untouched(entry, status) and covers(entry.pieces, one.pieces)]
             if not known and _differs(path, one, fd, watch):
-                raise Refusal("%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path)
+                raise Refusal(
+                    "%s: is there, but its sha256 is not that of the bundle's: remove it or choose another dest" % path
+                )
         entries[path] = known[0] if known else file_entry(os.path.basename(path), status, one.pieces)
         news = news or not known
     return entries, news
@@ -179,7 +206,10 @@ def _proved(path: str, one: Entry, fd: int, watch: Watch) -> Entry:
     if wrong:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(sent)
-        text = "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the bundle and copy it again"
+        text = (
+            "bundle: %s arrived with sha256 %s, %s is needed by bundle.json: run sha256sum -c SHA256SUMS in the "
+            "bundle and copy it again"
+        )
         raise Refusal(text % ((one.name,) + wrong))
     try:
         os.fsync(fd)

@@ -31,7 +31,8 @@ class Request:
     """What is wanted. Either urls (in order; http, https, file), or repo with files or quant.
 
     dest: the model's path, or an existing directory; sha256: hex digests, one per file, or a single one of the joined
-    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of fetching;
+    file; pieces: [{size, sha256}] of the joined file, in order; adopt: paths on this node to consume instead of
+    fetching;
     copy_of: {url, files, commit}, a node that has the model: url is where it serves the files of its result();
     owner: whom the caller gives the files to, None where they are to be root's.
     """
@@ -57,7 +58,13 @@ class Request:
         self.urls, self.repo, self.files, self.quant = urls or [], repo, files or [], quant
         self.revision, self.endpoint, self.token = revision, endpoint, token
         self.sha256, self.pieces = [digest.lower() for digest in sha256 or []], pieces or []
-        self.adopt, self.connections, self.full, self.copy_of, self.owner = adopt or [], connections, full, copy_of, owner
+        self.adopt, self.connections, self.full, self.copy_of, self.owner = (
+            adopt or [],
+            connections,
+            full,
+            copy_of,
+            owner,
+        )
         for digest in self.sha256 + [piece["sha256"] for piece in self.pieces]:
             if not _SHA256.match(digest):
                 raise Refusal("sha256: %s is no sha256 digest: 64 hexadecimal digits are needed" % digest)
@@ -87,7 +94,8 @@ class Request:
 
 
 class Plan:
-    """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts: what they say (describe())."""
+    """A resolved request. targets and headers: in the order of the model's files, None where nobody was asked; facts:
+    what they say (describe())."""
 
     def __init__(self, targets: List[Target], headers: Sequence[Optional[Header]], commit: Optional[str]) -> None:
         self.targets, self.headers, self.commit = targets, headers, commit
@@ -95,7 +103,9 @@ class Plan:
         self.facts = describe(known) if known else {}
         self.path = targets[0].path
         self.size = sum(target.size for target in targets)
-        self.verified = "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
+        self.verified = (
+            "sha256" if all(span.sha256 for target in targets for span in target.spans) else "size and header"
+        )
 
 
 class Watch:
@@ -121,7 +131,15 @@ class Watch:
             if now - seen["told"] < 1.0:
                 return
             seen["told"] = now
-            self.progress({"phase": "hash", "done": seen["done"], "total": total, "moved": 0, "rate": seen["done"] / (now - begun)})
+            self.progress(
+                {
+                    "phase": "hash",
+                    "done": seen["done"],
+                    "total": total,
+                    "moved": 0,
+                    "rate": seen["done"] / (now - begun),
+                }
+            )
             reason = self.stopping()
             if reason:
                 raise Stopped(reason)

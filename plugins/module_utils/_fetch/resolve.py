@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From a request to what is fetched: names, sizes, digests and headers, before any large transfer. Private to the collection."""
+"""From a request to what is fetched: names, sizes, digests and headers, before any large transfer. Private to the
+collection."""
 
 import functools
 import os
@@ -57,10 +58,16 @@ def _resolve_repo(request: Request, repo: str, client: Client) -> Found:
     digests: Digests = [entry.sha256 for entry in chosen]
     if request.sha256:
         if len(request.sha256) != len(chosen):
-            raise Refusal("sha256: %d digests given, %s has %d files: give one per file" % (len(request.sha256), repo, len(chosen)))
+            raise Refusal(
+                "sha256: %d digests given, %s has %d files: give one per file"
+                % (len(request.sha256), repo, len(chosen))
+            )
         for entry, wanted in zip(chosen, request.sha256):
             if entry.sha256 not in (None, wanted):
-                raise Refusal("%s: the hub says sha256 %s, %s needed: check revision and sha256" % (entry.path, entry.sha256, wanted))
+                raise Refusal(
+                    "%s: the hub says sha256 %s, %s needed: check revision and sha256"
+                    % (entry.path, entry.sha256, wanted)
+                )
         digests = request.sha256
     return [hub.source(commit, entry) for entry in chosen], digests, [entry.path for entry in chosen], commit
 
@@ -75,7 +82,10 @@ def _resolve_urls(request: Request) -> Found:
         raise Refusal("urls: %s are not in order: give them by number" % ", ".join(names))
     digests = request.sha256 if len(request.sha256) == len(sources) else [None] * len(sources)
     if request.sha256 and len(request.sha256) not in (1, len(sources)):
-        raise Refusal("sha256: %d digests given for %d urls: give one per URL, or one of the joined file" % (len(request.sha256), len(sources)))
+        raise Refusal(
+            "sha256: %d digests given for %d urls: give one per URL, or one of the joined file"
+            % (len(request.sha256), len(sources))
+        )
     return sources, digests, names, None
 
 
@@ -84,12 +94,16 @@ def _resolve_copy(
     copied: Dict[str, Any],
     check: bool,
 ) -> Tuple[List[Source], Digests, List[str], List[Dict[str, Any]]]:
-    """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it may become so."""
+    """As the others, with the pieces of the one file instead of a commit. Every byte must be provable, in check mode it
+    may become so."""
     files = copied["files"]
     names = [os.path.basename(entry["path"]) for entry in files]
     known = [piece["sha256"] for entry in files for piece in entry["pieces"]]
     if not check and None in known:
-        raise Refusal("copy_of: %s has no sha256 on the node that has it, one is needed: fetch it there with reverify: full" % names[known.index(None)])
+        raise Refusal(
+            "copy_of: %s has no sha256 on the node that has it, one is needed: fetch it there with reverify: full"
+            % names[known.index(None)]
+        )
     if len(known) == len(request.sha256):
         for name, digest, wanted in zip(names * len(known), known, request.sha256):
             if digest not in (None, wanted):
@@ -121,10 +135,15 @@ def _targets(
         groups = [(path, sources, digests)]
     for path, _sources, _digests in groups:
         if not path.endswith(".gguf"):
-            raise Refusal("dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path)
+            raise Refusal(
+                "dest: %s does not end in .gguf: llama.cpp and this collection find models by that name" % path
+            )
         # Hubs, URLs and other nodes have a say in it.
         if not is_model_name(os.path.basename(path)):
-            raise Refusal("dest: %r is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest" % path)
+            raise Refusal(
+                "dest: %r is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as "
+                "dest" % path
+            )
     return [_target(request, known, *group) for group in groups]
 
 
@@ -140,21 +159,37 @@ def _target(
     for source in sources:
         pieces.append(Piece(source, offset, size_of(source)))
         offset += size_of(source)
-    spans = [Span(piece.offset, piece.offset + piece.size, digest, piece.source.name) for piece, digest in zip(pieces, digests)]
+    spans = [
+        Span(piece.offset, piece.offset + piece.size, digest, piece.source.name)
+        for piece, digest in zip(pieces, digests)
+    ]
     if known:
         spans, start = [], 0
         for number, piece in enumerate(known):
-            spans.append(Span(start, start + piece["size"], piece["sha256"] and piece["sha256"].lower(), "%s, piece %d" % (os.path.basename(path), number + 1)))
+            spans.append(
+                Span(
+                    start,
+                    start + piece["size"],
+                    piece["sha256"] and piece["sha256"].lower(),
+                    "%s, piece %d" % (os.path.basename(path), number + 1),
+                )
+            )
             start += piece["size"]
         if start != offset:
-            raise Refusal("pieces: they have %s, %s has %s: another file is there" % (exact(start), os.path.basename(path), exact(offset)))
+            raise Refusal(
+                "pieces: they have %s, %s has %s: another file is there"
+                % (exact(start), os.path.basename(path), exact(offset))
+            )
     elif len(request.sha256) == 1 and len(sources) > 1:
         spans = [Span(0, offset, request.sha256[0], os.path.basename(path))]
-    # With a digest the content is certain wherever it comes from; without one only the same URL with the same validator may go on.
+    # With a digest the content is certain wherever it comes from; without one only the same URL with the same validator
+    # may go on.
     if all(span.sha256 for span in spans):
         identity = [[span.end - span.start, span.sha256] for span in spans]
     else:
-        identity = [[source.size, source.identity, source.validator or "unknown at %f" % time.time()] for source in sources]
+        identity = [
+            [source.size, source.identity, source.validator or "unknown at %f" % time.time()] for source in sources
+        ]
     return Target(path, pieces, spans, identity)
 
 
@@ -164,8 +199,15 @@ def _source_header(target: Target, client: Client) -> Header:
     header = read_header(lambda offset, length: read_range(first, client, offset, length), first.public)
     problem = size_problem(header, target.size, first.public)
     if problem and len(target.pieces) > 1:
-        problem = "%s: %d pieces have %s together, %s needed by its header: a piece is missing or belongs to another model" % (
-            os.path.basename(target.path), len(target.pieces), exact(target.size), exact(header.expected_size))  # fmt: skip
+        problem = (
+            "%s: %d pieces have %s together, %s needed by its header: a piece is missing or belongs to another model"
+            % (
+                os.path.basename(target.path),
+                len(target.pieces),
+                exact(target.size),
+                exact(header.expected_size),
+            )
+        )
     if problem:
         raise Refusal(problem)
     return header

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A server of a few files to a few nodes, for the time that they need to copy them.
 
-It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when nobody has asked for a while. There is one
-per port and node, found through a socket in Linux's abstract namespace: that name is gone with the process, whatever ends it, and
-the kernel says who is at its other end. No file has to be written, and none can be stale. Any user of the node may take the name first:
+It answers GET and HEAD with ranges, keeps connections alive, and ends by itself when nobody has asked for a while.
+There is one per port and node, found through a socket in Linux's abstract namespace: that name is gone with the
+process, whatever ends it, and the kernel says who is at its other end. No file has to be written, and none can be
+stale. Any user of the node may take the name first:
 then nothing is lent, and the error names the user.
 """
 
@@ -54,7 +55,10 @@ def names(files: Iterable[str]) -> Dict[str, str]:
         try:
             os.close(open_ours(path))
         except OSError as error:
-            text = "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run gguf_fetch for it"
+            text = (
+                "files: %s: %s, a regular file of root's with one name is needed: look at who made it, then run "
+                "gguf_fetch for it"
+            )
             raise Refusal(text % (path, error.strerror)) from None
     return found
 
@@ -134,7 +138,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("ETag", etag)
         self.end_headers()
         # sendfile(2); a file that became shorter ends the connection, so that nobody takes the rest for whole.
-        if self.command == "GET" and end > first and self.connection.sendfile(stream, first, end - first) != end - first:
+        if (
+            self.command == "GET"
+            and end > first
+            and self.connection.sendfile(stream, first, end - first) != end - first
+        ):
             self.close_connection = True
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -167,18 +175,23 @@ class Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 raise Refusal("port: %d of %s is in use, a free port is needed" % (port, address)) from None
-            raise Refusal("address: %s port %d: %s, an address of this node is needed" % (address, port, error.strerror)) from None
+            raise Refusal(
+                "address: %s port %d: %s, an address of this node is needed" % (address, port, error.strerror)
+            ) from None
         self.port = self.server_address[1]
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._control.bind(_control_name(self.port))
         except OSError:
             self.server_close()
-            raise Refusal("port: %d is shared by another server on this node, a free port is needed" % self.port) from None
+            raise Refusal(
+                "port: %d is shared by another server on this node, a free port is needed" % self.port
+            ) from None
         self._control.listen(1)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """A stranger's connection is closed before it gets a thread or is read from, a peer's beyond _MOST too: any user of its node is that peer."""
+        """A stranger's connection is closed before it gets a thread or is read from, a peer's beyond _MOST too: any
+        user of its node is that peer."""
         with self._lock:
             return client_address[0] in self.peers and self._connected[client_address[0]] < _MOST
 
@@ -258,7 +271,8 @@ def _find(port: int) -> Optional[socket.socket]:
 
 
 def is_running(port: int) -> bool:
-    """Whether a server of this node shares files at ``port``; by the kernel's list, because a connection would end it."""
+    """Whether a server of this node shares files at ``port``; by the kernel's list, because a connection would end
+    it."""
     with open("/proc/net/unix") as stream:
         return any(line.rstrip("\n").endswith(" @" + _control_name(port)[1:]) for line in stream)
 
@@ -271,7 +285,10 @@ def stop(port: int) -> bool:
     user = _user(connection)
     if user not in (0, os.geteuid()):
         connection.close()
-        text = "port: the name of %d is held by a process of user id %d, one of the same user is needed: end it (ss -xlp names it) or set another port"
+        text = (
+            "port: the name of %d is held by a process of user id %d, one of the same user is needed: end it (ss "
+            "-xlp names it) or set another port"
+        )
         raise Refusal(text % (port, user))
     try:
         connection.recv(1)
@@ -280,7 +297,9 @@ def stop(port: int) -> bool:
     finally:
         connection.close()
     if is_running(port):
-        raise Refusal("port: the server of %d does not end, one of the same user is needed: end it with its own user" % port)
+        raise Refusal(
+            "port: the server of %d does not end, one of the same user is needed: end it with its own user" % port
+        )
     return True
 
 
@@ -306,7 +325,8 @@ def start(address: str, port: int, files: Iterable[str], peers: Iterable[str], i
 
 
 def _detach(keep: Collection[int]) -> None:
-    """Leave the caller's session and descriptors: whoever waits for the caller's output must not wait for this process."""
+    """Leave the caller's session and descriptors: whoever waits for the caller's output must not wait for this
+    process."""
     os.setsid()
     os.chdir("/")
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -16,7 +16,18 @@ from urllib.parse import unquote, urlsplit
 
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .http import FIRST_WAIT, REDIRECTS, Client, attempts, discard, get_following, hint, network_failure, status_failure, worthwhile
+from .http import (
+    FIRST_WAIT,
+    REDIRECTS,
+    Client,
+    attempts,
+    discard,
+    get_following,
+    hint,
+    network_failure,
+    status_failure,
+    worthwhile,
+)
 from .urls import authorization, clean_url, content_url, public_url, url_name
 
 _MAX_RENEWALS = 2  # of a signed URL for one request; a server that refuses fresh ones is waited for
@@ -63,9 +74,9 @@ class _Body:
 class HttpSource:
     """A file at an http(s) URL.
 
-    size: bytes, known after resolve() or given by the hub; ranges: whether parts of it can be asked for; validator: strong
-    ETag or Last-Modified, or None; pinned: the URL names immutable content (a hub's commit), so that a CDN's changing
-    ETag means nothing.
+    size: bytes, known after resolve() or given by the hub; ranges: whether parts of it can be asked for; validator:
+    strong ETag or Last-Modified, or None; pinned: the URL names immutable content (a hub's commit), so that a CDN's
+    changing ETag means nothing.
     """
 
     def __init__(self, url: str, token: Optional[str] = None, size: Optional[int] = None, pinned: bool = False) -> None:
@@ -87,7 +98,10 @@ class HttpSource:
             match = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
             if not match:
                 discard(client, final, response)
-                raise Refusal("%s: answers ranges with Content-Range %s: use another source" % (self.public, printable(response.headers.get("Content-Range"))))
+                raise Refusal(
+                    "%s: answers ranges with Content-Range %s: use another source"
+                    % (self.public, printable(response.headers.get("Content-Range")))
+                )
             size, ranges = int(match.group(3)), True
         elif response.status == 200:
             length = response.headers.get("Content-Length")
@@ -103,17 +117,24 @@ class HttpSource:
             raise Refusal("%s: says neither how long it is nor answers ranges: use another source" % self.public)
         validator = _validator(response.headers)
         if "html" in response.headers.get("Content-Type", ""):
-            raise Refusal("%s: a web page with status %d, not a model: check the address, or log in with a token" % (self.public, response.status))
+            raise Refusal(
+                "%s: a web page with status %d, not a model: check the address, or log in with a token"
+                % (self.public, response.status)
+            )
         if self._final is None:
             if self.size not in (None, size):
-                raise Refusal("%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size)))
+                raise Refusal(
+                    "%s: has %s, %s needed: another file is there" % (self.public, exact(size), exact(self.size))
+                )
         elif size != self.size or not self.pinned and validator != self.validator:
             raise self._changed(validator)
         self.size, self.ranges, self.validator, self._final = size, ranges, validator, final
 
     def _changed(self, validator: Optional[str]) -> Refusal:
         seen = "%s, was %s" % (validator, self.validator)
-        return Refusal("%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen))
+        return Refusal(
+            "%s: changed on the server while it was fetched (%s): run again to fetch the new file" % (self.public, seen)
+        )
 
     def open(self, client: Client, offset: int, length: int) -> _Body:
         """A body of ``length`` bytes from ``offset``, or fewer when the server gives fewer; needs resolve() before.
@@ -154,7 +175,10 @@ class HttpSource:
         problem: Union[None, Refusal, Transient] = None
         encoding = response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
-            problem = Refusal("%s: sends Content-Encoding %s although none was accepted: use another source" % (self.public, printable(encoding)))
+            problem = Refusal(
+                "%s: sends Content-Encoding %s although none was accepted: use another source"
+                % (self.public, printable(encoding))
+            )
         elif self.validator and validator and validator != self.validator and not self.pinned:
             problem = self._changed(validator)
         elif response.status == 200:
@@ -165,7 +189,9 @@ class HttpSource:
             first, last, total = (int(match.group(n)) for n in (1, 2, 3)) if match else (-1, -1, -1)
             if first != offset or last < first:
                 answered = printable(response.headers.get("Content-Range"))
-                problem = Transient("%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1))
+                problem = Transient(
+                    "%s: answered %s to bytes=%d-%d" % (self.public, answered, offset, offset + length - 1)
+                )
             elif total != self.size:
                 problem = self._changed(exact(total))
             else:
@@ -192,7 +218,9 @@ class _FileBody:
         if not count or not self.length:
             self.close()
         if not count:
-            raise Refusal("%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length)))
+            raise Refusal(
+                "%s: ends %s early: changed while it was read, run again" % (self.source.public, exact(self.length))
+            )
         return count
 
     def close(self) -> None:
@@ -218,7 +246,9 @@ class FileSource:
         if not os.path.isfile(self.path):
             raise Refusal("%s: not a regular file: check the path on this node" % self.path)
         if self.size is not None and status.st_size != self.size:
-            raise Refusal("%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size)))
+            raise Refusal(
+                "%s: has %s, %s needed: another file is there" % (self.path, exact(status.st_size), exact(self.size))
+            )
         self.size, self.validator = status.st_size, self._validator(status)
 
     @staticmethod

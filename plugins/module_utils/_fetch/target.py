@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file that is being fetched: its pieces, what of it is there, its room on the disk, its name at the end. Private to the collection."""
+"""A file that is being fetched: its pieces, what of it is there, its room on the disk, its name at the end. Private to
+the collection."""
 
 import contextlib
 import ctypes
@@ -68,16 +69,21 @@ class Target:
         fresh = os.O_CREAT | os.O_EXCL if not self.ranges.total() else 0
         self.fd = open_regular(self.partial, os.O_RDWR | fresh, 0o600)
         if not fresh and not is_ours(os.fstat(self.fd)):
-            raise Refusal("%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run again" % self.partial)
+            raise Refusal(
+                "%s: was exchanged, the file of an earlier run is needed: look at who writes its directory, then run "
+                "again" % self.partial
+            )
         # Until it is proved nobody else reads it: what is copied into it may turn out to be another file.
         os.fchmod(self.fd, 0o600)
         self.flush()
         self.journal.start(self.identity, self.ranges)
 
     def flush(self, lock: Optional[ContextManager[Any]] = None) -> int:
-        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this covers; raises Refusal.
+        """Have on disk what has been written; lock: guards ranges and journal. -> records of the journal that this
+        covers; raises Refusal.
 
-        The kernel reports a loss once, a second call would say that all is well: after a failure what came since the last flush is forgotten.
+        The kernel reports a loss once, a second call would say that all is well: after a failure what came since the
+        last flush is forgotten.
         """
         lock = lock or threading.Lock()
         with lock:
@@ -110,7 +116,8 @@ class Target:
             _fallocate(self.fd, _KEEP_SIZE | _PUNCH_HOLE, start, end - start)
 
     def publish(self) -> None:
-        """Have the partial file under the target's name, readable as a new file is. Raises Refusal where another file is under one of these names."""
+        """Have the partial file under the target's name, readable as a new file is. Raises Refusal where another file
+        is under one of these names."""
         umask = os.umask(0o077)
         os.umask(umask)
         os.fchmod(self.fd, 0o644 & ~umask)
@@ -120,7 +127,10 @@ class Target:
 
     def _require_name(self, path: str) -> None:
         if not os.path.samestat(os.lstat(path), os.fstat(self.fd)):
-            raise Refusal("%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run again" % path)
+            raise Refusal(
+                "%s: was exchanged, the file that was proved is needed: look at who writes its directory, then run "
+                "again" % path
+            )
 
     def close(self) -> None:
         self.journal.close()
@@ -171,13 +181,23 @@ def free_disk(folder: str) -> int:
 
 
 def check_disk(folder: str, name: str, size: int, missing: int) -> None:
-    """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its parent."""
+    """Raise DiskTooSmall when ``missing`` bytes of a model of ``size`` bytes do not fit. A folder to come counts as its
+    parent."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = free_disk(folder)
     if missing + _MARGIN > free:
-        needs = "%s needs %s" % (name, human(size)) if missing == size else "%s needs %s more of its %s" % (name, human(missing), human(size))
-        message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (folder, human(free), needs, human(_MARGIN))
+        needs = (
+            "%s needs %s" % (name, human(size))
+            if missing == size
+            else "%s needs %s more of its %s" % (name, human(missing), human(size))
+        )
+        message = "%s has %s free, %s and %s to spare: free space or set dest elsewhere" % (
+            folder,
+            human(free),
+            needs,
+            human(_MARGIN),
+        )
         raise DiskTooSmall(message, folder, free, missing + _MARGIN)
 
 
@@ -185,5 +205,7 @@ def disk_failure(path: str, error: OSError) -> Refusal:
     """An OSError from writing to ``path`` as the sentence for the operator."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = human(free_disk(os.path.dirname(path)))
-        return Refusal("%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free))
+        return Refusal(
+            "%s: the disk is full (%s free): free space and run again, what was fetched is kept" % (path, free)
+        )
     return Refusal("%s: cannot be written: %s" % (path, error.strerror))

@@ -1,13 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Moving very large files: several connections, every byte written once at its final place, hashed on the way, resumable.
+"""Moving very large files: several connections, every byte written once at its final place, hashed on the way,
+resumable.
 
-A target grows as NAME.partial, allocated in full before the first byte, so that the disk cannot run out half-way; beside
-it a journal says which bytes are there. Workers fetch ranges, one hasher per span follows the unbroken run of bytes from
-the span's start (reading back what is still in the page cache), a flusher sends data to disk every few seconds, so that
-little is left to flush at the end. run() returns when every byte is there and every known digest agrees; nothing has
-been published by then: that is the caller's last step.
+A target grows as NAME.partial, allocated in full before the first byte, so that the disk cannot run out half-way;
+beside it a journal says which bytes are there. Workers fetch ranges, one hasher per span follows the unbroken run of
+bytes from the span's start (reading back what is still in the page cache), a flusher sends data to disk every few
+seconds, so that little is left to flush at the end. run() returns when every byte is there and every known digest
+agrees; nothing has been published by then: that is the caller's last step.
 """
 
 import contextlib
@@ -62,7 +63,9 @@ class Transfer:
         self._unfinished = 0  # of those, bytes of a piece without ranges, which count only once it is whole
         self._turn = 0
         # An adopted piece has been hashed already.
-        self._hash_queue: Optional[List[Lane]] = [lane for lane in self.lanes if lane.target.digests[lane.number] is None]
+        self._hash_queue: Optional[List[Lane]] = [
+            lane for lane in self.lanes if lane.target.digests[lane.number] is None
+        ]
         self._not_before = 0.0  # a server has asked everybody to wait
         self._clients: List[Client] = []
         self._failure: Optional[BaseException] = None
@@ -170,7 +173,8 @@ class Transfer:
             client.close()
 
     def _take(self, client: Client) -> Optional[Chunk]:
-        """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish together; None when all is fetched."""
+        """The next chunk, from the lanes abreast in turn, smaller towards the end so that all connections finish
+        together; None when all is fetched."""
         with self._state:
             while True:
                 self._check()
@@ -215,7 +219,8 @@ class Transfer:
                 self._idle.notify_all()
 
     def _claim(self, chunk: Chunk, filled: int) -> Tuple[int, int]:
-        """-> (where the bytes just received belong, how many of them): another connection may have taken the chunk over meanwhile."""
+        """-> (where the bytes just received belong, how many of them): another connection may have taken the chunk over
+        meanwhile."""
         with self._state:
             position = chunk.position
             chunk.position += min(filled, chunk.end - position)
@@ -246,7 +251,10 @@ class Transfer:
                 gained = not whole and worthwhile(chunk.position - before, time.monotonic() - begun + _FIRST_BACKOFF)
                 failures = 1 if gained else failures + 1
                 if failures >= _MAX_FAILURES:
-                    raise Refusal("%s, %d times in a row: check the source and run again, what was fetched is kept" % (failure, failures))
+                    raise Refusal(
+                        "%s, %d times in a row: check the source and run again, what was fetched is kept"
+                        % (failure, failures)
+                    )
                 if whole:
                     self._forget(chunk.position - chunk.start)
                     chunk.position = chunk.start
@@ -337,7 +345,10 @@ class Transfer:
         if span.sha256 and found != span.sha256:
             with self._state:
                 target.ranges.remove(span.start, span.end)  # nobody knows which bytes are wrong
-            raise Refusal("%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (span.name, found, span.sha256))
+            raise Refusal(
+                "%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again"
+                % (span.name, found, span.sha256)
+            )
         target.digests[lane.number] = found
 
     def _flush(self) -> None:

@@ -15,11 +15,31 @@ Origin = Tuple[str, str, int]  # scheme, host, port
 _LOOPBACK = re.compile(r"^127(\.[0-9]{1,3}){3}\Z")
 _HOST = re.compile(r"^([A-Za-z0-9._-]*|[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?)\Z")
 _UNQUOTED = "/%:@!$&'()*+,;=~"  # what stays as it is in a path; "?" too in a query
-# Parameters that grant access and do not choose the content. Those of Azure have common names: they count beside "sig" only.
+# Parameters that grant access and do not choose the content. Those of Azure have common names: they count beside "sig"
+# only.
 _GRANTS = re.compile(
-    r"^(x-(amz|goog|oss|cos)-.*|.*(signature|token|key|secret|password|credential|auth|policy).*|expires|googleaccessid|key-pair-id|hdnts|sig)$", re.IGNORECASE
+    r"^(x-(amz|goog|oss|cos)-.*|.*(signature|token|key|secret|password|credential|auth|policy).*|expires|googleaccessid|key-pair-id|hdnts|sig)$",
+    re.IGNORECASE,
 )
-_AZURE = ("sv", "ss", "srt", "sp", "se", "st", "spr", "sip", "sr", "si", "skoid", "sktid", "skt", "ske", "sks", "skv", "sdd")
+_AZURE = (
+    "sv",
+    "ss",
+    "srt",
+    "sp",
+    "se",
+    "st",
+    "spr",
+    "sip",
+    "sr",
+    "si",
+    "skoid",
+    "sktid",
+    "skt",
+    "ske",
+    "sks",
+    "skv",
+    "sdd",
+)
 
 
 def public_url(url: str) -> str:
@@ -34,7 +54,8 @@ def public_url(url: str) -> str:
 
 
 def content_url(url: str) -> str:
-    """What a URL's content is known by: without secrets, with a hash of those parts of the query that choose the content."""
+    """What a URL's content is known by: without secrets, with a hash of those parts of the query that choose the
+    content."""
     try:
         pairs = parse_qsl(urlsplit(url).query, keep_blank_values=True)
     except ValueError:
@@ -47,11 +68,15 @@ def content_url(url: str) -> str:
 
 
 def clean_url(url: str) -> str:
-    """The URL as it goes over the wire: ASCII, the rest quoted. Raises Refusal for one that no server can be asked for."""
+    """The URL as it goes over the wire: ASCII, the rest quoted. Raises Refusal for one that no server can be asked
+    for."""
     try:
         parts = urlsplit(url.strip())
         host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
-        path, query = (quote(text, safe=_UNQUOTED + more, errors="surrogateescape") for text, more in ((parts.path, ""), (parts.query, "?")))
+        path, query = (
+            quote(text, safe=_UNQUOTED + more, errors="surrogateescape")
+            for text, more in ((parts.path, ""), (parts.query, "?"))
+        )
         if not _HOST.match(host):
             raise ValueError(host)
     except ValueError:
@@ -59,24 +84,32 @@ def clean_url(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise Refusal("%s: an http or https URL is needed" % printable(public_url(url)))
     if "@" in parts.netloc:
-        raise Refusal("%s: has a user or password in it, which are never sent: leave them out, a token belongs into model_token_file" % public_url(url))
+        raise Refusal(
+            "%s: has a user or password in it, which are never sent: leave them out, a token belongs into "
+            "model_token_file" % public_url(url)
+        )
     netloc = "[%s]" % host if ":" in host else host
     return urlunsplit((parts.scheme, netloc if port is None else "%s:%d" % (netloc, port), path or "/", query, ""))
 
 
 def following_url(current: str, location: str) -> str:
-    """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises Refusal."""
+    """Where the header field ``location`` of an answer from ``current`` leads: a redirect, a next page. Raises
+    Refusal."""
     try:
         # http.client takes header fields for Latin-1; what servers send is UTF-8.
         url = urljoin(current, location.encode("latin-1").decode("utf-8", "surrogateescape"))
         scheme = urlsplit(url).scheme
     except ValueError:
-        raise Refusal("%s: redirects to an address that cannot be read: use another source" % public_url(current)) from None
+        raise Refusal(
+            "%s: redirects to an address that cannot be read: use another source" % public_url(current)
+        ) from None
     shown = printable(public_url(url))
     if scheme not in ("http", "https"):
         raise Refusal("%s: redirects to %s, http or https is needed" % (public_url(current), shown))
     if urlsplit(current).scheme == "https" and scheme == "http":
-        raise Refusal("%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown))
+        raise Refusal(
+            "%s: redirects from https to %s, which is not encrypted: use another source" % (public_url(current), shown)
+        )
     return clean_url(url)
 
 
@@ -100,10 +133,14 @@ def is_loopback(host: str) -> bool:
 
 
 def authorization(url: str, token: Optional[str], home: str) -> Dict[str, str]:
-    """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within this machine."""
+    """The header fields that prove access. The token goes to the origin of ``home`` alone, over plain http only within
+    this machine."""
     if not token or not same_origin(url, home):
         return {}
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise Refusal("%s: a token is not sent over http, https is needed: correct the address or leave the token out" % public_url(url))
+        raise Refusal(
+            "%s: a token is not sent over http, https is needed: correct the address or leave the token out"
+            % public_url(url)
+        )
     return {"Authorization": "Bearer " + token}

@@ -22,10 +22,27 @@ def _answer(
     digest: Optional[str],
     problem: Optional[str],
 ) -> Dict[str, Any]:
-    facts = describe(headers) if headers else dict.fromkeys(
-        ("architecture", "name", "license", "quantization", "parameters", "block_count", "context_length", "tensors", "shards", "expected_size")
-    )  # fmt: skip
-    return dict(facts, path=path, size=sum(sizes) if sizes else None, sha256=digest, complete=problem is None, problem=problem)
+    facts = (
+        describe(headers)
+        if headers
+        else dict.fromkeys(
+            (
+                "architecture",
+                "name",
+                "license",
+                "quantization",
+                "parameters",
+                "block_count",
+                "context_length",
+                "tensors",
+                "shards",
+                "expected_size",
+            )
+        )
+    )
+    return dict(
+        facts, path=path, size=sum(sizes) if sizes else None, sha256=digest, complete=problem is None, problem=problem
+    )
 
 
 def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False) -> Dict[str, Any]:
@@ -64,7 +81,8 @@ def verify_path(path: str, sha256: Optional[str] = None, checksum: bool = False)
 
 
 def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:
-    """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL without its secrets."""
+    """The same for a file on a server, by its header alone: at most 16 MiB are read, nothing is hashed. path is the URL
+    without its secrets."""
     client = Client()
     headers: List[Header] = []
     sizes: List[int] = []
@@ -73,7 +91,11 @@ def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:
         source = make_source(url, token)
         attempts(lambda: source.resolve(client))
         sizes = [size_of(source)]
-        headers = [read_header(lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER)]
+        headers = [
+            read_header(
+                lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER
+            )
+        ]
         problem = size_problem(headers[0], sizes[0], source.public)
     except Refusal as error:
         problem = str(error)

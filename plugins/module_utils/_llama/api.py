@@ -17,7 +17,8 @@ from .._text import Refusal
 
 # Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
 SILENCE = 3600
-# Bytes of an answer, or of one piece of a stream: many times what a server of many slots says. JSON of that size becomes 50 MiB at worst.
+# Bytes of an answer, or of one piece of a stream: many times what a server of many slots says. JSON of that size
+# becomes 50 MiB at worst.
 LARGEST = 2 << 20
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
@@ -40,7 +41,10 @@ def read_api_key(path: str) -> str:
         with open(path, encoding="utf-8") as stream:
             return first_key(stream.read(), path)
     except OSError as error:
-        raise Refusal("api_key_file %s cannot be read (%s): give a file that user id %d may read" % (path, error.strerror, os.geteuid())) from None
+        raise Refusal(
+            "api_key_file %s cannot be read (%s): give a file that user id %d may read"
+            % (path, error.strerror, os.geteuid())
+        ) from None
 
 
 def first_key(text: str, path: str) -> str:
@@ -89,7 +93,8 @@ def plain(value: Any) -> str:
 
 
 class _Until(io.RawIOBase):
-    """What a socket receives until a moment: a timeout of its own would begin again with each byte. HTTPResponse takes it for a socket."""
+    """What a socket receives until a moment: a timeout of its own would begin again with each byte. HTTPResponse takes
+    it for a socket."""
 
     def __init__(self, stream: socket.socket, end: float) -> None:
         super().__init__()
@@ -136,7 +141,9 @@ class LlamaApi:
             connection.connect()
         except OSError as error:
             connection.close()
-            reason = "no connection in %g s" % timeout if isinstance(error, socket.timeout) else error.strerror or str(error)
+            reason = (
+                "no connection in %g s" % timeout if isinstance(error, socket.timeout) else error.strerror or str(error)
+            )
             raise NoAnswer("refused" if isinstance(error, ConnectionRefusedError) else "unreachable", reason) from None
         return connection
 
@@ -161,7 +168,9 @@ class LlamaApi:
             words = "%s%s: an answer of more than %d MiB seen, at most %d are allowed: see which program listens there"
             raise Refusal(words % (self.url, path, LARGEST >> 20, LARGEST >> 20))
         if response.status == 401:
-            raise Refusal("%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url)
+            raise Refusal(
+                "%s refused the API key (401): set api_key_file to a file with a key of this server" % self.url
+            )
         text = data.decode("utf-8", "replace")
         try:
             return response.status, json.loads(text)
@@ -178,7 +187,8 @@ class LlamaApi:
         return self._request("GET", path, timeout)
 
     def stream(self, prompt: str) -> Iterator[str]:
-        """Generates until the context is full, a piece of JSON text at a time. Errors: NoAnswer when it is cut off or refused."""
+        """Generates until the context is full, a piece of JSON text at a time. Errors: NoAnswer when it is cut off or
+        refused."""
         connection = self._connect(SILENCE)
         request = {"prompt": prompt, "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}
         if self.model:
@@ -188,7 +198,11 @@ class LlamaApi:
             connection.request("POST", self._parts.path.rstrip("/") + "/completion", json.dumps(request), headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise NoAnswer("refused", "a stream is answered %d (%s)" % (response.status, error_text(response.read(1000).decode("utf-8", "replace"))))
+                raise NoAnswer(
+                    "refused",
+                    "a stream is answered %d (%s)"
+                    % (response.status, error_text(response.read(1000).decode("utf-8", "replace"))),
+                )
             last = ""
             for line in iter(lambda: response.readline(LARGEST), b""):
                 if line.startswith(b"data: "):
@@ -204,7 +218,8 @@ class LlamaApi:
             connection.close()
 
     def chat(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
-        """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the whole answer."""
+        """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the
+        whole answer."""
         request = {
             "messages": [{"role": "user", "content": prompt}],
             "max_tokens": max_tokens,
@@ -217,6 +232,7 @@ class LlamaApi:
         return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
 
     def token(self, seed: int, timeout: float) -> Answer:
-        """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows up in /slots."""
+        """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows
+        up in /slots."""
         request = {"prompt": "Hello", "n_predict": 1, "temperature": 0, "seed": seed, "cache_prompt": True}
         return self._request("POST", "/completion", timeout, json.dumps(request))

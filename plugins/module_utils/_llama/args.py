@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build that runs them."""
+"""The command lines of llama.cpp's programs, rendered from resolved instances (see _intent) in the dialect of the build
+that runs them."""
 
 import re
 from typing import Any, List, Mapping, NamedTuple, Optional
@@ -17,11 +18,13 @@ class Dialect(NamedTuple):
 
     first: int  # the first build number
     many_aliases: bool  # --alias takes a list
-    # The lowest that logs how many MiB went to which device, which the acceptance check reads, and none that logs prompts.
+    # The lowest that logs how many MiB went to which device, which the acceptance check reads, and none that logs
+    # prompts.
     log_verbosity: int
 
 
-# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one level (#23021).
+# b7772 and b11434 are tested against their --help. 9181: aliases by list (#19926), and logs of loading moved up one
+# level (#23021).
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
 
@@ -46,7 +49,8 @@ def load_modes(version: Optional[str]) -> List[str]:
 
 
 def rpc_args(instance: Mapping[str, Any]) -> List[str]:
-    """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves llama.cpp's default."""
+    """Arguments of ggml-rpc-server for a worker, the same in every build. --threads is only for CPU devices; 0 leaves
+    llama.cpp's default."""
     args = ["--host", instance["address"], "--port", str(instance["port"])]
     if instance.get("threads"):
         args += ["--threads", str(instance["threads"])]
@@ -56,15 +60,26 @@ def rpc_args(instance: Mapping[str, Any]) -> List[str]:
 
 
 def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
-    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the service, for a release tag.
+    """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the
+    service, for a release tag.
 
-    --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts a head with RPC devices.
+    --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts
+    a head with RPC devices.
     A build that takes one alias gets the model's name: a server of one model answers to every name.
     """
     build = command_line_of(version)
     dialect = [one for one in DIALECTS if one.first <= build][-1]
     aliases = instance["aliases"] if dialect.many_aliases else instance["aliases"][:1]
-    args = ["--model", instance["model_path"], "--alias", ",".join(aliases), "--host", instance["address"], "--port", str(instance["port"])]
+    args = [
+        "--model",
+        instance["model_path"],
+        "--alias",
+        ",".join(aliases),
+        "--host",
+        instance["address"],
+        "--port",
+        str(instance["port"]),
+    ]
     if instance["rpc_endpoints"]:
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer", "--cache-ram", "0"]
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]

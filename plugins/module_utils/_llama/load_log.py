@@ -44,9 +44,9 @@ class _Layout:
 def parse(lines: Iterable[str]) -> Dict[str, Any]:
     """Log lines of one run -> dict as llama_load_info returns it.
 
-    A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one. In it
-    the shards of a model and the caches of a model with sliding windows have a line each and add up; compute buffers are
-    reserved anew and replace each other.
+    A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one.
+    In it the shards of a model and the caches of a model with sliding windows have a line each and add up; compute
+    buffers are reserved anew and replace each other.
     """
     build: Dict[str, Any] = {"build": None, "commit": None}
     devices: Dict[str, Optional[str]] = {}
@@ -97,7 +97,8 @@ def _report(build: Dict[str, Any], devices: Dict[str, Optional[str]], layout: _L
     if layers is None:
         layers = _cache_layers(layout)
     buffers = [
-        {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)} for (device, endpoint, kind), size in sorted(layout.mib.items(), key=str)
+        {"device": device, "endpoint": endpoint, "kind": kind, "mib": round(size, 2)}
+        for (device, endpoint, kind), size in sorted(layout.mib.items(), key=str)
     ]
     places: List[Dict[str, Any]] = []
     for place in sorted({(device, endpoint) for device, endpoint, _kind in layout.mib} | set(layers or {}), key=str):
@@ -151,7 +152,8 @@ def _assigned_layers(layout: _Layout, devices: Dict[str, Optional[str]]) -> Opti
 
 
 def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
-    """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not tell."""
+    """The same from the shares of the KV caches, whose layers are of one size each; None where the shares do not
+    tell."""
     if layout.recurrent:
         return None  # their layers have no share in the caches
     layers: Dict[Place, int] = {}
@@ -160,7 +162,10 @@ def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
             return None
         counts = {place: size / cache["mib"] * cache["layers"] for place, size in sizes.items()}
         # The sizes are printed with two decimals.
-        if any(abs(count - round(count)) > 0.1 for count in counts.values()) or sum(round(count) for count in counts.values()) != cache["layers"]:
+        if (
+            any(abs(count - round(count)) > 0.1 for count in counts.values())
+            or sum(round(count) for count in counts.values()) != cache["layers"]
+        ):
             return None
         for place, count in counts.items():
             layers[place] = layers.get(place, 0) + int(round(count))
@@ -168,7 +173,8 @@ def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
 
 
 def load_info(unit: str) -> Dict[str, Any]:
-    """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are missing.
+    """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are
+    missing.
 
     Errors: Refusal when systemd knows no run of the unit, or the journal cannot be read.
     """
@@ -182,13 +188,15 @@ def load_info(unit: str) -> Dict[str, Any]:
     if not info["buffers"] or info["layers_total"] is None:
         info["reason"] = (
             "the journal has no buffer sizes of the current run of %s, they are needed to tell what is where: "
-            "read it as root, run llama-server with -lv 4 from b11434 on, and restart it if the journal was rotated" % unit
+            "read it as root, run llama-server with -lv 4 from b11434 on, and restart it if the journal was rotated"
+            % unit
         )
     return info
 
 
 def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
-    """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether the load ended)."""
+    """Lines of a log up to the end of the load: later ones are requests, and there may be millions. -> (lines, whether
+    the load ended)."""
     lines = []
     for line in stream:
         lines.append(line)
@@ -201,9 +209,14 @@ def read_journal(invocation: str) -> List[str]:
     """Lines of the load of one run of a unit. Errors: Refusal."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
     try:
-        process: Any = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C"))
+        process: Any = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C")
+        )
     except OSError as error:
-        raise Refusal("journalctl cannot be run (%s): the load is looked up on nodes with systemd only" % os.strerror(error.errno or 0)) from None
+        raise Refusal(
+            "journalctl cannot be run (%s): the load is looked up on nodes with systemd only"
+            % os.strerror(error.errno or 0)
+        ) from None
     lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
     if loaded:
         process.kill()

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What differs between llama.cpp builds in the memory that they need.
 
-Only b7772 and b11434 were measured. A build outside their ranges may need what any of them needs, so a plan takes the larger.
+Only b7772 and b11434 were measured. A build outside their ranges may need what any of them needs, so a plan takes the
+larger.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -23,10 +24,27 @@ class BuildRange(NamedTuple):
 
 
 RANGES = (
-    BuildRange(7760, 7772, mla_values=True, rpc_events=False, all_outputs=True, rotated_cache=False, whole_context_beside_states=True),
-    BuildRange(11434, None, mla_values=False, rpc_events=True, all_outputs=False, rotated_cache=True, whole_context_beside_states=False),
+    BuildRange(
+        7760,
+        7772,
+        mla_values=True,
+        rpc_events=False,
+        all_outputs=True,
+        rotated_cache=False,
+        whole_context_beside_states=True,
+    ),
+    BuildRange(
+        11434,
+        None,
+        mla_values=False,
+        rpc_events=True,
+        all_outputs=False,
+        rotated_cache=True,
+        whole_context_beside_states=False,
+    ),
 )
-"""7760 is the oldest build that is supported; it is taken to need what b7772, twelve builds later, was measured to need."""
+"""7760 is the oldest build that is supported; it is taken to need what b7772, twelve builds later, was measured
+to need."""
 
 
 def ranges_of(build: Optional[int]) -> Tuple[BuildRange, ...]:

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of the compute buffers: what one ubatch needs on each device while it passes through.
 
-llama.cpp has no formula for them: it builds the graph and asks its allocator. The formulas here add up the tensors that are alive at the same time at the
-widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434; docs/memory.md says how far they are off.
+llama.cpp has no formula for them: it builds the graph and asks its allocator. The formulas here add up the tensors that
+are alive at the same time at the widest place of a graph. They were fitted to llama-fit-params of b7772 and b11434;
+docs/memory.md says how far they are off.
 """
 
 from typing import List, NamedTuple, Sequence, Tuple
@@ -67,7 +68,8 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden
     if place.pipeline:
-        # Four copies of what the device is given: the masks, and the hidden state once (llama-fit-params: twice) or, with the embeddings, three times.
+        # Four copies of what the device is given: the masks, and the hidden state once (llama-fit-params: twice) or,
+        # with the embeddings, three times.
         copies = 14 if place.is_first else 9 if fit_params else 5
         return max(core, logits) + copies * hidden + 4 * mask
     if known.rpc_events:
@@ -103,8 +105,9 @@ def compute_bytes(
 ) -> Tuple[List[int], int]:
     """-> ([bytes of each device], bytes of the host)
 
-    counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params says instead of what llama-server
-    takes (it reserves logits for every token of a ubatch, and reckons some buffers differently because it allocates nothing).
+    counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params
+    says instead of what llama-server takes (it reserves logits for every token of a ubatch, and reckons some buffers
+    differently because it allocates nothing).
     """
     devices, host = [0] * len(counts), 0
     for known in ranges_of(settings.build):

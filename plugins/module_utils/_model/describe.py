@@ -56,10 +56,18 @@ _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]
 def size_problem(header: Header, size: int, name: str) -> Optional[str]:
     """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not."""
     if size < header.minimum_size:
-        return "%s: %s present, %s needed by its header: fetch it again" % (name, exact(size), exact(header.expected_size))
+        return "%s: %s present, %s needed by its header: fetch it again" % (
+            name,
+            exact(size),
+            exact(header.expected_size),
+        )
     # A file without tensors may or may not carry the padding that ends its header.
     if size > max(header.expected_size, header.data_offset):
-        return "%s: %s present, %s needed by its header: foreign bytes follow the model, fetch it again" % (name, exact(size), exact(header.expected_size))
+        return "%s: %s present, %s needed by its header: foreign bytes follow the model, fetch it again" % (
+            name,
+            exact(size),
+            exact(header.expected_size),
+        )
     return None
 
 
@@ -90,14 +98,20 @@ def check_shards(headers: Sequence[Header], names: Sequence[str]) -> None:
         count, place, tensors = (header.metadata.get("split." + key) for key in ("count", "no", "tensors.count"))
         count = count or 1
         if count != len(headers):
-            raise Refusal("%s: its header names %s shards, %d given: give all shards of one model" % (name, ascii(count)[:40], len(headers)))
+            raise Refusal(
+                "%s: its header names %s shards, %d given: give all shards of one model"
+                % (name, ascii(count)[:40], len(headers))
+            )
         if count == 1:
             continue
         if place != number:
-            raise Refusal("%s: its header says shard %s, place %d needs shard %d" % (name, ascii(place)[:40], number + 1, number))
+            raise Refusal(
+                "%s: its header says shard %s, place %d needs shard %d" % (name, ascii(place)[:40], number + 1, number)
+            )
         if tensors != total:
             raise Refusal(
-                "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them" % (name, ascii(tensors)[:40], total)
+                "%s: its header says %s tensors in all shards, they have %d: a shard of another model is among them"
+                % (name, ascii(tensors)[:40], total)
             )
 
 

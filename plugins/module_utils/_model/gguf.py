@@ -5,10 +5,10 @@
 
 Everything here is a pure function over ``read(offset, length) -> bytes`` (shorter only at the end of the file), so a
 local file, an HTTP range reader and a byte string are read alike. The format is that of ggml's gguf.cpp: little endian,
-magic ``GGUF``, u32 version (2 or 3), u64 tensors, u64 keys, the key/value pairs, then name, dimensions, type and offset of
-every tensor, padding to ``general.alignment`` (32 when absent), data. A header is untrusted input: every count is checked
-against what may still follow before anything is allocated, so any input ends in a Header or a Refusal within a second
-and within 64 MiB.
+magic ``GGUF``, u32 version (2 or 3), u64 tensors, u64 keys, the key/value pairs, then name, dimensions, type and offset
+of every tensor, padding to ``general.alignment`` (32 when absent), data. A header is untrusted input: every count is
+checked against what may still follow before anything is allocated, so any input ends in a Header or a Refusal within a
+second and within 64 MiB.
 """
 
 import os
@@ -23,7 +23,9 @@ MAX_HEADER = 64 << 20
 MAX_REMOTE_HEADER = 16 << 20
 """The most that is read of a remote file just to look at it."""
 
-_MAX_TENSORS = 32768  # twice those of the largest known model; what a description takes in memory is thirty times its bytes
+_MAX_TENSORS = (
+    32768  # twice those of the largest known model; what a description takes in memory is thirty times its bytes
+)
 _MAX_KEYS = 65536
 _MAX_KEY_BYTES = 65535  # the format's own limit
 _MAX_TENSOR_NAME = 63  # ggml's GGML_MAX_NAME less its terminator
@@ -174,7 +176,9 @@ class _Cursor:
     def string(self, longest: int, what: str) -> str:
         length = self.number(_U64)
         if length > longest:
-            raise self.error("%s has %s, at most %s are allowed: damaged header" % (what, exact(length), exact(longest)))
+            raise self.error(
+                "%s has %s, at most %s are allowed: damaged header" % (what, exact(length), exact(longest))
+            )
         try:
             return self.take(length).decode("utf-8")
         except UnicodeDecodeError:
@@ -223,7 +227,8 @@ def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[st
                     elements += length
                     if elements > _MAX_KEPT_ELEMENTS:
                         raise cursor.error(
-                            "array %s makes more than %s numbers in short arrays: not a usable GGUF file" % (_shown(key), "{:,}".format(_MAX_KEPT_ELEMENTS))
+                            "array %s makes more than %s numbers in short arrays: not a usable GGUF file"
+                            % (_shown(key), "{:,}".format(_MAX_KEPT_ELEMENTS))
                         )
                     data = cursor.take(size)
                     metadata[key] = [item[0] for item in _SCALARS[kind].iter_unpack(data)]
@@ -233,13 +238,21 @@ def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[st
             elif kind == _STRING:
                 strings += length
                 if strings > _MAX_ARRAY_STRINGS or 8 * length > cursor.left():
-                    raise cursor.error("array %s has %s strings, more than a header can hold: damaged header" % (_shown(key), "{:,}".format(length)))
+                    raise cursor.error(
+                        "array %s has %s strings, more than a header can hold: damaged header"
+                        % (_shown(key), "{:,}".format(length))
+                    )
                 cursor.skip_strings(length)
                 before = cursor.tell()
             else:
-                raise cursor.error("array %s has elements of type %d, which no GGUF version defines: damaged header" % (_shown(key), kind))
+                raise cursor.error(
+                    "array %s has elements of type %d, which no GGUF version defines: damaged header"
+                    % (_shown(key), kind)
+                )
         else:
-            raise cursor.error("metadata %s has type %d, which no GGUF version defines: damaged header" % (_shown(key), kind))
+            raise cursor.error(
+                "metadata %s has type %d, which no GGUF version defines: damaged header" % (_shown(key), kind)
+            )
         kept += cursor.tell() - before
         if kept > _MAX_KEPT_BYTES:
             raise cursor.error("more than %s of metadata text: not a usable GGUF file" % exact(_MAX_KEPT_BYTES))
@@ -247,7 +260,8 @@ def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[st
 
 
 def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Tensor], int, int]:
-    """-> ([Tensor], bytes of all data with the last tensor padded, without). Offsets must be contiguous, as llama.cpp demands."""
+    """-> ([Tensor], bytes of all data with the last tensor padded, without). Offsets must be contiguous, as llama.cpp
+    demands."""
     tensors: List[Tensor] = []
     names: Set[str] = set()
     padded, bare = 0, 0
@@ -258,12 +272,17 @@ def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Ten
         names.add(name)
         n_dims = cursor.number(_U32)
         if not 1 <= n_dims <= 4:
-            raise cursor.error("tensor %s has %d dimensions, 1 to 4 are possible: damaged header" % (_shown(name), n_dims))
+            raise cursor.error(
+                "tensor %s has %d dimensions, 1 to 4 are possible: damaged header" % (_shown(name), n_dims)
+            )
         dims = struct.unpack("<%dQ" % n_dims, cursor.take(8 * n_dims))
         kind = cursor.number(_U32)
         offset = cursor.number(_U64)
         if kind not in TENSOR_TYPES:
-            raise cursor.error("tensor %s has type %d, unknown to this version: damaged header, or a newer llama.cpp is needed" % (_shown(name), kind))
+            raise cursor.error(
+                "tensor %s has type %d, unknown to this version: damaged header, or a newer llama.cpp is needed"
+                % (_shown(name), kind)
+            )
         type_name, block, size = TENSOR_TYPES[kind]
         weights = 1
         for dim in dims:
@@ -271,9 +290,15 @@ def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Ten
         if not 0 < weights <= _I64_MAX:
             raise cursor.error("tensor %s has dimensions %s: damaged header" % (_shown(name), "x".join(map(str, dims))))
         if dims[0] % block:
-            raise cursor.error("tensor %s has rows of %d weights, %s needs a multiple of %d: damaged header" % (_shown(name), dims[0], type_name, block))
+            raise cursor.error(
+                "tensor %s has rows of %d weights, %s needs a multiple of %d: damaged header"
+                % (_shown(name), dims[0], type_name, block)
+            )
         if offset != padded:
-            raise cursor.error("tensor %s starts at %d, the tensors before it end at %d: damaged header" % (_shown(name), offset, padded))
+            raise cursor.error(
+                "tensor %s starts at %d, the tensors before it end at %d: damaged header"
+                % (_shown(name), offset, padded)
+            )
         nbytes = weights // block * size
         bare = padded + nbytes
         padded = bare + -bare % alignment
@@ -294,7 +319,9 @@ def read_header(read: Read, name: str, limit: int = MAX_HEADER) -> Header:
     if start != b"GGUF":
         if not start:
             raise cursor.error("empty, a GGUF file is needed: fetch it again")
-        raise cursor.error("starts with %s, a GGUF file starts with b'GGUF': not a model, or a later piece of one" % ascii(start))
+        raise cursor.error(
+            "starts with %s, a GGUF file starts with b'GGUF': not a model, or a later piece of one" % ascii(start)
+        )
     cursor.skip(4)
     version = cursor.number(_U32)
     if version not in (2, 3):

@@ -50,7 +50,8 @@ def _pad(count: int, step: int) -> int:
 
 
 def cells(shape: Shape, settings: Settings, known: BuildRange) -> Cells:
-    """-> Cells under one BuildRange. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified cache."""
+    """-> Cells under one BuildRange. parallel None or below 1 is llama-server's own choice: 4 sequences in one unified
+    cache."""
     slots = settings.parallel or 0
     automatic = slots < 1
     sequences = 4 if automatic else slots
@@ -76,7 +77,9 @@ def _layer_row(shape: Shape, settings: Settings, block: int, mla_values: bool) -
         keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope)
         return keys + row_bytes(settings.cache_type_v, shape.mla.rank) if mla_values else keys
     heads = shape.n_head_kv[block]
-    return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(settings.cache_type_v, heads * shape.head_v[block])
+    return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(
+        settings.cache_type_v, heads * shape.head_v[block]
+    )
 
 
 def kv_bytes(shape: Shape, settings: Settings) -> List[int]:
@@ -85,6 +88,10 @@ def kv_bytes(shape: Shape, settings: Settings) -> List[int]:
     for known in ranges_of(settings.build):
         size = cells(shape, settings, known)
         for block, sliding in enumerate(shape.swa_layers):
-            cache = size.streams * (size.swa if sliding else size.full) * _layer_row(shape, settings, block, known.mla_values)
+            cache = (
+                size.streams
+                * (size.swa if sliding else size.full)
+                * _layer_row(shape, settings, block, known.mla_values)
+            )
             needs[block] = max(needs[block], cache + size.sequences * shape.recurrent[block])
     return needs

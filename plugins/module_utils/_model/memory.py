@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much memory a model needs on each device, from its header alone.
 
-All sizes are bytes. A layer is a block; the output layer is none, it goes with the last device that has layers. In no number: the
-accelerator's own context, its pools, and what a driver keeps.
+All sizes are bytes. A layer is a block; the output layer is none, it goes with the last device that has layers. In no
+number: the accelerator's own context, its pools, and what a driver keeps.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -63,8 +63,9 @@ def place(
 ) -> Placed:
     """Memory of each device when ``counts`` blocks go to each.
 
-    counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to block_count; local: how many of the last
-    devices are the head's own (None: none); fit_params: see compute_bytes. Raises ValueError when the counts do not sum up.
+    counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to
+    block_count; local: how many of the last devices are the head's own (None: none); fit_params: see compute_bytes.
+    Raises ValueError when the counts do not sum up.
     """
     if sum(counts) != shape.block_count:
         raise ValueError("%s blocks placed, the model has %d" % (sum(counts), shape.block_count))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What of a model's header decides how much memory its layers need.
 
-Names are those of llama.cpp's hparams. The sources are llama-hparams.cpp and the loaders of the architectures (load_hparams) of
-b7772 and b11434.
+Names are those of llama.cpp's hparams. The sources are llama-hparams.cpp and the loaders of the architectures
+(load_hparams) of b7772 and b11434.
 """
 
 import re
@@ -69,8 +69,8 @@ class Swa(NamedTuple):
     dense_first: bool
 
 
-# The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the whole context, whatever their
-# header says of a window.
+# The architectures whose caches have a sliding window, unless the header names the layers itself. The others keep the
+# whole context, whatever their header says of a window.
 SWA = {
     "afmoe": Swa(4, 0, False),
     "cohere2": Swa(4, 0, False),
@@ -101,7 +101,8 @@ RECURRENT = {
 }
 _INTERVAL = 4  # qwen3next and its kin attend in every fourth layer, unless the header says otherwise
 
-# Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a cache.
+# Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a
+# cache.
 _UNKNOWN_CACHES = (
     "attention.indexer.head_count",
     "attention.shared_kv_layers",
@@ -150,7 +151,11 @@ class _Keys:
     def per_block(self, key: str, count: int, default: Optional[int] = None) -> List[int]:
         """[count of each block]: the header has one number for all or an array."""
         value = self.get(key)
-        if isinstance(value, list) and len(value) >= count and all(isinstance(item, int) and 0 <= item <= _MAX_COUNT for item in value):
+        if (
+            isinstance(value, list)
+            and len(value) >= count
+            and all(isinstance(item, int) and 0 <= item <= _MAX_COUNT for item in value)
+        ):
             return [int(item) for item in value[:count]]
         return [self.number(key, default)] * count
 
@@ -165,8 +170,8 @@ def _swa_layers(keys: _Keys, count: int) -> Tuple[int, List[bool]]:
     if isinstance(pattern, list):
         if len(pattern) < count:
             raise Refusal(
-                "architecture %s: its sliding window pattern names %d layers, %d are needed: use a file that a current llama.cpp converted"
-                % (keys.architecture, len(pattern), count)
+                "architecture %s: its sliding window pattern names %d layers, %d are needed: use a file that a current "
+                "llama.cpp converted" % (keys.architecture, len(pattern), count)
             )
         return window, [bool(item) for item in pattern[:count]]
     if rule is None:
@@ -182,7 +187,8 @@ def _mla(keys: _Keys) -> Optional[Mla]:
 
 
 def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: List[int]) -> Tuple[List[int], List[int]]:
-    """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r and n_embd_s, kept in F32"""
+    """-> ([bytes of constant state per sequence, per block], [heads of the cache per block]); llama_hparams::n_embd_r
+    and n_embd_s, kept in F32"""
     kind = RECURRENT.get(keys.architecture)
     if kind is None:
         if keys.get("ssm.state_size") is not None or keys.get("shortconv.l_cache") is not None:
@@ -192,7 +198,10 @@ def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: List[int]) -> Tu
         weights = n_embd * (keys.number("shortconv.l_cache") - 1)
     else:
         inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
-        weights = max(keys.number("ssm.conv_kernel") - 1, 0) * (inner + 2 * keys.number("ssm.group_count", 0) * state) + state * inner
+        weights = (
+            max(keys.number("ssm.conv_kernel") - 1, 0) * (inner + 2 * keys.number("ssm.group_count", 0) * state)
+            + state * inner
+        )
     n_ff = keys.per_block("feed_forward_length", count, 0)
     interval = keys.number("full_attention_interval", _INTERVAL) or 1
     states, heads = [], []
@@ -211,8 +220,8 @@ def _recurrent(keys: _Keys, count: int, n_embd: int, n_head_kv: List[int]) -> Tu
 
 def _unknown(keys: _Keys, key: str) -> Refusal:
     return Refusal(
-        "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give tensor_split by node, and try it"
-        % (keys.architecture, keys.architecture, key)
+        "architecture %s: %s.%s seen, a cache of keys and values or a Mamba state is needed to tell its memory: give "
+        "tensor_split by node, and try it" % (keys.architecture, keys.architecture, key)
     )
 
 
@@ -233,7 +242,8 @@ def _tensors(headers: List[Header], count: int) -> Tuple[List[int], int, int, Di
 
 
 def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool, int]:
-    """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an expert)"""
+    """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an
+    expert)"""
     n_ff, parts, fused, n_ff_exp = 0, 0, False, 0
     for block in range(count):
         down, up = named.get("blk.%d.ffn_down.weight" % block), named.get("blk.%d.ffn_up.weight" % block)
@@ -250,33 +260,40 @@ def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool,
 def read_shape(header: Union[Header, List[Header]]) -> Shape:
     """-> Shape of a model.
 
-    header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory cannot be told.
+    header: Header of gguf, or the list of its shards' headers in order. Raises Refusal for an architecture whose memory
+    cannot be told.
     """
     headers = header if isinstance(header, list) else [header]
     metadata = headers[0].metadata
     architecture = metadata.get("general.architecture")
     if not isinstance(architecture, str) or not _ARCHITECTURE.match(architecture):
         seen = "missing" if architecture is None else ascii(architecture)[:40]
-        raise Refusal("header: general.architecture is %s, its name is needed: give the first shard of the model" % seen)
+        raise Refusal(
+            "header: general.architecture is %s, its name is needed: give the first shard of the model" % seen
+        )
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
     if not 1 <= count <= MAX_BLOCKS:
         raise Refusal(
-            "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again" % (architecture, architecture, count, MAX_BLOCKS)
+            "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again"
+            % (architecture, architecture, count, MAX_BLOCKS)
         )
     for key in _UNKNOWN_CACHES:
         if keys.get(key):
             raise _unknown(keys, key)
     blocks, entry, output, named = _tensors(headers, count)
-    skipped = keys.number("nextn_predict_layers", 0)  # blocks that predict further tokens: counted like others, and not loaded
+    skipped = keys.number(
+        "nextn_predict_layers", 0
+    )  # blocks that predict further tokens: counted like others, and not loaded
     if skipped >= count:
         raise Refusal(
-            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it again"
-            % (architecture, architecture, skipped, count)
+            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it "
+            "again" % (architecture, architecture, skipped, count)
         )
     if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
         raise Refusal(
-            "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of the model in order" % architecture
+            "architecture %s: tensors of the embedding or of a block are missing, all are needed: give all shards of "
+            "the model in order" % architecture
         )
     blocks[count - skipped :] = [0] * skipped
     tied = "output.weight" not in named
@@ -286,7 +303,9 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
     n_head = keys.per_block("attention.head_count", count, 0)
     head = n_embd // max(n_head) if max(n_head) else 0
     window, swa_layers = _swa_layers(keys, count)
-    recurrent, n_head_kv = _recurrent(keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head)))
+    recurrent, n_head_kv = _recurrent(
+        keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head))
+    )
     n_head_kv = n_head_kv[: count - skipped] + [0] * skipped
     n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
     head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)

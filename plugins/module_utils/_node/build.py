@@ -13,12 +13,15 @@ from .._text import Refusal
 
 
 def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
-    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its build.json lists.
+    """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its
+    build.json lists.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
     (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: Refusal.
     """
-    current = os.path.realpath(os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current"))
+    current = os.path.realpath(
+        os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
+    )
     info: Dict[str, Any] = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
     if not os.path.isdir(current):
         return info
@@ -33,7 +36,9 @@ def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
             raise ValueError("files is no map")
         info["build_sha256"] = sha256_file(manifest)
         found = contents(current) - {"build.json"}
-        broken = [name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])]
+        broken = [
+            name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])
+        ]
         info["build_broken"] = sorted(broken + [name for name in found if name not in files])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
@@ -44,7 +49,8 @@ def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
 
 
 def is_intact(path: str, sha256: str) -> bool:
-    """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to its other name may lie beside it."""
+    """True when the file exists and hashes to sha256 (hex), has no special rights, and is no link to elsewhere: one to
+    its other name may lie beside it."""
     if not os.path.isfile(path) or os.path.islink(path) and "/" in os.readlink(path):
         return False
     return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256

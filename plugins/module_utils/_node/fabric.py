@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The interface that carries RPC, and whether RPC would leave it. Reads sysfs and asks `ip`, sends nothing. Private to the collection.
+"""The interface that carries RPC, and whether RPC would leave it. Reads sysfs and asks `ip`, sends nothing. Private to
+the collection.
 
-What sysfs has: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-class-net of the kernel,
-Documentation/infiniband/ipoib.rst for the mode.
+What sysfs has: Documentation/ABI/stable/sysfs-class-infiniband and Documentation/ABI/testing/sysfs-class-net of the
+kernel, Documentation/infiniband/ipoib.rst for the mode.
 """
 
 import os
@@ -35,7 +36,8 @@ PORT_ERRORS = (
 def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = None, sysfs: str = "/sys") -> Facts:
     """Facts of the fabric as this node sees it, see llama_fabric_facts.
 
-    address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is expected on.
+    address: the node's llama_fabric_address. peers: those of the other nodes. interface: the one that address is
+    expected on.
     Errors: Refusal.
     """
     addresses = parse_addresses(_ip("addr", "show")[1])
@@ -47,21 +49,30 @@ def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = 
 
 
 def _ip(*arguments: str) -> Tuple[int, str]:
-    """(exit status, output) of `ip` for IPv4; one line for each entry, a form that iproute2 of EL8 and of today share."""
+    """(exit status, output) of `ip` for IPv4; one line for each entry, a form that iproute2 of EL8 and of today
+    share."""
     # Debian keeps it where only root looks.
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin")
     command = ["ip", "-o", "-4"] + list(arguments)
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, env=environment
+        )
     except OSError as error:
-        raise Refusal("ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux" % os.strerror(error.errno or 0)) from None
+        raise Refusal(
+            "ip cannot be run (%s): install the package iproute2, or iproute on Enterprise Linux"
+            % os.strerror(error.errno or 0)
+        ) from None
     output = process.communicate()[0]
     return process.returncode, output
 
 
 def parse_addresses(text: str) -> Dict[str, str]:
     """`ip -o -4 addr show` -> {address: interface}."""
-    return {address: name for name, address in re.findall(r"^\d+: ([^\s@]+)\S*\s+inet (\d+\.\d+\.\d+\.\d+)", text, re.MULTILINE)}
+    return {
+        address: name
+        for name, address in re.findall(r"^\d+: ([^\s@]+)\S*\s+inet (\d+\.\d+\.\d+\.\d+)", text, re.MULTILINE)
+    }
 
 
 def parse_route(text: str) -> Tuple[Optional[str], Optional[str]]:
@@ -95,7 +106,11 @@ def describe(interface: Optional[str], sysfs: str = "/sys") -> Facts:
         "state": _read(folder, "operstate"),
         "mtu": _number(folder, "mtu"),
         # A bond of Ethernet cards is faster than each of their ports.
-        "rate_gbps": port["rate_gbps"] if port and layer == "InfiniBand" else speed / 1000.0 if speed and speed > 0 else None,
+        "rate_gbps": port["rate_gbps"]
+        if port and layer == "InfiniBand"
+        else speed / 1000.0
+        if speed and speed > 0
+        else None,
         "ipoib_mode": _read(folder, "mode"),  # a file of IPoIB interfaces alone
         "errors": {name: _number(folder, "statistics", name) for name in INTERFACE_ERRORS},
         "port": port,
@@ -133,7 +148,8 @@ def _list(folder: str) -> List[str]:
 
 
 def _read(*path: str) -> Optional[str]:
-    """A file of sysfs without its line end; None where it is missing, empty or refuses, as the speed of a link that is down does."""
+    """A file of sysfs without its line end; None where it is missing, empty or refuses, as the speed of a link that is
+    down does."""
     try:
         with open(os.path.join(*path), encoding="ascii") as stream:
             return stream.read().strip() or None
@@ -149,20 +165,27 @@ def _number(*path: str) -> Optional[int]:
 
 
 def warnings(facts: Facts, addresses: Dict[str, str], expected: Optional[str] = None) -> List[str]:
-    """Sentences about what would take RPC off the fabric. facts: of collect. addresses: {address: interface} of the node."""
+    """Sentences about what would take RPC off the fabric. facts: of collect. addresses: {address: interface} of the
+    node."""
     address, interface = facts["address"], facts["interface"]
     if not interface:
         own = ", ".join("%s (%s)" % pair for pair in sorted(addresses.items()) if pair[1] != "lo") or "no address"
         return [
-            "llama_fabric_address: %s is on no interface of this node, which has %s, one of these is needed: correct hosts.yml or bring the interface up"
-            % (address, own)
+            "llama_fabric_address: %s is on no interface of this node, which has %s, one of these is needed: correct "
+            "hosts.yml or bring the interface up" % (address, own)
         ]
     found = []
     if expected and interface != expected:
-        found.append("llama_fabric_interface: %s is on %s, %s is needed: correct hosts.yml or the node's network" % (address, interface, expected))
+        found.append(
+            "llama_fabric_interface: %s is on %s, %s is needed: correct hosts.yml or the node's network"
+            % (address, interface, expected)
+        )
     # 'unknown' is what interfaces say that have no link to watch.
     if facts["state"] not in ("up", "unknown", None):
-        found.append("llama_fabric_address: %s with %s is %s, up is needed: see ip link and the cable" % (interface, address, facts["state"]))
+        found.append(
+            "llama_fabric_address: %s with %s is %s, up is needed: see ip link and the cable"
+            % (interface, address, facts["state"])
+        )
     for peer in facts["peers"]:
         if peer["problem"]:
             found.append(
@@ -171,7 +194,8 @@ def warnings(facts: Facts, addresses: Dict[str, str], expected: Optional[str] = 
             )
         elif not peer["on_fabric"]:
             found.append(
-                "llama_fabric_address: RPC to %s would leave over %s with source %s, %s with source %s is needed: see ip route get %s"
+                "llama_fabric_address: RPC to %s would leave over %s with source %s, %s with source %s is needed: see "
+                "ip route get %s"
                 % (peer["address"], peer["interface"], peer["source"], interface, address, peer["address"])
             )
     return found

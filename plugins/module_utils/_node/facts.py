@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What preflight and the roles want to know of a node, by subset. Everything here only looks. Private to the collection."""
+"""What preflight and the roles want to know of a node, by subset. Everything here only looks. Private to the
+collection."""
 
 import base64
 import glob
@@ -42,7 +43,14 @@ def said(command: Sequence[str]) -> Tuple[int, str]:
     """(exit status, output) of a program; status 127 where there is none."""
     environment = dict(os.environ, LC_ALL="C", PATH=os.environ.get("PATH", os.defpath) + BINARIES)
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, errors="replace", env=environment)
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            universal_newlines=True,
+            errors="replace",
+            env=environment,
+        )
     except OSError:
         return 127, ""
     output = process.communicate()[0]
@@ -50,21 +58,28 @@ def said(command: Sequence[str]) -> Tuple[int, str]:
 
 
 def answer(command: Sequence[str], *statuses: int) -> str:
-    """The output of a program that every node has. Errors: Refusal, where it ends with another status than 0 or these."""
+    """The output of a program that every node has. Errors: Refusal, where it ends with another status than 0 or
+    these."""
     status, output = said(command)
     if status and status not in statuses:
-        raise Refusal("%s ended with status %d, an answer is needed: run `%s` on the node" % (command[0], status, " ".join(command)))
+        raise Refusal(
+            "%s ended with status %d, an answer is needed: run `%s` on the node"
+            % (command[0], status, " ".join(command))
+        )
     return output
 
 
 def accounts(asked: Facts) -> Facts:
-    """Entries of the accounts and groups of these names, and of the accounts with these ids, each split into its fields."""
+    """Entries of the accounts and groups of these names, and of the accounts with these ids, each split into its
+    fields."""
     keys = list(asked["names"]) + [one for one in asked["ids"] if one != "0"]
     return {"accounts": {"passwd": _entries("passwd", keys), "group": _entries("group", asked["names"])}}
 
 
 def _entries(database: str, keys: Iterable[str]) -> List[List[str]]:
-    return [line.split(":") for line in answer(["getent", database] + list(keys), 2).splitlines()]  # 2: one of them is missing
+    return [
+        line.split(":") for line in answer(["getent", database] + list(keys), 2).splitlines()
+    ]  # 2: one of them is missing
 
 
 def writable(folders: Iterable[str]) -> Facts:
@@ -81,7 +96,8 @@ def _others_may_write(folder: str) -> bool:
 
 
 def packages(query: Sequence[str]) -> Facts:
-    """Whether the package database has all that a query names: dpkg-query also knows packages of which only configuration is left."""
+    """Whether the package database has all that a query names: dpkg-query also knows packages of which only
+    configuration is left."""
     status, output = said(query)
     return {"packages_installed": status == 0 and not re.search("not-installed|config-files|half-", output)}
 
@@ -120,15 +136,24 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Our units, short names that are links of ours, and since when the node is held for maintenance. Errors: Refusal."""
+    """Our units, short names that are links of ours, and since when the node is held for maintenance. Errors:
+    Refusal."""
     aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(paths.UNITS, name))]
-    return {"units": [unit._asdict() for unit in services.unit_info(UNITS)], "aliases": aliases, "held": services.held_since()}
+    return {
+        "units": [unit._asdict() for unit in services.unit_info(UNITS)],
+        "aliases": aliases,
+        "held": services.held_since(),
+    }
 
 
 def listeners(_asked: Any) -> Facts:
-    """What listens, and our processes after that: one that crashed since units() looked is back under another number. Errors: Refusal."""
+    """What listens, and our processes after that: one that crashed since units() looked is back under another number.
+    Errors: Refusal."""
     sockets = answer(["ss", "-Hltnp"])
-    pids = [int(unit.get("MainPID") or 0) for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))]
+    pids = [
+        int(unit.get("MainPID") or 0)
+        for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))
+    ]
     return {"listeners": sockets, "service_pids": [pid for pid in pids if pid]}
 
 
@@ -139,14 +164,21 @@ def plans(asked: Iterable[str]) -> Facts:
 
 def _plan(service: str) -> Dict[str, str]:
     text = text_of(paths.PLANS.replace("*", service))
-    return {"item": service} if text is None else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
+    return (
+        {"item": service}
+        if text is None
+        else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
+    )
 
 
 def build(asked: Facts) -> Facts:
-    """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are there. Errors: Refusal."""
+    """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are
+    there. Errors: Refusal."""
     prefix = asked["prefix"]
     found = build_info(prefix, asked["release"])
-    links = {name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))}
+    links = {
+        name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))
+    }
     folder = os.path.join(prefix, "releases")
     found.update(
         links=links,
@@ -174,13 +206,17 @@ def _interface(address: str) -> str:
 
 def routes(addresses: Iterable[str]) -> Facts:
     """{address: the interface that packets to it leave by}."""
-    found = {address: fabrics.parse_route(said(["ip", "-oneline", "route", "get", address])[1])[0] for address in addresses}
+    found = {
+        address: fabrics.parse_route(said(["ip", "-oneline", "route", "get", address])[1])[0] for address in addresses
+    }
     return {"routes": {address: interface or "" for address, interface in found.items()}}
 
 
 def records(noted: Iterable[str]) -> Facts:
     """{path: the rules of firewalld that earlier runs added and noted there}."""
-    return {"records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in noted}}
+    return {
+        "records": {path: [line for line in (text_of(path) or "").splitlines() if ADDED.match(line)] for path in noted}
+    }
 
 
 def files(asked: Iterable[str]) -> Facts:

@@ -21,9 +21,11 @@ Owner = Tuple[int, int]
 
 
 class Files:
-    """Applies entries and keeps `changes`, a list of {before, after, before_header, after_header}. check: only the list; folder: for files to validate.
+    """Applies entries and keeps `changes`, a list of {before, after, before_header, after_header}. check: only the
+    list; folder: for files to validate.
 
-    An entry has path and state: file (content, mode, owner, group, validate, hidden), directory (mode, owner, group, kept), link (target), absent.
+    An entry has path and state: file (content, mode, owner, group, validate, hidden), directory (mode, owner, group,
+    kept), link (target), absent.
     """
 
     def __init__(self, check: bool = False, folder: Optional[str] = None) -> None:
@@ -43,7 +45,11 @@ class Files:
         if seen is not None and stat.S_ISDIR(seen.st_mode):
             raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
         same = seen is not None and stat.S_ISREG(seen.st_mode) and _read(path) == data
-        if seen is not None and same and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
+        if (
+            seen is not None
+            and same
+            and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ())
+        ):
             return
         if not same and entry["validate"]:
             self._validate(path, entry["validate"], data)
@@ -59,17 +65,23 @@ class Files:
             stream.flush()
             words = [stream.name if word == "%s" else word for word in command]
             try:
-                process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace")
+                process = subprocess.Popen(
+                    words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, errors="replace"
+                )
             except OSError as error:
                 # What would install the program was only pretended.
                 if self.check and error.errno == errno.ENOENT:
                     return
                 raise Refusal(
-                    "%s: %s cannot be run (%s), it has to read the file first: install it" % (path, words[0], os.strerror(error.errno or 0))
+                    "%s: %s cannot be run (%s), it has to read the file first: install it"
+                    % (path, words[0], os.strerror(error.errno or 0))
                 ) from None
             output = process.communicate()[0]
         if process.returncode:
-            raise Refusal("%s: %s refuses it (%s): correct what it is made of" % (path, words[0], " ".join(output.split())[-500:] or "no message"))
+            raise Refusal(
+                "%s: %s refuses it (%s): correct what it is made of"
+                % (path, words[0], " ".join(output.split())[-500:] or "no message")
+            )
 
     def _directory(self, path: str, entry: Entry) -> None:
         seen = _lstat(path)
@@ -112,14 +124,17 @@ class Files:
             os.unlink(path)
 
     def _owner(self, entry: Entry) -> Optional[Owner]:
-        """(user id, group id); None in check mode where the account is still to come, which nothing that is there can have."""
+        """(user id, group id); None in check mode where the account is still to come, which nothing that is there can
+        have."""
         try:
             return pwd.getpwnam(entry["owner"] or "root").pw_uid, grp.getgrnam(entry["group"] or "root").gr_gid
         except KeyError:
             if self.check:
                 return None
             names = (entry["path"], entry["owner"], entry["group"])
-            raise Refusal("%s: no account %s or no group %s on this node, both are needed: run with --tags node" % names) from None
+            raise Refusal(
+                "%s: no account %s or no group %s on this node, both are needed: run with --tags node" % names
+            ) from None
 
     def _changed(self, path: str, before: Optional[str], after: Optional[str], attributes: bool = False) -> None:
         """attributes: whether the content is right, so that only owner or mode are not."""

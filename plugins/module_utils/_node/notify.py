@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a node program says: a line of the journal, and to systemd how it is doing (sd_notify), without a library. Private to the collection."""
+"""What a node program says: a line of the journal, and to systemd how it is doing (sd_notify), without a library.
+Private to the collection."""
 
 import os
 import socket

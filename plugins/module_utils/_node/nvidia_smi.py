@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs of a node as `nvidia-smi -q -x` describes them. No GPU, no driver and a hung driver are answers. Private to the collection."""
+"""GPUs of a node as `nvidia-smi -q -x` describes them. No GPU, no driver and a hung driver are answers. Private to the
+collection."""
 
 import contextlib
 import errno
@@ -23,7 +24,10 @@ XML_END = "</nvidia_smi_log>"
 # What to do about the failures that have one remedy; the rest speak for themselves.
 REMEDIES = (
     ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
-    ("couldn't communicate with the NVIDIA driver", "its kernel module is not loaded: load it with modprobe nvidia and see dmesg"),
+    (
+        "couldn't communicate with the NVIDIA driver",
+        "its kernel module is not loaded: load it with modprobe nvidia and see dmesg",
+    ),
     ("No devices were found", "the driver runs and found no GPU that works: see lspci and dmesg"),
 )
 
@@ -49,7 +53,9 @@ def collect(
     # What the XML says of no driver from 418 to 595. Drivers before 510 do not know compute_cap at all.
     with contextlib.suppress(Refusal):
         if any(gpu["compute_cap"] is None for gpu in gpus):
-            capabilities = parse_capabilities(_run([tool, "--query-gpu=uuid,compute_cap", "--format=csv,noheader"], _left(end)))
+            capabilities = parse_capabilities(
+                _run([tool, "--query-gpu=uuid,compute_cap", "--format=csv,noheader"], _left(end))
+            )
     with contextlib.suppress(Refusal):
         if any(gpu["mig_devices"] for gpu in gpus):
             instances = parse_instances(_run([tool, "-L"], _left(end)))
@@ -73,7 +79,9 @@ def _run(command: List[str], deadline: float) -> str:
     """Output of nvidia-smi. Errors: Refusal."""
     try:
         # A session of its own: what it starts can be killed with it.
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+        )
     except OSError as error:
         remedy = ": no NVIDIA driver is installed" if error.errno == errno.ENOENT else ""
         raise Refusal("%s cannot be run (%s)%s" % (command[0], os.strerror(error.errno or 0), remedy)) from None
@@ -85,7 +93,9 @@ def _run(command: List[str], deadline: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
         if process.stdout:
             process.stdout.close()
-        raise Refusal("%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)) from None
+        raise Refusal(
+            "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)
+        ) from None
     # A card with a corrupt infoROM makes a status of a complete answer.
     if process.returncode and XML_END not in output:
         said = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"
@@ -95,7 +105,8 @@ def _run(command: List[str], deadline: float) -> str:
 
 
 def parse(text: str) -> Facts:
-    """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors: Refusal."""
+    """Output of `nvidia-smi -q -x` -> {available, reason, warning, driver, cuda, gpus}; numa_node is not in it. Errors:
+    Refusal."""
     # Messages about single cards stand before or after the XML.
     start = max(0, text.find("<?xml"))
     end = text.rfind(XML_END) + len(XML_END) if XML_END in text else len(text)
@@ -153,10 +164,17 @@ def numa_node(bus_id: Optional[str], pci_root: str = "/sys/bus/pci/devices") -> 
 
 
 def _text(element: ElementTree.Element, *paths: str) -> Optional[str]:
-    """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]', 'Unknown Error'."""
+    """Text of the first of paths that says something. What the card or driver does not support says N/A, '[N/A]',
+    'Unknown Error'."""
     for path in paths:
         value = (element.findtext(path) or "").strip().strip("[]")
-        if value and value != "None" and not re.match(r"N/A|Not Supported|Not Found|Unknown|Insufficient|Requested|GPU is lost|GPU requires reset|ERR!", value):
+        if (
+            value
+            and value != "None"
+            and not re.match(
+                r"N/A|Not Supported|Not Found|Unknown|Insufficient|Requested|GPU is lost|GPU requires reset|ERR!", value
+            )
+        ):
             return value
     return None
 
@@ -202,7 +220,12 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
             "gpu_power_readings/power_draw",
             "power_readings/power_draw",
         ),
-        "power_limit_w": _number(gpu, "gpu_power_readings/current_power_limit", "gpu_power_readings/power_limit", "power_readings/power_limit"),
+        "power_limit_w": _number(
+            gpu,
+            "gpu_power_readings/current_power_limit",
+            "gpu_power_readings/power_limit",
+            "power_readings/power_limit",
+        ),
         "persistence_mode": _switch(gpu, "persistence_mode"),
         "mig": _switch(gpu, "mig_mode/current_mig"),
         "mig_devices": [_mig_device(device) for device in gpu.findall("mig_devices/mig_device")],
@@ -231,11 +254,26 @@ def _ecc(gpu: ElementTree.Element) -> Facts:
             # Up to Volta one section per kind with a total, after it one counter per memory.
             ("corrected", ("single_bit/total", "sram_correctable", "dram_correctable")),
             # Up to 535 one counter for SRAM, after it one for parity and one for SEC-DED.
-            ("uncorrected", ("double_bit/total", "sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")),
+            (
+                "uncorrected",
+                (
+                    "double_bit/total",
+                    "sram_uncorrectable",
+                    "sram_uncorrectable_parity",
+                    "sram_uncorrectable_secded",
+                    "dram_uncorrectable",
+                ),
+            ),
         ):
-            facts["%s_%s" % (period, kind)] = _sum(gpu, *["ecc_errors/%s/%s" % (period, counter) for counter in counters])
+            facts["%s_%s" % (period, kind)] = _sum(
+                gpu, *["ecc_errors/%s/%s" % (period, counter) for counter in counters]
+            )
     # Cards up to Volta and some of Turing retire pages, later ones remap rows.
-    facts["retired_pages"] = _sum(gpu, "retired_pages/multiple_single_bit_retirement/retired_count", "retired_pages/double_bit_retirement/retired_count")
+    facts["retired_pages"] = _sum(
+        gpu,
+        "retired_pages/multiple_single_bit_retirement/retired_count",
+        "retired_pages/double_bit_retirement/retired_count",
+    )
     facts["remapped_rows"] = _sum(gpu, "remapped_rows/remapped_row_corr", "remapped_rows/remapped_row_unc")
     facts["repair_pending"] = _switch(gpu, "retired_pages/pending_retirement", "remapped_rows/remapped_row_pending")
     facts["repair_failed"] = _switch(gpu, "remapped_rows/remapped_row_failure")
@@ -243,18 +281,24 @@ def _ecc(gpu: ElementTree.Element) -> Facts:
 
 
 def _recovery_action(gpu: ElementTree.Element) -> Optional[str]:
-    """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is needed."""
+    """What the driver asks for, None for nothing. From 570 on it names the action, from 535 on it says that a reset is
+    needed."""
     if _switch(gpu, "gpu_reset_status/reset_required"):
         return _text(gpu, "gpu_recovery_action") or "Reset"
     return _text(gpu, "gpu_recovery_action")
 
 
 def _throttle_reasons(gpu: ElementTree.Element) -> Optional[List[str]]:
-    """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not tell."""
+    """Names of active reasons, without the idle clock: an idle card is not throttled. None when the card does not
+    tell."""
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         reasons = gpu.find(section)
         if reasons is not None and len(reasons):
-            active = [re.sub("^clocks_(event|throttle)_reasons?_", "", reason.tag) for reason in reasons if (reason.text or "").strip() == "Active"]
+            active = [
+                re.sub("^clocks_(event|throttle)_reasons?_", "", reason.tag)
+                for reason in reasons
+                if (reason.text or "").strip() == "Active"
+            ]
             return sorted(name for name in active if name != "gpu_idle")
     return None
 

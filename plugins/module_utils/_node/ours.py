@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What on a node is this collection's. Private to the collection.
 
-A name is no proof: others choose names like ours. Units carry our digest, builds and models are listed by a record beside them, and the node's other
-files say what they are. Links, FIFOs and directories under the name of such a file are somebody else's.
+A name is no proof: others choose names like ours. Units carry our digest, builds and models are listed by a record
+beside them, and the node's other files say what they are. Links, FIFOs and directories under the name of such a file
+are somebody else's.
 """
 
 import fnmatch
@@ -17,8 +18,8 @@ from .._files import MOST_TEXT, read_ours, text_of
 from . import paths
 from .units import file_digest, unit_kind
 
-# What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of rules that were added to firewalld
-# go with the last of those rules: without them nobody would know what is still open.
+# What the roles write on a node beside units, builds, models and caches, and what the text of each says. The lists of
+# rules that were added to firewalld go with the last of those rules: without them nobody would know what is still open.
 FIREWALL_FILES = (
     (paths.FIREWALL_RULES, r"^table inet llama_cluster \{"),
     (paths.FIREWALL_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
@@ -46,7 +47,8 @@ NODE_FILES = (
 
 
 def record_of(path: str) -> Optional[Dict[str, Any]]:
-    """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory of models."""
+    """The JSON object in a file of root's, or of who runs this, None where there is none: others may write a directory
+    of models."""
     try:
         record = json.loads(read_ours(path, MOST_TEXT).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -60,12 +62,15 @@ def is_our_unit(path: str) -> bool:
 
 
 def is_our_alias(path: str, root: str = "/") -> bool:
-    """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is gone."""
+    """Whether a short name is our link: one to a unit of ours in the same directory, or to one of our names that is
+    gone."""
     if not os.path.islink(path):
         return False
     folder, name = os.path.split(path)
     target = os.readlink(path)
-    target = os.path.normpath(os.path.join(root, target[1:]) if target.startswith("/") else os.path.join(folder, target))
+    target = os.path.normpath(
+        os.path.join(root, target[1:]) if target.startswith("/") else os.path.join(folder, target)
+    )
     kind = unit_kind(os.path.basename(target))[0]
     same = os.path.dirname(target) == os.path.normpath(folder) and name == "llama-%s.service" % kind
     return same and (not os.path.lexists(target) or is_our_unit(target))

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node's configuration of services, kept to be put back. Private to the collection.
 
-One JSON file holds it all. While a switch is under way it is open.json; once what was switched to is proved it becomes last.json. So a run
-that died is known by open.json, and what that holds is never what the dead run had half written.
+One JSON file holds it all. While a switch is under way it is open.json; once what was switched to is proved it becomes
+last.json. So a run that died is known by open.json, and what that holds is never what the dead run had half written.
 """
 
 import base64
@@ -24,7 +24,8 @@ from .units import UNIT_NAME
 Entry = Dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
 Change = Tuple[str, Optional[Entry], Optional[Entry]]
-# A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is configured.
+# A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is
+# configured.
 UNITS, CONFIGURATION, KEYS, HELD = (path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD))
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
@@ -58,14 +59,24 @@ class Snapshots:
     def restore(self, name: str, check: bool = False) -> List[Change]:
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
-        Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have put there since.
+        Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have
+        put there since.
         -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: Refusal.
         """
-        found = [(key, one) for key, one in (("open", self._load("open")), ("last", self._load("last"))) if one and one["id"] == name]
+        found = [
+            (key, one)
+            for key, one in (("open", self._load("open")), ("last", self._load("last")))
+            if one and one["id"] == name
+        ]
         if not found:
-            raise Refusal("%s holds no snapshot %s: run site.yml with the version and the services as they were" % (self.folder, name))
+            raise Refusal(
+                "%s holds no snapshot %s: run site.yml with the version and the services as they were"
+                % (self.folder, name)
+            )
         key, snapshot = found[0]
-        changes = [change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])]
+        changes = [
+            change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])
+        ]
         if not check:
             if key == "last":
                 os.rename(self._path("last"), self._path("open"))
@@ -92,7 +103,9 @@ class Snapshots:
         folder, name = os.path.split(path)
         if folder == KEYS:
             return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
-        return not _stays(path) and (is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root))
+        return not _stays(path) and (
+            is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root)
+        )
 
     def _path(self, key: str) -> str:
         return os.path.join(self.folder, key + ".json")
@@ -123,7 +136,9 @@ class Snapshots:
         units = os.path.join(self.root, UNITS)
         for name in _names(units):
             if name.endswith(".wants"):
-                found.extend(os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one))
+                found.extend(
+                    os.path.join(UNITS, name, one) for one in _names(os.path.join(units, name)) if _is_unit_file(one)
+                )
             elif _is_unit_file(name):
                 found.extend(self._below(os.path.join(UNITS, name)))
         found.extend(self._below(CONFIGURATION))
@@ -166,12 +181,18 @@ class Snapshots:
             os.chown(full, entry["uid"], entry["gid"])
         else:
             os.makedirs(os.path.dirname(full), exist_ok=True)
-            _files.write_atomically(full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"]))
+            _files.write_atomically(
+                full, base64.b64decode(entry["content"]), entry["mode"], (entry["uid"], entry["gid"])
+            )
 
 
 def _is_path(path: str) -> bool:
     """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
-    return path.isprintable() and os.path.normpath(path) == path and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
+    return (
+        path.isprintable()
+        and os.path.normpath(path) == path
+        and (path == CONFIGURATION or path.startswith((UNITS + "/", CONFIGURATION + "/")))
+    )
 
 
 def _is_entry(entry: Any) -> bool:
@@ -208,7 +229,11 @@ def _summary(snapshot: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     if not snapshot:
         return None
     names = (os.path.split(path) for path in snapshot["files"])
-    return {"id": snapshot["id"], "build": snapshot["build"], "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name))}
+    return {
+        "id": snapshot["id"],
+        "build": snapshot["build"],
+        "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name)),
+    }
 
 
 def _is_unit_file(name: str) -> bool:
@@ -226,6 +251,7 @@ def _differences(present: Dict[str, Entry], wanted: Dict[str, Entry]) -> List[Ch
 
 
 def _stays(path: str) -> bool:
-    """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs the file of its firewall."""
+    """Whether what the snapshot lacks is left: units are stopped first, rules too many harm nobody, and systemd needs
+    the file of its firewall."""
     folder, name = os.path.split(path)
     return (folder.startswith(UNITS) and bool(UNIT_NAME.match(name))) or "firewall" in name

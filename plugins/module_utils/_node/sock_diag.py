@@ -24,7 +24,8 @@ BYTES_RECEIVED, SEGMENTS_OUT = 128, 156
 
 
 class Socket(NamedTuple):
-    """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that nobody has accepted.
+    """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that
+    nobody has accepted.
 
     received: bytes so far. sent: segments with data so far. None where the kernel does not tell.
     """
@@ -37,8 +38,12 @@ class Socket(NamedTuple):
 
 def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Optional[Socket]:
     """The socket between two ends (address, port), or the listener at local ; None where there is none or no answer."""
-    ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [socket.inet_aton(end[0]) for end in (local, remote)]
-    body = REQUEST.pack(socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 0xFFFFFFFF, *(ends + [0, 0xFFFFFFFF, 0xFFFFFFFF]))
+    ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [
+        socket.inet_aton(end[0]) for end in (local, remote)
+    ]
+    body = REQUEST.pack(
+        socket.AF_INET, socket.IPPROTO_TCP, 1 << (TCP_INFO - 1), 0xFFFFFFFF, *(ends + [0, 0xFFFFFFFF, 0xFFFFFFFF])
+    )
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as stream:
             stream.settimeout(patience)

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Established TCP connections of a process and what went over them, from the kernel. Never opens a connection. Private to the collection."""
+"""Established TCP connections of a process and what went over them, from the kernel. Never opens a connection. Private
+to the collection."""
 
 import contextlib
 import os
@@ -34,7 +35,8 @@ class Entry(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """Whether there is an established connection to an endpoint. counters: of each one so far, None where they are not known."""
+    """Whether there is an established connection to an endpoint. counters: of each one so far, None where they are not
+    known."""
 
     endpoint: str
     connected: bool
@@ -80,7 +82,8 @@ def entries(text: str, end: End) -> List[Entry]:
 
 
 def parse_ss(text: str) -> Dict[Ends, Counters]:
-    """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two in ms, IPv4 only."""
+    """`ss -tinH state established` -> {(local, remote): {bytes_acked, bytes_received, lastsnd, lastrcv}}; the last two
+    in ms, IPv4 only."""
     found: Dict[Ends, Counters] = {}
     ends: Optional[Ends] = None
     for line in text.splitlines():
@@ -107,7 +110,8 @@ def process_tree(pid: int, proc: str = "/proc") -> Set[int]:
         if name.isdigit():
             try:
                 with open(os.path.join(proc, name, "stat"), encoding="utf-8", errors="replace") as stream:
-                    # The command name may hold spaces and parentheses: the parent is the second field after the last one.
+                    # The command name may hold spaces and parentheses: the parent is the second field after the last
+                    # one.
                     parent = int(stream.read().rsplit(")", 1)[1].split()[1])
             except OSError:
                 continue
@@ -148,13 +152,19 @@ def resolve(endpoint: str) -> Set[End]:
     try:
         return {(address, int(match.group(2))) for address in socket.gethostbyname_ex(match.group(1))[2]}
     except OSError as error:
-        raise Refusal("rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows" % (endpoint, error.strerror)) from None
+        raise Refusal(
+            "rpc_endpoints: %s cannot be resolved (%s): give an address or a name this node knows"
+            % (endpoint, error.strerror)
+        ) from None
 
 
 def read_counters() -> Optional[Dict[Ends, Counters]]:
-    """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too old."""
+    """Counters of all established connections of this node as parse_ss gives them; None where ss is missing or too
+    old."""
     try:
-        output = subprocess.check_output(["ss", "-tinH", "state", "established"], stderr=subprocess.DEVNULL, timeout=10, universal_newlines=True)
+        output = subprocess.check_output(
+            ["ss", "-tinH", "state", "established"], stderr=subprocess.DEVNULL, timeout=10, universal_newlines=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return parse_ss(output)
@@ -181,7 +191,9 @@ def connections(endpoints: Sequence[str], pid: Optional[int] = None, proc: str =
     result = []
     for endpoint, remote in zip(endpoints, remotes):
         ends = [pair for pair in established.values() if pair[1] in remote]
-        known = {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
+        known = (
+            {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
+        )
         result.append(Connection(endpoint, bool(ends), known))
     return result
 
@@ -201,4 +213,8 @@ def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> List[W
 
 def awaited(workers: Iterable[Connection]) -> List[str]:
     """Endpoints that were sent something after they last answered: where a head that makes no progress waits."""
-    return [worker.endpoint for worker in workers if any(seen["lastsnd"] < seen["lastrcv"] for seen in (worker.counters or {}).values())]
+    return [
+        worker.endpoint
+        for worker in workers
+        if any(seen["lastsnd"] < seen["lastrcv"] for seen in (worker.counters or {}).values())
+    ]

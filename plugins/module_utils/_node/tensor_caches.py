@@ -1,9 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The directories in which workers keep tensors: made, and removed, below a directory that is root's alone. Private to the collection.
+"""The directories in which workers keep tensors: made, and removed, below a directory that is root's alone. Private to
+the collection.
 
-The directory above holds a record of the caches that were made there. Nobody but root can write it, and nothing that it does not name is ever touched.
+The directory above holds a record of the caches that were made there. Nobody but root can write it, and nothing that it
+does not name is ever touched.
 """
 
 import contextlib
@@ -32,7 +34,8 @@ class Caches:
         return os.path.join(self.directory, name)
 
     def have(self, wanted: Sequence[str], owner: Tuple[int, int]) -> None:
-        """Makes the caches ``wanted`` for ``owner`` (uid, gid), and removes those that were made for services that are gone."""
+        """Makes the caches ``wanted`` for ``owner`` (uid, gid), and removes those that were made for services that are
+        gone."""
         made = self._made()
         if not wanted and made is None:
             return
@@ -42,11 +45,14 @@ class Caches:
         names = os.listdir(self.directory) if os.path.isdir(self.directory) else []
         if made is None and names:
             raise Refusal(
-                "%s: %s in it and not from here, an empty directory or none is needed: choose another rpc_worker_cache_dir" % (self.directory, sorted(names)[0])
+                "%s: %s in it and not from here, an empty directory or none is needed: choose another "
+                "rpc_worker_cache_dir" % (self.directory, sorted(names)[0])
             )
         for name in sorted(set(wanted) - set(made or [])):
             if name in names:
-                raise Refusal("%s: there already and not from here, a free name is needed: move it away" % self._path(name))
+                raise Refusal(
+                    "%s: there already and not from here, a free name is needed: move it away" % self._path(name)
+                )
         for name in sorted(set(made or []) - set(wanted)):
             self._remove(name)
         if made is None or set(made) != set(wanted):
@@ -68,7 +74,9 @@ class Caches:
             if not all(os.path.basename(name) == name and name not in ("", ".", "..") for name in names):
                 raise ValueError("a name with a slash")
         except (ValueError, KeyError, TypeError) as problem:
-            raise Refusal("%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)) from None
+            raise Refusal(
+                "%s: no record of caches (%s): look what is in its directory, and remove that" % (path, problem)
+            ) from None
         return names
 
     def _remove(self, name: str) -> None:
@@ -77,9 +85,17 @@ class Caches:
         if os.path.isdir(path) and not os.path.islink(path):
             self.actions.append("remove %s" % path)
             if not self.check:
-                done = subprocess.run(["rm", "-rf", "--one-file-system", "--", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+                done = subprocess.run(
+                    ["rm", "-rf", "--one-file-system", "--", path],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    check=False,
+                )
                 if done.returncode:
-                    raise Refusal("%s: not removed (%s): remove it by hand" % (path, done.stdout.decode(errors="replace").strip()[-200:]))
+                    raise Refusal(
+                        "%s: not removed (%s): remove it by hand"
+                        % (path, done.stdout.decode(errors="replace").strip()[-200:])
+                    )
 
     def _record(self, names: List[str]) -> None:
         """Before the caches: one that is made and not recorded would be somebody else's for ever."""

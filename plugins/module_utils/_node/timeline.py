@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the collection."""
+"""What happened to units of this node, and when to the microsecond, from the journal and from systemd. Private to the
+collection."""
 
 import json
 import os
@@ -37,7 +38,8 @@ PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts",
 
 
 def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[Event]:
-    """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since, of these units and the watchdog."""
+    """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since,
+    of these units and the watchdog."""
     events = []
     for line in text.splitlines():
         entry = json.loads(line)
@@ -57,14 +59,22 @@ def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
             found = pattern.match(message)
             if found:
                 groups = found.groupdict()
-                unit = PREFIXES[groups.get("role") or "head"] + groups["service"] + ".service" if "service" in groups else None
+                unit = (
+                    PREFIXES[groups.get("role") or "head"] + groups["service"] + ".service"
+                    if "service" in groups
+                    else None
+                )
                 return {"unit": unit, "kind": kind, "text": groups["text"]} if unit is None or unit in units else None
         return None
     if entry.get("UNIT") in units and entry.get("_PID") == "1":
         for kind, pattern in OF_SYSTEMD:
             found = pattern.search(message)
             if found:
-                return {"unit": entry["UNIT"], "kind": kind, "text": message if kind in ("started", "stopped") else found.group("text")}
+                return {
+                    "unit": entry["UNIT"],
+                    "kind": kind,
+                    "text": message if kind in ("started", "stopped") else found.group("text"),
+                }
         return None
     if entry.get("_SYSTEMD_UNIT") in units and entry.get("_COMM") and entry["_COMM"] not in SERVERS:
         return {"unit": entry["_SYSTEMD_UNIT"], "kind": "says", "text": message}
@@ -77,19 +87,32 @@ def read_journal(units: Sequence[str], since: float) -> str:
     matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
     command = ["journalctl", "--quiet", "--no-pager", "--output=json", "--since=@%d" % since] + matches
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C"))
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            env=dict(os.environ, LC_ALL="C"),
+        )
     except OSError as error:
-        raise Refusal("journalctl cannot be run (%s): the journal is read on nodes with systemd only" % os.strerror(error.errno or 0)) from None
+        raise Refusal(
+            "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
+            % os.strerror(error.errno or 0)
+        ) from None
     output, errors = process.communicate()
     if process.returncode:
-        raise Refusal("journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode))
+        raise Refusal(
+            "journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode)
+        )
     return output
 
 
 def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, Any]]:
-    """`systemctl show` of PROPERTIES -> {unit: {active_state, sub_state, result, main_pid, restarts, started_at}}; the last in seconds since 1970.
+    """`systemctl show` of PROPERTIES -> {unit: {active_state, sub_state, result, main_pid, restarts, started_at}}; the
+    last in seconds since 1970.
 
-    systemd prints a process's start in whole seconds, but its monotonic time in microseconds; now and monotonic are both clocks at one moment.
+    systemd prints a process's start in whole seconds, but its monotonic time in microseconds; now and monotonic are
+    both clocks at one moment.
     """
     units = {}
     for shown in parse_show(text):

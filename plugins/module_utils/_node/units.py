@@ -72,9 +72,14 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
     # systemd 239 prints times in the local zone only: ask for UTC by the environment.
     environment = dict(os.environ, TZ="UTC", LC_ALL="C")
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment
+        )
     except OSError as error:
-        raise Refusal("systemctl cannot be run (%s): units are looked up on nodes with systemd only" % os.strerror(error.errno or 0)) from None
+        raise Refusal(
+            "systemctl cannot be run (%s): units are looked up on nodes with systemd only"
+            % os.strerror(error.errno or 0)
+        ) from None
     output, errors = process.communicate()
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
@@ -105,13 +110,16 @@ def file_digest(text: str) -> Optional[str]:
 
 
 def running_digest(name: str, folder: str = paths.DIGESTS) -> Optional[str]:
-    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything. Errors: Refusal."""
+    """The digest that a unit was last started with, as root noted it; None without one. Its process could say anything.
+    Errors: Refusal."""
     try:
         return _files.read(os.path.join(folder, name)).decode("ascii", "replace").strip() or None
     except FileNotFoundError:
         return None
     except (OSError, Refusal) as error:
-        raise Refusal("the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)) from None
+        raise Refusal(
+            "the digest of %s cannot be read (%s): run with become, or restart the unit" % (name, error)
+        ) from None
 
 
 def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
@@ -121,7 +129,8 @@ def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
 
 
 def failed_in_a_row(properties: Properties) -> int:
-    """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for that."""
+    """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for
+    that."""
     found = IN_A_ROW.match(properties.get("StatusText") or "")
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
@@ -135,7 +144,8 @@ def describe(
     """One unit's `systemctl show` properties."""
     name = properties["Id"]
     kind, service = unit_kind(name)
-    # The file, not what systemd has loaded: between writing a unit and daemon-reload only the file tells what is wanted.
+    # The file, not what systemd has loaded: between writing a unit and daemon-reload only the file tells what is
+    # wanted.
     text = None
     for path in (os.path.join(unit_dir, name), properties.get("FragmentPath")):
         if path and os.path.isfile(path):
@@ -154,7 +164,9 @@ def describe(
         service=service,
         installed=text is not None,
         # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
-        ours=wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file) if text is not None else running is not None,
+        ours=wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file)
+        if text is not None
+        else running is not None,
         enabled=properties.get("UnitFileState") == "enabled",
         active_state=properties.get("ActiveState"),
         sub_state=properties.get("SubState"),
@@ -189,7 +201,11 @@ def unit_info(
     names = [name for name in files if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
     asked = sorted(set(names) | set(patterns))
     loaded = parse_show(show(asked)) if asked else []
-    wanted = [unit for unit in loaded if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)]
+    wanted = [
+        unit
+        for unit in loaded
+        if unit.get("LoadState") != "not-found" or unit.get("ActiveState") not in ("inactive", None)
+    ]
     return [describe(unit, unit_dir, proc, digests) for unit in wanted]
 
 
@@ -201,4 +217,6 @@ def held_since(path: str = paths.HELD) -> Optional[str]:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise Refusal("%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)) from None
+        raise Refusal(
+            "%s does not say since when the node is held (%s): run maintenance.yml -e state=return" % (path, error)
+        ) from None

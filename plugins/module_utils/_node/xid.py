@@ -12,21 +12,26 @@ Xid = Dict[str, Any]
 # A record of /dev/kmsg: priority, sequence number, microseconds since boot, flags; then the text.
 RECORD = re.compile(r"^\d+,\d+,(\d+),[^;]*;(.*)$", re.MULTILINE)
 # NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7194, name=..., text; the instance stands there on a MIG device.
-XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE)
+XID = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})[^)]*\): (\d+)(?:, *(.*))?$", re.IGNORECASE
+)
 
 
 def read_xids(path: str = "/dev/kmsg") -> Tuple[Optional[List[Xid]], Optional[str]]:
     """(xids, None), or (None, what is needed to read the log).
 
-    xids: one {pci_slot, xid, count, seconds_ago, message} for each card and number, oldest first; seconds_ago and message of the
-    latest. As far back as the ring buffer of the kernel goes.
+    xids: one {pci_slot, xid, count, seconds_ago, message} for each card and number, oldest first; seconds_ago and
+    message of the latest. As far back as the ring buffer of the kernel goes.
     """
     try:
         records = _read(path)
     except PermissionError:
         return None, "%s is not readable for user id %d: run with become" % (path, os.geteuid())
     except OSError as error:
-        return None, "%s cannot be read (%s): a container has none, see the log of its host" % (path, os.strerror(error.errno or 0))
+        return None, "%s cannot be read (%s): a container has none, see the log of its host" % (
+            path,
+            os.strerror(error.errno or 0),
+        )
     return parse_xids(records, time.monotonic()), None
 
 

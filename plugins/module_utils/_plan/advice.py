@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed. Private to the collection."""
+"""What would fit where a model does not: less context, a smaller cache, another quant, more cards; each one computed.
+Private to the collection."""
 
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
@@ -15,7 +16,18 @@ CONTEXT_STEP = 1024
 MAX_DEVICES = 15
 """llama.cpp schedules 16 backends, the CPU among them (GGML_SCHED_MAX_BACKENDS)."""
 # Bits of a weight, about: what a quant that somebody could publish or fetch would take.
-BITS = {"F16": 16, "BF16": 16, "Q8_0": 8.5, "Q6_K": 6.56, "Q5_K_M": 5.69, "Q5_K_S": 5.54, "Q4_K_M": 4.85, "Q4_K_S": 4.58, "Q4_0": 4.55, "Q3_K_M": 3.91}
+BITS = {
+    "F16": 16,
+    "BF16": 16,
+    "Q8_0": 8.5,
+    "Q6_K": 6.56,
+    "Q5_K_M": 5.69,
+    "Q5_K_S": 5.54,
+    "Q4_K_M": 4.85,
+    "Q4_K_S": 4.58,
+    "Q4_0": 4.55,
+    "Q3_K_M": 3.91,
+}
 OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
@@ -31,8 +43,8 @@ def nearest(
 ) -> List[str]:
     """What to do to the nearest things that would fit, [] for none.
 
-    quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one; counts: layers per device that
-    somebody chose; more: whether more cards are advice.
+    quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one;
+    counts: layers per device that somebody chose; more: whether more cards are advice.
     """
 
     def fits(shape: Shape, tokens: int = 0, **changes: Any) -> bool:
@@ -58,14 +70,19 @@ def nearest(
 
 
 def _smaller_cache(fits: Callable[..., bool], cache_type: str, wanted: int, tokens: int) -> List[str]:
-    """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is still more than ``tokens``."""
+    """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is
+    still more than ``tokens``."""
     both = {}
     for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
         both = {"cache_type_k": smaller, "cache_type_v": smaller}
         if fits(**both):
             return ["set cache_type_k and cache_type_v to %s" % smaller]
     most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
-    return ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])] if most > tokens else []
+    return (
+        ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])]
+        if most > tokens
+        else []
+    )
 
 
 def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str]:
@@ -78,7 +95,8 @@ def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str
 
 
 def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alone: bool) -> List[str]:
-    """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with less context."""
+    """Words for how many cards, like the smallest of these, would do; alone: where nothing else does, also how few with
+    less context."""
     cards = [device for device in devices if device.kind == "GPU"]
     if not cards:
         return []
@@ -93,7 +111,9 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
     enough = _fewest(fits, counts)
     found = ["use %d cards of %d MiB%s" % (enough, such.total_mib, like)] if enough else []
-    least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k)
+    least = dict.fromkeys(
+        ("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k
+    )
     fewer = 0
     if alone and counts:
         fewer = _fewest(lambda count: fits(count, CONTEXT_STEP, **least), range(counts[0], enough or counts[-1] + 1))

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Memory bandwidth of NVIDIA's cards by the name that nvidia-smi prints. Private to the collection.
 
-GB/s, from NVIDIA's data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is not certain are left out; some
-names stand for cards with unlike memory (GTX 1050, 1650, RTX 3050, 3060, 3060 Ti, 3080, 4070), the first one made counts. Where it matters, the
-inventory's llama_devices has `bandwidth`.
+GB/s, from NVIDIA's data sheets. They weigh unlike cards against each other. Laptop GPUs and cards whose figure is not
+certain are left out; some names stand for cards with unlike memory (GTX 1050, 1650, RTX 3050, 3060, 3060 Ti, 3080,
+4070), the first one made counts. Where it matters, the inventory's llama_devices has `bandwidth`.
 """
 
 import re
@@ -137,14 +137,16 @@ CARDS = {
     "B200": 8000,
 }
 
-# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX. Quadro is part of a name, or stands before one.
+# What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX. Quadro is part of a
+# name, or stands before one.
 _MAKERS = r"^((NVIDIA|Tesla|GeForce)\s+)+"
 _ENDINGS = r"(\s+Generation)?(\s+\d+GB)?\Z"
 _KNOWN = {re.sub(r"\s+generation\Z", "", card.lower()): speed for card, speed in CARDS.items()}
 
 
 def bandwidth(name: Optional[str]) -> Optional[int]:
-    """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a Laptop GPU is a card of its own."""
+    """GB/s of a card's memory, None where it is not known. Only a whole name counts: an RTX 3060 Ti, a 4090 D or a
+    Laptop GPU is a card of its own."""
     card = re.sub(_MAKERS, "", " ".join(str(name or "").split()), flags=re.I).lower()
     card = re.sub(r"(\d)\s?gi?b\Z", r"\1gb", card)
     short = re.sub(_ENDINGS, "", card, flags=re.I)

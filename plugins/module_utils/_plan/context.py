@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much context llama-server gives a slot: what the header says, unless the service says otherwise. Private to the collection.
+"""How much context llama-server gives a slot: what the header says, unless the service says otherwise. Private to the
+collection.
 
-server-context.cpp (n_ctx_slot) caps each slot at the context the model was trained with. llama-context.cpp (llama_init_from_model) sets that to
-yarn_orig_ctx * rope_scale where YaRN scales otherwise than the header (llama.cpp #28030); before, only override_kv changes it.
+server-context.cpp (n_ctx_slot) caps each slot at the context the model was trained with. llama-context.cpp
+(llama_init_from_model) sets that to yarn_orig_ctx * rope_scale where YaRN scales otherwise than the header (llama.cpp
+#28030); before, only override_kv changes it.
 """
 
 from typing import Any, Mapping, Optional
@@ -16,9 +18,14 @@ YARN_RAISES = 10754
 
 
 def allowed_context(service: Mapping[str, Any], shape: Shape, build: Optional[int]) -> int:
-    """Tokens that a slot may have; 0 where nobody knows. build: number of the llama.cpp release, None for the newest."""
+    """Tokens that a slot may have; 0 where nobody knows. build: number of the llama.cpp release, None for the
+    newest."""
     allowed = overridden(service, shape) or shape.context_length
-    if service.get("rope_scaling") == "yarn" and service.get("rope_scale", 1) != 1 and (build or YARN_RAISES) >= YARN_RAISES:
+    if (
+        service.get("rope_scaling") == "yarn"
+        and service.get("rope_scale", 1) != 1
+        and (build or YARN_RAISES) >= YARN_RAISES
+    ):
         return int((service.get("yarn_orig_ctx") or allowed) * service["rope_scale"])
     return allowed
 

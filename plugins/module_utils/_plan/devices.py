@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The devices that layers can lie on: a node's GPUs, or the main memory of a node that has none. Private to the collection.
+"""The devices that layers can lie on: a node's GPUs, or the main memory of a node that has none. Private to the
+collection.
 
 An inventory describes a card as {name, memory_mib, bandwidth} and main memory as {main: true, memory_mib, bandwidth};
 names and bandwidths may be missing.
@@ -57,8 +58,9 @@ def of_node(
 ) -> List[Device]:
     """The devices of a node.
 
-    gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible: CUDA_VISIBLE_DEVICES of
-    the units, None where it is not set; described: llama_devices of the node, the visible cards in order, for bandwidths that nobody else knows.
+    gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible:
+    CUDA_VISIBLE_DEVICES of the units, None where it is not set; described: llama_devices of the node, the visible cards
+    in order, for bandwidths that nobody else knows.
     """
     found = []
     mains, cards = [one for one in described if one.get("main")], [one for one in described if not one.get("main")]
@@ -80,7 +82,8 @@ def of_node(
                 # Which process is in which MIG instance is not known.
                 others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
                 margin_mib=margin_mib,
-                bandwidth=next((card.get("bandwidth") for card in cards[number : number + 1]), None) or bandwidth(gpu["name"]),
+                bandwidth=next((card.get("bandwidth") for card in cards[number : number + 1]), None)
+                or bandwidth(gpu["name"]),
             )
         )
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
@@ -94,19 +97,27 @@ def as_dicts(devices: Iterable[Device]) -> List[Facts]:
 def _named(processes: Sequence[Facts]) -> Dict[str, Optional[int]]:
     """{words for one of a card's processes: its MiB, None where the driver does not tell}, the largest ones."""
     ordered = sorted(processes, key=lambda process: -(process["memory_used_mib"] or 0))
-    found = {"%s[%s]" % (printable((one["name"] or "?").rpartition("/")[2], 40), one["pid"]): one["memory_used_mib"] for one in ordered[:NAMED]}
+    found = {
+        "%s[%s]" % (printable((one["name"] or "?").rpartition("/")[2], 40), one["pid"]): one["memory_used_mib"]
+        for one in ordered[:NAMED]
+    }
     if ordered[NAMED:]:
         found["%d more processes" % len(ordered[NAMED:])] = sum(one["memory_used_mib"] or 0 for one in ordered[NAMED:])
     return found
 
 
 def _visible(gpus: Sequence[Facts], visible: Optional[str]) -> List[Facts]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, in its order; as CUDA does it, what comes after an unknown name is left out."""
+    """The GPUs that CUDA_VISIBLE_DEVICES names, in its order; as CUDA does it, what comes after an unknown name is left
+    out."""
     if visible is None:
         return [gpu for gpu in gpus if gpu["memory_total_mib"]]
     chosen = []
     for name in str(visible).split(","):
-        match = [gpu for gpu in gpus if name.strip() == str(gpu["index"]) or name.strip() and str(gpu["uuid"]).startswith(name.strip())]
+        match = [
+            gpu
+            for gpu in gpus
+            if name.strip() == str(gpu["index"]) or name.strip() and str(gpu["uuid"]).startswith(name.strip())
+        ]
         if not match:
             break
         chosen.append(match[0])
@@ -114,9 +125,12 @@ def _visible(gpus: Sequence[Facts], visible: Optional[str]) -> List[Facts]:
 
 
 def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> List[Device]:
-    """The devices that an inventory's llama_devices says a node has: its cards, or its main memory where it has none."""
+    """The devices that an inventory's llama_devices says a node has: its cards, or its main memory where it has
+    none."""
     cards = [one for one in described if not one.get("main")]
-    return [of_card(node, index, card, margin_mib) for index, card in enumerate(cards)] or [main_memory(node, one, margin_mib) for one in described[:1]]
+    return [of_card(node, index, card, margin_mib) for index, card in enumerate(cards)] or [
+        main_memory(node, one, margin_mib) for one in described[:1]
+    ]
 
 
 def of_cards(described: Sequence[Facts], margin_mib: int) -> List[Device]:
@@ -125,7 +139,11 @@ def of_cards(described: Sequence[Facts], margin_mib: int) -> List[Device]:
     for one in described:
         if one["node"] not in nodes:
             nodes.append(one["node"])
-    return [device for node in nodes for device in of_inventory(node, [one for one in described if one["node"] == node], margin_mib)]
+    return [
+        device
+        for node in nodes
+        for device in of_inventory(node, [one for one in described if one["node"] == node], margin_mib)
+    ]
 
 
 def of_card(node: str, index: int, card: Facts, margin_mib: int) -> Device:

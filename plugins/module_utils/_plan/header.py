@@ -24,7 +24,8 @@ def local_shape(path: str) -> Shape:
 
 
 def remote_shape(**asked: Any) -> Shape:
-    """Shape of a model on servers or in a hub's repository; asked: as for _fetch/request.Request, without dest. Only headers are read.
+    """Shape of a model on servers or in a hub's repository; asked: as for _fetch/request.Request, without dest. Only
+    headers are read.
 
     Raises Refusal.
     """

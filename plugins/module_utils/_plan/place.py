@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where one model goes: whether it fits, alone or split, and which device holds which layers. Private to the collection.
+"""Where one model goes: whether it fits, alone or split, and which device holds which layers. Private to the
+collection.
 
 Sizes in a plan are MiB, rounded up.
 """
@@ -93,7 +94,10 @@ def slot_context(shape: Shape, settings: Settings) -> int:
     slots = settings.parallel or 1
     tokens = context(shape, settings) // slots
     if not tokens:
-        raise Refusal("%d tokens of context seen for %d slots, 1 a slot is needed: set slot_ctx_size" % (context(shape, settings), slots))
+        raise Refusal(
+            "%d tokens of context seen for %d slots, 1 a slot is needed: set slot_ctx_size"
+            % (context(shape, settings), slots)
+        )
     return tokens
 
 
@@ -111,8 +115,8 @@ def plan(
 ) -> Plan:
     """Place a model on devices, in llama.cpp's order.
 
-    local: how many of the last devices are the head's own; counts: layers per device that somebody chose. What fits one device is not
-    split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    local: how many of the last devices are the head's own; counts: layers per device that somebody chose. What fits one
+    device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
@@ -142,8 +146,12 @@ def plan(
 
 
 def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: List[int], local: int) -> List[int]:
-    """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold what is left over."""
-    others = sorted(set(range(len(devices))) - set(equals), key=lambda index: (-(devices[index].bandwidth or 0), -devices[index].room()))
+    """Layers per device: over the equals, and over as many of the others, which are main memory, as it takes to hold
+    what is left over."""
+    others = sorted(
+        set(range(len(devices))) - set(equals),
+        key=lambda index: (-(devices[index].bandwidth or 0), -devices[index].room()),
+    )
     for more in range(len(others) + 1):
         chosen = sorted(equals + others[:more])
         part = [devices[index] for index in chosen]
@@ -178,11 +186,14 @@ MAIN_MEMORY = 1e-6
 
 
 def _speeds(devices: Sequence[Device]) -> List[float]:
-    """Bandwidths; GPUs count alike where one is not known, and so does main memory, which is never weighed against them."""
+    """Bandwidths; GPUs count alike where one is not known, and so does main memory, which is never weighed against
+    them."""
     speeds = []
     for device in devices:
         known = all(one.bandwidth for one in devices if one.kind == device.kind)
-        speeds.append((device.bandwidth if known and device.bandwidth else 1) * (1 if device.kind == "GPU" else MAIN_MEMORY))
+        speeds.append(
+            (device.bandwidth if known and device.bandwidth else 1) * (1 if device.kind == "GPU" else MAIN_MEMORY)
+        )
     return speeds
 
 

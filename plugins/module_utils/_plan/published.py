@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which models of a list are there, untouched since they were published, and what their headers say. Private to the collection."""
+"""Which models of a list are there, untouched since they were published, and what their headers say. Private to the
+collection."""
 
 import os
 import stat
@@ -17,9 +18,11 @@ ASKED = ("urls", "repo", "files", "revision", "sha256")
 
 
 def look(item: Mapping[str, Any], mode: int) -> Dict[str, Any]:
-    """{item, there}, and for a model that is there what gguf_fetch returns for it and its `shape`, as llama_plan returns it; None for one that it cannot read.
+    """{item, there}, and for a model that is there what gguf_fetch returns for it and its `shape`, as llama_plan
+    returns it; None for one that it cannot read.
 
-    item: of model_items(). mode: that its files must have. Nothing is hashed: what would have to be is not there, and gguf_fetch says more.
+    item: of model_items(). mode: that its files must have. Nothing is hashed: what would have to be is not there, and
+    gguf_fetch says more.
     """
     try:
         request = Request(item["dest"], **{name: item[name] for name in ASKED if item.get(name)})

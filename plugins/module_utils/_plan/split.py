@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How many layers go to which device. Private to the collection.
 
-A token passes the devices one after the other and reads all of a device's weights there, so the stage that takes longest is the one with
-most bytes of weights per byte/s of memory bandwidth.
+A token passes the devices one after the other and reads all of a device's weights there, so the stage that takes
+longest is the one with most bytes of weights per byte/s of memory bandwidth.
 """
 
 from typing import Dict, List, Optional, Sequence
@@ -24,10 +24,11 @@ def split(
     speeds: Sequence[float],
     local: int,
 ) -> Optional[List[int]]:
-    """Layers per device, in llama.cpp's order, at least one each: all fit, and the slowest stage is as short as it can be; None where none fit.
+    """Layers per device, in llama.cpp's order, at least one each: all fit, and the slowest stage is as short as it can
+    be; None where none fit.
 
-    room: bytes that each device has for the model, None for no limit; speeds: bandwidth of each device, in any unit; local: how many of the
-    last devices are the head's own. The same arguments give the same counts.
+    room: bytes that each device has for the model, None for no limit; speeds: bandwidth of each device, in any unit;
+    local: how many of the last devices are the head's own. The same arguments give the same counts.
     """
     devices = len(speeds)
     if shape.block_count < devices:
@@ -58,7 +59,10 @@ class _Stages:
         compute: Sequence[int],
     ) -> None:
         caches = kv_bytes(shape, settings)
-        self.weights, self.bytes = _sums(shape.block_bytes), _sums([sum(both) for both in zip(shape.block_bytes, caches)])
+        self.weights, self.bytes = (
+            _sums(shape.block_bytes),
+            _sums([sum(both) for both in zip(shape.block_bytes, caches)]),
+        )
         self.output = [0] * (len(speeds) - 1) + [shape.output_bytes]
         self.room = [most - own - output for most, own, output in zip(room, compute, self.output)]
         # Whole numbers: sums of them are exact, so equal splits are equal and the first one counts.
@@ -89,7 +93,8 @@ def _partition(
     speeds: Sequence[float],
     compute: Sequence[int],
 ) -> Optional[List[int]]:
-    """Consecutive blocks per device: first the shortest slowest stage, then, among those, the most even ones (least squares)."""
+    """Consecutive blocks per device: first the shortest slowest stage, then, among those, the most even ones (least
+    squares)."""
     stages = _Stages(shape, settings, room, speeds, compute)
     if stages.too_large():
         return None
@@ -102,9 +107,11 @@ def _partition(
 
 
 def _slowest(stages: _Stages, blocks: int, devices: int) -> List[Dict[int, float]]:
-    """-> [{end: time of the slowest stage when the first end blocks lie on this device and those before}] of each device.
+    """-> [{end: time of the slowest stage when the first end blocks lie on this device and those before}] of each
+    device.
 
-    A later start leaves a device less to do and, among the starts that are kept, those before it more: the best one is where the two meet.
+    A later start leaves a device less to do and, among the starts that are kept, those before it more: the best one is
+    where the two meet.
     """
     known: Dict[int, float] = {0: 0}
     tables: List[Dict[int, float]] = []
@@ -141,7 +148,8 @@ def _slowest(stages: _Stages, blocks: int, devices: int) -> List[Dict[int, float
 def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[int]:
     """-> blocks per device; ends: of each device, where its blocks may end so that no stage takes longer than slowest.
 
-    The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the others.
+    The best start moves on with the end (the squares are convex), so the best one of the middle end bounds those of the
+    others.
     """
     known: Dict[int, float] = {0: 0}
     history: List[Dict[int, int]] = []
@@ -174,7 +182,8 @@ def _most_even(stages: _Stages, ends: List[List[int]], slowest: float) -> List[i
 
 
 def with_output(counts: List[int]) -> List[int]:
-    """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has any."""
+    """Counts of layers as --tensor-split wants them: the output layer is one more item, of the last device that has
+    any."""
     last = max(index for index, count in enumerate(counts) if count)
     return counts[:last] + [counts[last] + 1]
 

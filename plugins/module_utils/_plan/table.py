@@ -12,26 +12,42 @@ COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "to
 
 
 def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
-    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), and what the head keeps. only: one service.
+    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), and what the head keeps.
+    only: one service.
 
     A service that is planned as it was is one line.
     """
     found: List[str] = []
     problems: Set[str] = set()
     if planned["uncounted"]:
-        found.append("note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free" % join(planned["uncounted"]))
+        found.append(
+            "note: %s not counted, some nodes are not part of this run: the memory of the others is shown as free"
+            % join(planned["uncounted"])
+        )
     for name in sorted(planned["services"]):
         for one in map(ServicePlan.of, planned["services"][name] if name == (only or name) else []):
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.problem or "")
             if name in planned["unchanged"]:
-                found.append("%s, planned as before: %s" % (_title(one), ", ".join("%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices)))
+                found.append(
+                    "%s, planned as before: %s"
+                    % (_title(one), ", ".join("%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices))
+                )
                 continue
             found.extend(table(one._replace(problem=None) if problem in problems else one))
             problems.add(problem)
     # What is refused has a sentence of its own.
-    told = {name for name in planned["unplanned"] for sentence in planned["refused"] if sentence.startswith("llama_services.%s:" % name)}
-    found.extend("%s: not planned, %s" % item for item in sorted(planned["unplanned"].items()) if item[0] not in told and item[0] == (only or item[0]))
+    told = {
+        name
+        for name in planned["unplanned"]
+        for sentence in planned["refused"]
+        if sentence.startswith("llama_services.%s:" % name)
+    }
+    found.extend(
+        "%s: not planned, %s" % item
+        for item in sorted(planned["unplanned"].items())
+        if item[0] not in told and item[0] == (only or item[0])
+    )
     return found + _about(only, planned)
 
 
@@ -39,7 +55,9 @@ def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     found, wanted = [], True
     for line in planned["sharing"]:
         if not line.startswith(" "):
-            wanted = line.split()[0] not in planned["unchanged"] and (not only or only in re.findall(r"[a-z0-9-]+", line))
+            wanted = line.split()[0] not in planned["unchanged"] and (
+                not only or only in re.findall(r"[a-z0-9-]+", line)
+            )
         found.extend([line] if wanted else [])
     return found
 
@@ -53,13 +71,19 @@ def table(one: ServicePlan) -> List[str]:
     if one.problem:
         found.append("  %s" % one.problem)
     for row in rows:
-        cells = [cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths))]
+        cells = [
+            cell.ljust(width) if column < 3 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths))
+        ]
         found.append("  " + "  ".join(cells).rstrip())
     found.append("  MiB; %s" % ("%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"))
     if plan.fits and plan.topology == "split":
         found.append("  --tensor-split %s" % ",".join(map(str, plan.tensor_split)))
     if any(plan.host.values()):
-        found.append("  main memory of the head: %d MiB of weights and %d MiB of buffers" % (plan.host["weights_mib"], plan.host["compute_mib"]))
+        found.append(
+            "  main memory of the head: %d MiB of weights and %d MiB of buffers"
+            % (plan.host["weights_mib"], plan.host["compute_mib"])
+        )
     return found
 
 
@@ -77,20 +101,27 @@ def _cells(row: Row) -> List[str]:
 
 
 def idle_workers(entry: str, plan: ServicePlan, idle: Sequence[str]) -> str:
-    return "%s: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of %s" % (
-        entry,
-        join(idle),
-        plan.model,
-        plan.quant,
-        "it" if len(idle) == 1 else "them",
-        entry.rsplit(".", 1)[-1],
+    return (
+        "%s: %s would hold no layers, since the GPUs hold all of %s %s, and each worker needs one: leave %s out of %s"
+        % (
+            entry,
+            join(idle),
+            plan.model,
+            plan.quant,
+            "it" if len(idle) == 1 else "them",
+            entry.rsplit(".", 1)[-1],
+        )
     )
 
 
 def context_words(plan: ServicePlan) -> str:
     """The context of a described plan, as each request has it."""
     slots = plan.ctx_size // plan.slot_ctx_size
-    return "%d tokens a slot%s of %s KV cache" % (plan.slot_ctx_size, " (%d slots)" % slots if slots > 1 else "", plan.cache_type)
+    return "%d tokens a slot%s of %s KV cache" % (
+        plan.slot_ctx_size,
+        " (%d slots)" % slots if slots > 1 else "",
+        plan.cache_type,
+    )
 
 
 def join(names: Sequence[str]) -> str:

@@ -16,10 +16,17 @@ from .table import idle_workers, join, table
 def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     """given: the options of llama_plan. -> its result with devices."""
     slots = given["parallel"] or 1
-    asked = dict(given, ctx_size=given["slot_ctx_size"] * slots, cache_type_k=given["cache_type"], cache_type_v=given["cache_type"])
+    asked = dict(
+        given,
+        ctx_size=given["slot_ctx_size"] * slots,
+        cache_type_k=given["cache_type"],
+        cache_type_v=given["cache_type"],
+    )
     del asked["slot_ctx_size"]
     settings = settings_for(asked, given["build"])
-    every = of_cards([dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"])
+    every = of_cards(
+        [dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"]
+    )
     head = every[-1].node
     own = [device for device in every if device.node == head]
     # As in an inventory: llama.cpp computes on a head's main memory only where there is nothing else.
@@ -44,7 +51,10 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     allowed = allowed_context({}, shape, settings.build)
     if allowed and slot_context(shape, settings) > allowed:
         tokens = slot_context(shape, settings)
-        advice.append("lower slot_ctx_size to %d, where llama-server caps each slot, or %s" % (allowed, way_out(shape, tokens, settings.build)))
+        advice.append(
+            "lower slot_ctx_size to %d, where llama-server caps each slot, or %s"
+            % (allowed, way_out(shape, tokens, settings.build))
+        )
     idle = sorted({row.node for row in planned.devices if row.kind == "main" and not row.layers})
     if not planned.fits:
         more = nearest(shape, settings, devices, local) or ["choose a smaller model, or more devices"]
@@ -54,7 +64,10 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
             advice.append("give %s last, without a GPU the head %s holds no layers beside workers" % (last, head))
         # Here one setting stands for both.
         advice.extend(words.replace("cache_type_k and cache_type_v", "cache_type") for words in more)
-        refused.append("it does not fit %s: %s" % ("1 device" if len(devices) == 1 else "%d devices" % len(devices), ", or ".join(advice)))
+        refused.append(
+            "it does not fit %s: %s"
+            % ("1 device" if len(devices) == 1 else "%d devices" % len(devices), ", or ".join(advice))
+        )
     elif idle:
         refused.append(idle_workers("nodes", described, idle))
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
@@ -71,4 +84,6 @@ def _nodes(devices: List[Device]) -> str:
             names.append(device.node)
     sizes = {name: " + ".join(str(device.total_mib) for device in devices if device.node == name) for name in names}
     words = ["%s (%s MiB)" % (name, sizes[name]) for name in names]
-    return "head %s" % words[-1] + (", worker%s %s" % ("s" if len(words) > 2 else "", join(words[:-1])) if len(words) > 1 else "")
+    return "head %s" % words[-1] + (
+        ", worker%s %s" % ("s" if len(words) > 2 else "", join(words[:-1])) if len(words) > 1 else ""
+    )

@@ -51,7 +51,8 @@ class Removal:
             self._file(path)
 
     def builds(self, prefix: str, kept: Sequence[str] = ()) -> None:
-        """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any of those our links too."""
+        """What the build.json of each release below ``prefix`` lists, but for the directories in ``kept``; without any
+        of those our links too."""
         releases = os.path.join(prefix, "releases")
         for name in _names(releases):
             release = os.path.join(releases, name)
@@ -66,10 +67,21 @@ class Removal:
                 or not isinstance(files, dict)
             ):
                 continue
-            self._build(release, [one for one in files if one.isprintable() and os.path.normpath(one) == one and not one.startswith(("/", ".."))])
+            self._build(
+                release,
+                [
+                    one
+                    for one in files
+                    if one.isprintable() and os.path.normpath(one) == one and not one.startswith(("/", ".."))
+                ],
+            )
         if kept:
             return
-        for name, target in (("current", RELEASE_LINK), ("previous", RELEASE_LINK), ("build", re.compile(r"^current\Z"))):
+        for name, target in (
+            ("current", RELEASE_LINK),
+            ("previous", RELEASE_LINK),
+            ("build", re.compile(r"^current\Z")),
+        ):
             path = os.path.join(prefix, name)
             if os.path.islink(path) and target.match(os.readlink(path)):
                 self._file(path)
@@ -78,7 +90,11 @@ class Removal:
 
     def _build(self, release: str, files: List[str]) -> None:
         folders = {os.path.dirname(os.path.join(release, name)) for name in files}
-        own = [folder for folder in folders if os.path.realpath(folder) == os.path.join(os.path.realpath(release), os.path.relpath(folder, release))]
+        own = [
+            folder
+            for folder in folders
+            if os.path.realpath(folder) == os.path.join(os.path.realpath(release), os.path.relpath(folder, release))
+        ]
         for path in sorted(os.path.join(release, name) for name in files):
             if os.path.dirname(path) in own and os.path.lexists(path) and not os.path.isdir(path):
                 self._file(path)
@@ -98,12 +114,20 @@ class Removal:
         if self._entries(record):
             self._file(record)
         shard = SHARD.match(name)
-        names = ["%s-%05d-of-%s.gguf" % (shard.group(1), number, shard.group(2)) for number in range(1, int(shard.group(2)) + 1)] if shard else [name]
+        names = (
+            [
+                "%s-%05d-of-%s.gguf" % (shard.group(1), number, shard.group(2))
+                for number in range(1, int(shard.group(2)) + 1)
+            ]
+            if shard
+            else [name]
+        )
         for one in names:
             self._unfinished(os.path.join(folder, one))
 
     def models(self, folder: str) -> None:
-        """Every model that a record in a directory tells of, what was being fetched there, and the directory when nothing else is in it."""
+        """Every model that a record in a directory tells of, what was being fetched there, and the directory when
+        nothing else is in it."""
         for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + SUFFIX))):
             self.model(path[: -len(SUFFIX)])
         for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + JOURNAL))):

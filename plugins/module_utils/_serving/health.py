@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Is a llama-server able to answer, and over all of its workers? Never touches an RPC port. Private to the collection.
 
-States: loading (starts or reads its model), ready (answers, idle), busy (answers others), degraded (speaks HTTP but cannot
-answer, or not over all workers), down (no HTTP). /health alone cannot tell: it stays 200 with dead workers, and so do
-/slots and /metrics while a worker hangs.
+States: loading (starts or reads its model), ready (answers, idle), busy (answers others), degraded (speaks HTTP but
+cannot answer, or not over all workers), down (no HTTP). /health alone cannot tell: it stays 200 with dead workers, and
+so do /slots and /metrics while a worker hangs.
 """
 
 import os
@@ -25,13 +25,15 @@ SERVING = ("ready", "busy")
 # Seconds for an endpoint that answers from memory, and between two looks.
 LOOK = 5
 POLL = 0.5
-# A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a card that is full.
+# A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a
+# card that is full.
 MOST_RESTARTS = 3
 PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
 class Sample(NamedTuple):
-    """What moves while a head works, each None when it cannot be had. silent: builds of January 2026 answer /slots between two batches only."""
+    """What moves while a head works, each None when it cannot be had. silent: builds of January 2026 answer /slots
+    between two batches only."""
 
     slots: Optional[List[Dict[str, Any]]]
     metrics: Optional[List[float]]
@@ -43,8 +45,9 @@ class Sample(NamedTuple):
 class Head:
     """A llama-server (head or router) as seen from its own node.
 
-    api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose processes
-    must own these connections; without it any process of this node may. own_key: whether to take the API key from the service's own key file.
+    api: LlamaApi. endpoints: 'host:port' of the workers it must be connected to. unit: its systemd unit, whose
+    processes must own these connections; without it any process of this node may. own_key: whether to take the API key
+    from the service's own key file.
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
     """
 
@@ -86,7 +89,9 @@ class Head:
 
     def _look(self) -> Tuple[Result, bool]:
         """One look -> (result, whether waiting is hopeless)."""
-        result = dict.fromkeys(("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress"))
+        result = dict.fromkeys(
+            ("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress")
+        )
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
         self.pid = int(shown.get("MainPID") or 0) or None if shown else None
@@ -118,7 +123,9 @@ class Head:
             return None
         shown = parse_show(systemctl_show([self.unit]))
         if not shown or (shown[0].get("LoadState") == "not-found" and not int(shown[0].get("MainPID") or 0)):
-            raise Refusal("unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit)
+            raise Refusal(
+                "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit
+            )
         return shown[0]
 
     def _judge(self, result: Result, shown: Optional[Properties]) -> Tuple[str, str]:
@@ -130,7 +137,11 @@ class Head:
                 return "loading", "%s has not started its server yet: it %s" % (self.unit, shown["StatusText"])
             if error.kind != "refused" or self.pid is None:
                 return "down", "%s%s" % (error, self._unit_words(shown))
-            return "loading", "%s, though %s runs: it starts, or waits for a worker that serves another head, or listens elsewhere" % (error, self.unit)
+            return (
+                "loading",
+                "%s, though %s runs: it starts, or waits for a worker that serves another head, or listens elsewhere"
+                % (error, self.unit),
+            )
         if status == 503 and "oading" in error_text(body):
             return "loading", "it answers 503 (%s)" % error_text(body)
         if status != 200:
@@ -138,14 +149,22 @@ class Head:
         if self.health_only:
             return "ready", "it answers /health"
         if shown and self.pid is None:
-            return "degraded", "it answers, but not from %s, which is %s: another process has the port" % (self.unit, shown.get("ActiveState"))
+            return "degraded", "it answers, but not from %s, which is %s: another process has the port" % (
+                self.unit,
+                shown.get("ActiveState"),
+            )
         sleeping, silent = self._describe(result)
         lost = [worker["endpoint"] for worker in result["workers"] if not worker["connected"]]
         if lost and not sleeping:
-            return "degraded", "%s of %d workers without an established connection: %s: start the missing workers, then restart the head" % (
-                len(lost),
-                len(self.endpoints),
-                ", ".join(lost),
+            return (
+                "degraded",
+                "%s of %d workers without an established connection: %s: start the missing workers, then restart the "
+                "head"
+                % (
+                    len(lost),
+                    len(self.endpoints),
+                    ", ".join(lost),
+                ),
             )
         if silent:
             return "busy", "it is too busy to answer /slots in %g s" % LOOK
@@ -162,10 +181,17 @@ class Head:
         if not shown:
             return ""
         words = " (%s is %s/%s, result %s, %s restarts)"
-        return words % (shown["Id"], shown.get("ActiveState"), shown.get("SubState"), shown.get("Result"), shown.get("NRestarts"))
+        return words % (
+            shown["Id"],
+            shown.get("ActiveState"),
+            shown.get("SubState"),
+            shown.get("Result"),
+            shown.get("NRestarts"),
+        )
 
     def _describe(self, result: Result) -> Tuple[bool, bool]:
-        """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too busy to tell)."""
+        """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
+        busy to tell)."""
         props, _silent = self._get("/props")
         if isinstance(props, dict) and props.get("role") != "router":
             result["model"] = props.get("model_alias") or props.get("model_path")
@@ -180,7 +206,8 @@ class Head:
         return isinstance(props, dict) and bool(props.get("is_sleeping")), sample.silent
 
     def _get(self, path: str) -> Tuple[Any, bool]:
-        """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no slots itself."""
+        """-> (body of a 200 or None, whether nothing came): /slots and /metrics can be switched off, a router has no
+        slots itself."""
         try:
             status, body = self.api.get(path, LOOK, of_model=True)
         except NoAnswer as error:
@@ -202,8 +229,8 @@ class Head:
     def _watch(self, timeout: float) -> Tuple[bool, Sample]:
         """Waits for progress -> (whether there was any within timeout seconds, last sample).
 
-        llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the slowest of
-        these; without sockets and counters (None) nothing can be seen to move.
+        llama-server's counters move once a batch and the sockets once a micro-batch, so timeout has to exceed the
+        slowest of these; without sockets and counters (None) nothing can be seen to move.
         """
         start = time.monotonic()
         first = now = self._sample()
@@ -220,7 +247,10 @@ class Head:
         if result["state"] == "busy":
             result["progress"], sample = self._watch(timeout)
             if not result["progress"]:
-                result.update(state="degraded", reason="%s, no progress in %g s%s" % (result["reason"], timeout, _waits_for(sample)))
+                result.update(
+                    state="degraded",
+                    reason="%s, no progress in %g s%s" % (result["reason"], timeout, _waits_for(sample)),
+                )
             return
         before = connections(self.endpoints, self.pid) if self.endpoints else []
         start = time.monotonic()
@@ -233,15 +263,25 @@ class Head:
         if self.endpoints:
             result["workers"] = [one._asdict() for one in traffic(before, connections(self.endpoints, self.pid))]
         if status != 200 or not isinstance(body, dict):
-            result.update(state="loading" if status == 503 else "degraded", reason="a completion is answered %d (%s)" % (status, error_text(body)))
+            result.update(
+                state="loading" if status == 503 else "degraded",
+                reason="a completion is answered %d (%s)" % (status, error_text(body)),
+            )
             return
         _read_answer(result, body)
         result["seconds_to_answer"] = seconds
-        unused = [worker["endpoint"] for worker in result["workers"] if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])]
+        unused = [
+            worker["endpoint"]
+            for worker in result["workers"]
+            if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])
+        ]
         if not result["tokens"]:
             result.update(state="degraded", reason="a completion is answered without a token")
         elif unused:
-            result.update(state="degraded", reason="it answers, but not over %s: compare tensor_split with --rpc" % ", ".join(unused))
+            result.update(
+                state="degraded",
+                reason="it answers, but not over %s: compare tensor_split with --rpc" % ", ".join(unused),
+            )
         else:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
@@ -251,8 +291,15 @@ class Head:
             # Another request may have come first: a queue that moves is a healthy head.
             progress, sample = self._watch(timeout)
             if progress and any(slot.get("is_processing") for slot in sample.slots or []):
-                return {"state": "busy", "reason": "no turn for a completion in %g s, other requests make progress" % timeout, "progress": True}
-            reason = "no answer to a completion in %g s%s" % (timeout, "" if progress else ", no progress since" + _waits_for(sample))
+                return {
+                    "state": "busy",
+                    "reason": "no turn for a completion in %g s, other requests make progress" % timeout,
+                    "progress": True,
+                }
+            reason = "no answer to a completion in %g s%s" % (
+                timeout,
+                "" if progress else ", no progress since" + _waits_for(sample),
+            )
             return {"state": "degraded", "reason": reason, "progress": progress}
         again, _hopeless = self._look()
         again["reason"] = "it broke off while it answered a completion (%s); now: %s" % (error, again["reason"])
@@ -264,7 +311,8 @@ class Head:
 def _key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
     """The key of a unit of ours, from the file of its service's name; None where there is no such file.
 
-    What the unit's process says of its arguments is not believed: one that was taken over would have root read any file to it.
+    What the unit's process says of its arguments is not believed: one that was taken over would have root read any file
+    to it.
     """
     service = unit_kind(unit)[1]
     if service is None:
@@ -275,11 +323,15 @@ def _key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
     except FileNotFoundError:
         return None
     except (OSError, Refusal) as error:
-        raise Refusal("the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml" % (unit, error)) from None
+        raise Refusal(
+            "the API key of %s cannot be read (%s): run with become, or put the key file right with site.yml"
+            % (unit, error)
+        ) from None
 
 
 def _moved(first: Optional[List[Connection]], now: Optional[List[Connection]]) -> bool:
-    """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its kernel."""
+    """Whether a worker answered between two samples; what is sent to a hanging worker is still acknowledged by its
+    kernel."""
     return any(worker.bytes_received for worker in traffic(first or [], now or []))
 
 

@@ -87,9 +87,9 @@ def watch(
 ) -> Dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
-    The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself. generate: a prompt to
-    keep it busy with. armed: called once when everything is in place. wanted: whether to go on. Returns {pid, answered_at, seconds_to_token,
-    client}, answered_at None after timeout seconds.
+    The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.
+    generate: a prompt to keep it busy with. armed: called once when everything is in place. wanted: whether to go on.
+    Returns {pid, answered_at, seconds_to_token, client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)
     client = None
@@ -99,7 +99,10 @@ def watch(
         client.generating.wait(TOKEN)
         if client.tokens < 2:
             client.stop()
-            raise Refusal("the head gave %d tokens in %d s (%s), a generating one is needed" % (client.tokens, TOKEN, client.failure or "no error"))
+            raise Refusal(
+                "the head gave %d tokens in %d s (%s), a generating one is needed"
+                % (client.tokens, TOKEN, client.failure or "no error")
+            )
     armed()
     deadline = time.time() + timeout
     asked_at, answered_at = 0.0, None
@@ -112,5 +115,15 @@ def watch(
     seen = None
     if client:
         client.stop()
-        seen = {"tokens": client.tokens, "last_token_at": client.last_at, "cut_at": client.cut_at, "failure": client.failure}
-    return {"pid": pid, "answered_at": answered_at, "seconds_to_token": round(answered_at - asked_at, 3) if answered_at else None, "client": seen}
+        seen = {
+            "tokens": client.tokens,
+            "last_token_at": client.last_at,
+            "cut_at": client.cut_at,
+            "failure": client.failure,
+        }
+    return {
+        "pid": pid,
+        "answered_at": answered_at,
+        "seconds_to_token": round(answered_at - asked_at, 3) if answered_at else None,
+        "client": seen,
+    }

@@ -5,12 +5,14 @@
 
 from typing import List, Union
 
-# Judgements that may be acted on: so many in a window of so many seconds, then one a window until one has passed without any.
+# Judgements that may be acted on: so many in a window of so many seconds, then one a window until one has passed
+# without any.
 REPAIRS, WINDOW = 3, 600
 
 
 class Repair:
-    """The unit is to be restarted. reason: why, in words. fact: whether it is none of judgement, which is not limited."""
+    """The unit is to be restarted. reason: why, in words. fact: whether it is none of judgement, which is not
+    limited."""
 
     def __init__(self, reason: str, fact: bool = False) -> None:
         self.reason = reason

@@ -22,7 +22,8 @@ UNIT = "llama-firewall.service"
 LIST = ["nft", "--stateless", "list", "table", "inet", "llama_cluster"]
 # Linux: the protocol of nftables on a netlink socket, and the group that hears of changes.
 NETLINK_NETFILTER, GROUP_NFTABLES = 12, 7
-# Seconds until a change has settled (who flushes usually loads again), between two loads that did not help, and between two looks anyway.
+# Seconds until a change has settled (who flushes usually loads again), between two loads that did not help, and between
+# two looks anyway.
 SETTLE, AGAIN, ANYWAY = 0.5, 10, 60
 
 
@@ -45,7 +46,8 @@ class Rules:
         self._wanted: Optional[str] = None  # the kernel's list then
 
     def check(self) -> bool:
-        """Has the rules of the file in force, if they are to be: while the unit is active. Returns whether all is well."""
+        """Has the rules of the file in force, if they are to be: while the unit is active. Returns whether all is
+        well."""
         try:
             seen = os.stat(self._path)
         except OSError:
@@ -55,7 +57,8 @@ class Rules:
             return True
         file = (seen.st_mtime, seen.st_size, seen.st_ino)
         if file != self._file:
-            # New here, or written by a role that loads it too: once more does no harm, and what the kernel lists then is what is wanted.
+            # New here, or written by a role that loads it too: once more does no harm, and what the kernel lists then
+            # is what is wanted.
             self._load()
             listed, self._wanted = self._run(LIST)
             self._file = None if listed else file

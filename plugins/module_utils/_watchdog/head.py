@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a head has to be restarted, and when it is asked for a token: decided from samples alone. Private to the collection.
+"""When a head has to be restarted, and when it is asked for a token: decided from samples alone. Private to the
+collection.
 
-A head that has lost a connection to a worker can never answer again: that is a fact. A head in which nothing moves is a judgement, and
-a long prompt looks like it between two micro-batches: so its deadline is learned from the very process that is judged.
+A head that has lost a connection to a worker can never answer again: that is a fact. A head in which nothing moves is a
+judgement, and a long prompt looks like it between two micro-batches: so its deadline is learned from the very process
+that is judged.
 """
 
 from typing import Any, Dict, List, Optional, Set, Tuple
@@ -14,17 +16,20 @@ from .actions import Action, Probe, Repair, Serves
 Process = Tuple[int, int]
 Look = Dict[str, Any]
 LastProbe = Dict[str, Any]
-# Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at least.
+# Seconds without a sign of progress after which a head is judged to hang: while its slowest step is unknown, and at
+# least.
 UNKNOWN, LEAST = 120, 10
-# A head gets so many times its slowest step so far, and this part of the seconds that its load took: a network that comes back is waited for longer
-# where a restart costs more.
+# A head gets so many times its slowest step so far, and this part of the seconds that its load took: a network that
+# comes back is waited for longer where a restart costs more.
 MARGIN, LOAD_PART = 4, 0.1
-# Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for anything else.
+# Seconds between two tokens asked from an idle head whose cache holds nobody's prompt, and since it was used for
+# anything else.
 PROBE_CLEAN, PROBE_USED = 7, 900
-# Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood still.
+# Samples further apart than that many seconds say nothing of what was between them: the machine, or this program, stood
+# still.
 GAP = 5
-# Tokens that the one word of a probe has at most, whatever the tokenizer. A client may read a probe's seed in /slots and use it too: a request that
-# short is no slower than the probe.
+# Tokens that the one word of a probe has at most, whatever the tokenizer. A client may read a probe's seed in /slots
+# and use it too: a request that short is no slower than the probe.
 PROBE_TOKENS = 8
 # Answers 5xx in a row to probes after which a head is judged to be broken.
 ERRORS = 3
@@ -73,7 +78,8 @@ class HeadJudge:
 
         sample: {now; process: what identifies the running process, None when it is not to be touched; age: its seconds;
         links: {endpoint: 'up', 'closed' (by the worker) or 'gone'}; received: bytes from its workers, or None;
-        look: {at, health, slots (those at work), counters, requests, total, sleeping, silent} or None; settled: whether nothing can have happened since;
+        look: {at, health, slots (those at work), counters, requests, total, sleeping, silent} or None; settled: whether
+        nothing can have happened since;
         probe: the last one of this process or None, see Prober}
         """
         now, look = sample["now"], sample["look"]
@@ -105,7 +111,12 @@ class HeadJudge:
             self._read(look, sample["probe"], now)
         probe = sample["probe"]
         if probe is not None and probe["errors"] >= ERRORS:
-            return [Repair("it says that it is well, but has answered %d to the last %d requests for one token" % (probe["status"], probe["errors"]))]
+            return [
+                Repair(
+                    "it says that it is well, but has answered %d to the last %d requests for one token"
+                    % (probe["status"], probe["errors"])
+                )
+            ]
         still = self._still(sample, stood_still)
         if still is not None:
             words = "it says that it is well, but nothing has moved for %.0f s (its slowest step so far took %.1f s)"
@@ -122,10 +133,12 @@ class HeadJudge:
                 self._linked.add(endpoint)
                 self._lost.pop(endpoint, None)
             elif state == "closed":
-                # The worker ended a connection that the head still holds: that says it all, also of one that nobody has seen up.
+                # The worker ended a connection that the head still holds: that says it all, also of one that nobody has
+                # seen up.
                 return endpoint
             elif endpoint in self._linked:
-                # One that has vanished may be the head's own doing, which closes all of them when it goes to sleep: the next look tells.
+                # One that has vanished may be the head's own doing, which closes all of them when it goes to sleep: the
+                # next look tells.
                 since = self._lost.setdefault(endpoint, now)
                 if look is not None and look["at"] > since and not look["sleeping"]:
                     return endpoint
@@ -137,20 +150,28 @@ class HeadJudge:
         self._busy = bool(at_work or look["silent"] or look["requests"])
         # Only while a probe of ours waits for its answer, or has waited in vain.
         seed = probe["seed"] if probe is not None and (probe["ended"] is None or probe["silent"]) else None
-        self._ours = bool(at_work) and seed is not None and all(slot["seed"] == seed and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
+        self._ours = (
+            bool(at_work)
+            and seed is not None
+            and all(slot["seed"] == seed and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
+        )
         self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
         computed = self._learn(at_work)
         if self._busy:
-            # A request that ends without a token and without a batch has put nothing into the cache: it was refused, or the head is broken.
+            # A request that ends without a token and without a batch has put nothing into the cache: it was refused, or
+            # the head is broken.
             if computed and not self._ours:
                 self._used_at = now
-        elif look["total"] is not None and (probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])):
+        elif look["total"] is not None and (
+            probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])
+        ):
             others = look["total"] - (probe["explained"] if probe else 0)
             if others != self._others:
                 self._others, self._used_at = others, now
 
     def _learn(self, at_work: List[Dict[str, Any]]) -> bool:
-        """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is known.
+        """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is
+        known.
 
         Returns whether anything was computed for those at work.
         """
@@ -171,12 +192,19 @@ class HeadJudge:
     def _still(self, sample: Dict[str, Any], stood_still: bool) -> Optional[float]:
         """Seconds for which nothing has moved, when that is too long; None when all is well."""
         now, look, probe = sample["now"], sample["look"], sample["probe"]
-        signs = (look and look["counters"], look and [(slot["task"], slot["taken"], slot["decoded"]) for slot in look["slots"] or []])
+        signs = (
+            look and look["counters"],
+            look and [(slot["task"], slot["taken"], slot["decoded"]) for slot in look["slots"] or []],
+        )
         moved = self._signs is not None and signs != self._signs
         moved = moved or (None not in (self._received, sample["received"]) and sample["received"] != self._received)
         self._signs, self._received = signs, sample["received"]
         # A token that does not come is work, whatever the server says of its slots.
-        asked = probe is not None and (probe["ended"] is None or probe["silent"]) and not (self._progress_at and self._progress_at > probe["at"])
+        asked = (
+            probe is not None
+            and (probe["ended"] is None or probe["silent"])
+            and not (self._progress_at and self._progress_at > probe["at"])
+        )
         self.working = self._busy or asked
         if stood_still or self._moved_at is None or not self.working:
             self._moved_at = now

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be ended. Private to the collection."""
+"""What the watchdog looks at, cheaply: processes and sockets in /proc, systemd only when a process is new or has to be
+ended. Private to the collection."""
 
 import os
 import random
@@ -21,7 +22,8 @@ Query = Callable[..., Optional[sock_diag.Socket]]
 TCP = "/proc/net/tcp"
 # TCP states as sock_diag has them.
 UP, LISTENS = 1, 10
-# Seconds between two questions to systemd for a unit without a process, and for an answer of the head's API and for its token.
+# Seconds between two questions to systemd for a unit without a process, and for an answer of the head's API and for its
+# token.
 ASK_SYSTEMD, ANSWER, TOKEN = 1, 5, 5
 TICKS = float(os.sysconf("SC_CLK_TCK"))
 PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
@@ -79,11 +81,20 @@ class Unit:
         return int(shown[0].get("MainPID") or 0) if quiet else 0
 
     def end(self) -> bool:
-        """Kills the process that was looked at -> whether it was done: not when it is about to be stopped or replaced anyway."""
+        """Kills the process that was looked at -> whether it was done: not when it is about to be stopped or replaced
+        anyway."""
         if not self.process or self._pid() != self.process[0]:
             return False
-        # A head that lost a worker aborts when it is asked to end, one that hangs does not end: systemd starts another in any case.
-        return subprocess.call(["systemctl", "kill", "--signal=KILL", "--", self.name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+        # A head that lost a worker aborts when it is asked to end, one that hangs does not end: systemd starts another
+        # in any case.
+        return (
+            subprocess.call(
+                ["systemctl", "kill", "--signal=KILL", "--", self.name],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            == 0
+        )
 
     def age(self) -> Optional[float]:
         """Seconds since the process started, None without one."""
@@ -103,7 +114,8 @@ class Links:
         self._known: Dict[str, List[sockets.Ends]] = {}  # those that were up, by endpoint
 
     def look(self) -> Tuple[Dict[str, str], Optional[int], Optional[int]]:
-        """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments sent or None)."""
+        """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments
+        sent or None)."""
         states: Dict[str, str] = {}
         received: Optional[int] = 0
         sent: Optional[int] = 0
@@ -145,7 +157,8 @@ def clients(
     query: Query = sock_diag.query,
     table: Callable[[], str] = lambda: read(TCP),
 ) -> Tuple[int, int]:
-    """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while nobody waits)."""
+    """Of a worker's listener -> (connections that nobody has accepted, connections that are served; not counted while
+    nobody waits)."""
     listener = query((address, port))
     if listener and listener.state == LISTENS and not listener.waiting:
         return 0, 0
@@ -214,7 +227,8 @@ class HeadApi:
         return result
 
     def token(self, seed: int) -> Tuple[Optional[int], int]:
-        """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that this cost)."""
+        """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that
+        this cost)."""
         try:
             status, body = self._api().token(seed, TOKEN)
         except NoAnswer as error:
@@ -228,7 +242,16 @@ class HeadApi:
 
 def nothing(at: float) -> Look:
     """A look that tells nothing."""
-    return {"at": at, "health": None, "slots": None, "counters": None, "requests": 0, "total": None, "sleeping": False, "silent": False}
+    return {
+        "at": at,
+        "health": None,
+        "slots": None,
+        "counters": None,
+        "requests": 0,
+        "total": None,
+        "sleeping": False,
+        "silent": False,
+    }
 
 
 class Looker(threading.Thread):
@@ -278,7 +301,8 @@ class Looker(threading.Thread):
 class Prober:
     """Asks a head for a token in the background.
 
-    last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this request has in /slots;
+    last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this
+    request has in /slots;
     explained: tokens all tokens of this process have cost}
     """
 
@@ -295,7 +319,13 @@ class Prober:
 
     def ask(self) -> None:
         before = self.last or {"explained": 0, "errors": 0}
-        probe = {"at": self._clock(), "ended": None, "silent": False, "status": 0, "seed": self._chance.randrange(1 << 31)}
+        probe = {
+            "at": self._clock(),
+            "ended": None,
+            "silent": False,
+            "status": 0,
+            "seed": self._chance.randrange(1 << 31),
+        }
         self.last = dict(probe, explained=before["explained"], errors=before["errors"])
         threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the collection."""
+"""When an RPC worker has to be restarted: decided from samples alone, none of which connects to it. Private to the
+collection."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -26,9 +27,10 @@ class WorkerJudge:
     def decide(self, sample: Dict[str, Any]) -> List[Repair]:
         """What to do now, a list of at most one Repair.
 
-        sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter in /proc;
-        waiting: connections nobody has accepted; serving: connections it holds; head: whether something listens where its head does,
-        None when that was not asked}
+        sample: {now; process: what identifies the running process, None when it is not to be touched; state: its letter
+        in /proc;
+        waiting: connections nobody has accepted; serving: connections it holds; head: whether something listens where
+        its head does, None when that was not asked}
         """
         now = sample["now"]
         if sample["process"] is None:
@@ -56,7 +58,9 @@ class WorkerJudge:
         if lasted.get("idle", 0) >= WAITING:
             return [Repair("a head has waited for it for %.0f s while it served nobody" % lasted["idle"])]
         if lasted.get("deaf", 0) >= WAITING:
-            return [Repair("its connection is to a head that is gone, and a new one has waited for %.0f s" % lasted["deaf"])]
+            return [
+                Repair("its connection is to a head that is gone, and a new one has waited for %.0f s" % lasted["deaf"])
+            ]
         return []
 
     def repaired(self) -> None:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """backoff start UNIT [SECONDS]: restarts at once after a crash, later and later after loads that fail.
 
-systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits the rest. After
-a run that served nobody waits; such a run left a file of the unit's name in paths.SERVED (see watchdog), or lasted that many seconds, an hour where none
-are given.
+systemd 239 knows one RestartSec for both. So the unit's is short, and this program, run before each of its runs, waits
+the rest. After a run that served nobody waits; such a run left a file of the unit's name in paths.SERVED (see
+watchdog), or lasted that many seconds, an hour where none are given.
 """
 
 import json
@@ -56,7 +56,8 @@ def start(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones, 0 after a start by hand."""
+    """Before a run: counts the one before it, and waits as long as is due. restarts: systemd's count of automatic ones,
+    0 after a start by hand."""
     state = read(unit, folder)
     mark = os.path.join(served, unit)
     good = os.path.exists(mark) or (state["started"] is not None and clock() - state["started"] >= long)

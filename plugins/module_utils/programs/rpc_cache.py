@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """rpc_cache run DIRECTORY QUOTA RELEASE COMMAND... | rpc_cache check DIRECTORY RELEASE
 
-run: becomes COMMAND, an RPC worker with --cache, and leaves a child that looks after what the worker stores in DIRECTORY for as long as it
-lives. check: reads every stored tensor again, removes what is damaged, and tells by exit status 1.
+run: becomes COMMAND, an RPC worker with --cache, and leaves a child that looks after what the worker stores in
+DIRECTORY for as long as it lives. check: reads every stored tensor again, removes what is damaged, and tells by exit
+status 1.
 
-A worker writes a tensor straight to its final name, the hash of its content, and later serves whatever has that name: what a full disk
-or a kill cut short would become wrong weights, and nobody would see it. So files are born without the permission to be read. One
-that is complete is taken out of the worker's sight, read back, compared with its name, and returned read-only: the permission is the
-record of what is proved. A worker that is asked for a tensor in the second before that aborts, and starts again: never a wrong answer.
+A worker writes a tensor straight to its final name, the hash of its content, and later serves whatever has that name:
+what a full disk or a kill cut short would become wrong weights, and nobody would see it. So files are born without the
+permission to be read. One that is complete is taken out of the worker's sight, read back, compared with its name, and
+returned read-only: the permission is the record of what is proved. A worker that is asked for a tensor in the second
+before that aborts, and starts again: never a wrong answer.
 """
 
 import errno
@@ -29,7 +31,8 @@ UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 PROVED = 0o400
 # Nobody may read what the worker writes, itself included.
 UMASK = 0o577
-# Seconds between two looks, and the percentage of its file system that the cache leaves free: a worker writes on until somebody looks.
+# Seconds between two looks, and the percentage of its file system that the cache leaves free: a worker writes on until
+# somebody looks.
 PAUSE = 1
 RESERVE = 5
 # Seconds: what was used since then belongs to a model in use, or to one that is being loaded.
@@ -56,7 +59,8 @@ class Cache:
     def files(self) -> List[Stored]:
         """The longest unused first. What is no regular file was not stored by a worker.
 
-        The last use is the later of both times. With relatime, reading changes the time of access only where that of writing is not earlier:
+        The last use is the later of both times. With relatime, reading changes the time of access only where that of
+        writing is not earlier:
         the latter is moved along.
         """
         found = []
@@ -76,7 +80,8 @@ class Cache:
         return sorted(found)
 
     def hide(self, held: Callable[[], Collection[str]]) -> None:
-        """Takes what is not proved out of the worker's sight, but for what it is writing. held: returns the paths that it has open."""
+        """Takes what is not proved out of the worker's sight, but for what it is writing. held: returns the paths that
+        it has open."""
         new = [one.path for one in self.files() if not one.proved and os.path.dirname(one.path) == self.stored]
         # Asked after the look: what is listed and not open is complete.
         writing = held() if new else set()
@@ -85,7 +90,8 @@ class Cache:
                 os.rename(path, os.path.join(self.unproved, os.path.basename(path)))
 
     def prove(self) -> Optional[str]:
-        """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty for none"""
+        """Returns the next hidden file to the worker, or removes it. -> None when there is none, else its damage, empty
+        for none"""
         for path in sorted(one.path for one in self.files() if os.path.dirname(one.path) == self.unproved):
             name = os.path.basename(path)
             os.chmod(path, PROVED)
@@ -108,12 +114,18 @@ class Cache:
         finally:
             os.close(descriptor)
         name = os.path.basename(path)
-        return "" if found == name else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
+        return (
+            ""
+            if found == name
+            else "tensor %s: its %s have hash %s, cut short or damaged: removed" % (name, human(length), found)
+        )
 
     def prune(self, quota: int, now: float) -> Tuple[int, int]:
-        """Removes the longest unused until the quota holds and the file system has its reserve. -> (bytes removed, of those recently used)
+        """Removes the longest unused until the quota holds and the file system has its reserve. -> (bytes removed, of
+        those recently used)
 
-        A model that is larger than the quota keeps what came first: if what comes last pushed it out, nothing would be there when it is asked for.
+        A model that is larger than the quota keeps what came first: if what comes last pushed it out, nothing would be
+        there when it is asked for.
         """
         files = self.files()
         total = sum(one.size for one in files)
@@ -163,7 +175,10 @@ def keep(
             damage = cache.prove()
             line = damage
             if recent:
-                line = "the quota of %s, or the disk, is too small for the model in use: some of its tensors are sent again at each start" % text
+                line = (
+                    "the quota of %s, or the disk, is too small for the model in use: some of its tensors are sent "
+                    "again at each start" % text
+                )
             elif removed:
                 line = "removed %s, the longest unused: the quota is %s" % (human(removed), text)
         except (OSError, subprocess.CalledProcessError) as error:
@@ -193,7 +208,8 @@ def run(directory: str, quota: str, release: str, command: List[str]) -> int:
 
 
 def become_owner(directory: str) -> None:
-    """As root, goes on as the user whose cache it is: a name in there then leads nowhere that this user could not go."""
+    """As root, goes on as the user whose cache it is: a name in there then leads nowhere that this user could not
+    go."""
     if os.geteuid() == 0:
         owner = os.lstat(directory)
         if not stat.S_ISDIR(owner.st_mode):

@@ -1,11 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""wait_for_workers [--user NAME] [--build bNUMBER] HOST:PORT...: returns when every RPC worker answers the handshake of this build.
+"""wait_for_workers [--user NAME] [--build bNUMBER] HOST:PORT...: returns when every RPC worker answers the handshake of
+this build.
 
-Run before a head starts: a head that finds a worker absent aborts, older builds go on without it. The handshake says more than an
-open port: a worker that serves a dead connection, or speaks another build's protocol, is named. Never run while a head is attached,
-whose worker would let this wait and lose a place in its queue.
+Run before a head starts: a head that finds a worker absent aborts, older builds go on without it. The handshake says
+more than an open port: a worker that serves a dead connection, or speaks another build's protocol, is named. Never run
+while a head is attached, whose worker would let this wait and lose a place in its queue.
 """
 
 import argparse
@@ -26,12 +27,14 @@ from .._text import Refusal
 Say = Callable[[str], None]
 Sizes = Tuple[int, int]
 HELLO = 0x0E
-# Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport capabilities.
+# Sizes of the question and of the answer. Protocol 4 (the builds of April 2026) gave both of them transport
+# capabilities.
 NEW, OLD = (24, 28), (0, 3)
 LAST_OLD, FIRST_NEW = 8700, 9000
 RULES = ("nft", "list", "table", "inet", "llama_cluster")
-# Seconds for a connection, until a wait for the answer is worth a word, for the answer, and between two handshakes. One that waits in a
-# worker's queue is answered as soon as the worker is free, while each that gives up would leave a dead entry in that queue.
+# Seconds for a connection, until a wait for the answer is worth a word, for the answer, and between two handshakes. One
+# that waits in a worker's queue is answered as soon as the worker is free, while each that gives up would leave a dead
+# entry in that queue.
 CONNECT, QUIET, PATIENCE, PAUSE = 5, 2, 60, 0.2
 
 
@@ -50,7 +53,8 @@ def receive(stream: socket.socket, count: int) -> bytes:
 
 
 def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patience: float = PATIENCE) -> str:
-    """The protocol version 'A.B.C' of the worker at 'host:port'; say(reason) is called when it lets the question wait. Refusal otherwise."""
+    """The protocol version 'A.B.C' of the worker at 'host:port'; say(reason) is called when it lets the question wait.
+    Refusal otherwise."""
     question, answer = sizes
     host, _colon, port = endpoint.rpartition(":")
     late = "it lets the handshake wait: it serves another head or a dead connection, or it hangs"
@@ -63,12 +67,16 @@ def handshake(endpoint: str, sizes: Sizes, say: Say, quiet: float = QUIET, patie
             try:
                 size = struct.unpack("<Q", receive(stream, 8))[0]
                 if size != answer:
-                    raise OtherBuild("it is another llama.cpp build: its handshake has %d bytes, %d are needed" % (size, answer))
+                    raise OtherBuild(
+                        "it is another llama.cpp build: its handshake has %d bytes, %d are needed" % (size, answer)
+                    )
                 return "%d.%d.%d" % struct.unpack("BBB", receive(stream, answer)[:3])
             except socket.timeout:
                 raise Refusal(late) from None
     except ConnectionResetError:
-        raise OtherBuild("it is another llama.cpp build, or has just ended: it reset the connection at the handshake") from None
+        raise OtherBuild(
+            "it is another llama.cpp build, or has just ended: it reset the connection at the handshake"
+        ) from None
     except ConnectionRefusedError:
         raise Refusal("nobody listens there, see systemctl status 'llama-rpc-*' on its node") from None
     except OSError as error:
@@ -125,7 +133,8 @@ def wait_for_rules(
     sleep: Callable[[float], None] = time.sleep,
     command: Sequence[str] = RULES,
 ) -> None:
-    """Returns when the firewall's table is loaded, without which other users would reach the workers of a head that runs."""
+    """Returns when the firewall's table is loaded, without which other users would reach the workers of a head that
+    runs."""
 
     def loaded() -> bool:
         try:
@@ -136,7 +145,10 @@ def wait_for_rules(
     said = False
     while not loaded():
         if not said:
-            announce("waits for the rules of llama-firewall.service: table inet llama_cluster is not loaded, see systemctl status llama-firewall")
+            announce(
+                "waits for the rules of llama-firewall.service: table inet llama_cluster is not loaded, see systemctl "
+                "status llama-firewall"
+            )
         said = True
         sleep(PAUSE)
 
@@ -167,7 +179,10 @@ def main(arguments: List[str]) -> int:
     build = int(number.group(1)) if number else None
     versions = wait(options.endpoints, build, announce)
     if len(set(versions.values())) > 1:
-        say("the RPC workers are of different llama.cpp builds: %s" % ", ".join("%s has protocol %s" % pair for pair in sorted(versions.items())))
+        say(
+            "the RPC workers are of different llama.cpp builds: %s"
+            % ", ".join("%s has protocol %s" % pair for pair in sorted(versions.items()))
+        )
     notify("STATUS=")
     return 0
 

@@ -4,7 +4,8 @@
 """watchdog: finds what systemd cannot see of the heads, workers and rules of this node, and repairs it.
 
 It reads /etc/llama-cluster/watchdog/*.json, whenever they change:
-head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch}, rpc-SERVICE.json {kind: rpc, unit, address, port, head_url}.
+head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch}, rpc-SERVICE.json {kind: rpc,
+unit, address, port, head_url}.
 """
 
 import collections
@@ -27,7 +28,8 @@ from .._watchdog.firewall import Firewall
 from .._watchdog.head import HeadJudge
 from .._watchdog.worker import WorkerJudge
 
-# Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as stuck.
+# Seconds between two rounds of a head's and a worker's watch, and after which a watch that makes no round counts as
+# stuck.
 HEAD, WORKER, STUCK = 0.5, 1.0, 30
 # Seconds between two looks at an idle head.
 LOOK_ANYWAY = 30
@@ -77,7 +79,10 @@ class Watch(threading.Thread):
             if self._postponed != self.unit.process:
                 self._postponed = self.unit.process
                 until = time.strftime("%H:%M:%S", time.localtime(time.time() + wait))
-                say("%s: %s: not repaired again before %s (%d repairs in 10 min)" % (self.words, repair.reason, until, self.limit.count(now)))
+                say(
+                    "%s: %s: not repaired again before %s (%d repairs in 10 min)"
+                    % (self.words, repair.reason, until, self.limit.count(now))
+                )
             return
         if not self.unit.end():
             self._hands_off = now + 2
@@ -117,8 +122,15 @@ class HeadWatch(Watch):
         links, received, sent = self._links.look() if process else ({}, None, None)
         look, probe = self._looker.of(process), self._prober.of(process)
         up = all(state == "up" for state in links.values())
-        # Each look is a line in the head's journal: while nothing goes to its workers or comes back, the last one still holds.
-        settled = up and look is not None and not self._judge.working and (process, received, sent) == self._looked and now - look["at"] < LOOK_ANYWAY
+        # Each look is a line in the head's journal: while nothing goes to its workers or comes back, the last one still
+        # holds.
+        settled = (
+            up
+            and look is not None
+            and not self._judge.working
+            and (process, received, sent) == self._looked
+            and now - look["at"] < LOOK_ANYWAY
+        )
         if process and not settled:
             self._looked = (process, received, sent)
             self._looker.ask(process, may_sleep=not up or not links)
@@ -163,12 +175,21 @@ class WorkerWatch(Watch):
         self._address, self._port = config["address"], config["port"]
         self._judge = WorkerJudge()
         head = urlsplit(config["head_url"] or "")
-        self._head = (head.hostname, head.port) if head.hostname and head.port and not _loopback(head.hostname) else None
+        self._head = (
+            (head.hostname, head.port) if head.hostname and head.port and not _loopback(head.hostname) else None
+        )
 
     def round(self, now: float) -> None:
         process = self.unit.look(now)
         waiting, serving = samples.clients(self._address, self._port) if process else (0, 0)
-        sample = {"now": now, "process": process, "state": self.unit.state, "waiting": waiting, "serving": serving, "head": None}
+        sample = {
+            "now": now,
+            "process": process,
+            "state": self.unit.state,
+            "waiting": waiting,
+            "serving": serving,
+            "head": None,
+        }
         if waiting and serving and self._head:
             sample["head"] = _listens(self._head)
         for action in self._judge.decide(sample):
@@ -223,7 +244,10 @@ class Watchdog:
             config = json.loads(text)
             watch = KINDS[config["kind"]](service, config)
         except (ValueError, KeyError, TypeError, Refusal) as error:
-            say("%s: cannot be used (%s: %s): run site.yml with --tags rpc,head again" % (path, type(error).__name__, error))
+            say(
+                "%s: cannot be used (%s: %s): run site.yml with --tags rpc,head again"
+                % (path, type(error).__name__, error)
+            )
             return None
         watch.start()
         return watch

@@ -15,26 +15,29 @@ Entry = Sequence[str]
 def account_refusals(node: Mapping[str, Any], host: str, accounts: Sequence[Account]) -> list[str]:
     """What keeps a node from having these accounts.
 
-    node: its fact llama_node with `accounts` and `writable`; accounts: {option, name, id_option, id}, first that of heads, then that of workers.
+    node: its fact llama_node with `accounts` and `writable`; accounts: {option, name, id_option, id}, first that of
+    heads, then that of workers.
     """
     passwd, groups = node["accounts"]["passwd"], node["accounts"]["group"]
     found = []
     if node["writable"]:
         found.append(
-            "%s of %s: others than root may write there, a directory of root's alone is needed for what root runs: look at who changed it, "
-            "then chown root and chmod go-w" % (", ".join(node["writable"]), host)
+            "%s of %s: others than root may write there, a directory of root's alone is needed for what root runs: "
+            "look at who changed it, then chown root and chmod go-w" % (", ".join(node["writable"]), host)
         )
     heads, workers = accounts
     if heads["name"] == workers["name"]:
         found.append(
-            "%s: %s seen, another account than %s is needed: a worker that is taken over would read what belongs to a head"
-            % (workers["option"], workers["name"], heads["option"])
+            "%s: %s seen, another account than %s is needed: a worker that is taken over would read what belongs to a "
+            "head" % (workers["option"], workers["name"], heads["option"])
         )
     for account in accounts:
         entry = _named(passwd, account["name"])
         found.extend(_account(account, entry, host))
         if int(account["id"]):
-            found.extend(_id(account, entry, [other for other in accounts if other["name"] != account["name"]], passwd, host))
+            found.extend(
+                _id(account, entry, [other for other in accounts if other["name"] != account["name"]], passwd, host)
+            )
         found.extend(_group(account, entry, _named(groups, account["name"]), host))
     return found
 
@@ -44,14 +47,19 @@ def _named(entries: Sequence[Entry], name: str) -> Entry | None:
 
 
 def _account(account: Account, entry: Entry | None, host: str) -> Iterator[str]:
-    if entry and not (0 < int(entry[2]) < 1000 and entry[5] == "/nonexistent" and os.path.basename(entry[6]) in ("nologin", "false")):
+    if entry and not (
+        0 < int(entry[2]) < 1000 and entry[5] == "/nonexistent" and os.path.basename(entry[6]) in ("nologin", "false")
+    ):
         yield (
-            "%s: account %s of %s was there before, with id %s, home %s and shell %s, one with an id below 1000, home /nonexistent and shell "
-            "/usr/sbin/nologin is needed: name an account that is free" % (account["option"], account["name"], host, entry[2], entry[5], entry[6])
+            "%s: account %s of %s was there before, with id %s, home %s and shell %s, one with an id below 1000, home "
+            "/nonexistent and shell /usr/sbin/nologin is needed: name an account that is free"
+            % (account["option"], account["name"], host, entry[2], entry[5], entry[6])
         )
 
 
-def _id(account: Account, entry: Entry | None, others: Sequence[Account], passwd: Sequence[Entry], host: str) -> Iterator[str]:
+def _id(
+    account: Account, entry: Entry | None, others: Sequence[Account], passwd: Sequence[Entry], host: str
+) -> Iterator[str]:
     """The first fault of an id that was asked for."""
     wanted = int(account["id"])
     twins = [other["id_option"] for other in others if int(other["id"]) == wanted]
@@ -67,13 +75,20 @@ def _id(account: Account, entry: Entry | None, others: Sequence[Account], passwd
         seen, needed = "on %s %s has %s, " % (host, account["name"], entry[2]), "that this account has"
         step = "write %s, or run teardown.yml first" % entry[2]
     if needed:
-        yield "%s: %d seen, %san id %s is needed, the same on every node: %s" % (account["id_option"], wanted, seen, needed, step)
+        yield "%s: %d seen, %san id %s is needed, the same on every node: %s" % (
+            account["id_option"],
+            wanted,
+            seen,
+            needed,
+            step,
+        )
 
 
 def _group(account: Account, entry: Entry | None, group: Entry | None, host: str) -> Iterator[str]:
     """What a group has, its members have: the keys of the heads, for one."""
     if group and not (entry and group[2] == entry[3] and group[3] in ("", account["name"])):
         yield (
-            "%s: group %s of %s was there before, with members %s, a group of the account %s alone is needed: name an account that is free, its group too"
+            "%s: group %s of %s was there before, with members %s, a group of the account %s alone is needed: name an "
+            "account that is free, its group too"
             % (account["option"], account["name"], host, group[3] or "none", account["name"])
         )

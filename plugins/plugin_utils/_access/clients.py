@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which clients reach a head's port, what firewalld has to be told for it, and whether another firewall keeps them out. Private to the collection."""
+"""Which clients reach a head's port, what firewalld has to be told for it, and whether another firewall keeps them out.
+Private to the collection."""
 
 import ipaddress
 import re
@@ -22,7 +23,8 @@ BASE = re.compile(r"^type filter hook (\S+) .*policy (\S+);\Z")
 REFUSES = re.compile(r"^(counter packets \d+ bytes \d+ )?(log .*)?\b(drop|reject( with .*)?)\Z")
 # No connection of a client begins by what these accept.
 ELSE = re.compile(
-    r'\biif(name)? "lo"|xt match "(conntrack|state)"|\bfib daddr type (multi|broad)cast|\b(udp|icmp|ipv6-icmp|igmp|sctp|ip6|esp|ah)\b(?!.*\btcp\b)'
+    r'\biif(name)? "lo"|xt match "(conntrack|state)"|\bfib daddr type '
+    r"(multi|broad)cast|\b(udp|icmp|ipv6-icmp|igmp|sctp|ip6|esp|ah)\b(?!.*\btcp\b)"
 )
 STATES = re.compile(r"\bct state (?:vmap )?(\{[^}]*\}|\S+)")
 PORTS = re.compile(r"\bdport (\{[^}]*\}|\S+)")
@@ -38,8 +40,9 @@ def access(
 ) -> list[dict[str, Any]]:
     """-> [{service, port, address, interface, networks, rules, admits}] of a node's heads.
 
-    instances: of head_instances; shown: what `ip -oneline -4 address show to ADDRESS` says for each; clients: networks, none of them for the
-    head's own. interface is empty where no interface has the address; rules: {rich rule of firewalld: interface}; admits: whether networks have source.
+    instances: of head_instances; shown: what `ip -oneline -4 address show to ADDRESS` says for each; clients: networks,
+    none of them for the head's own. interface is empty where no interface has the address; rules: {rich rule of
+    firewalld: interface}; admits: whether networks have source.
     """
     found = []
     wanted = networks_of(clients)
@@ -64,22 +67,32 @@ def access(
 
 
 def refusals(heads: Sequence[Mapping[str, Any]], ruleset: str, host: str) -> list[str]:
-    """Sentences for the networks that a firewall other than firewalld keeps from a head's port. heads: of access(); ruleset: of `nft list ruleset`."""
+    """Sentences for the networks that a firewall other than firewalld keeps from a head's port. heads: of access();
+    ruleset: of `nft list ruleset`."""
     found = []
     for table, chain, rules in _closed(ruleset):
         for head in heads:
             for network in head["networks"]:
                 if not any(_admits(rule, ipaddress.ip_network(network), head) for rule in rules):
                     found.append(
-                        "llama_services.%s.port: table %s of %s keeps %s from port %d, an open port is needed: run `%s` there and keep it in that firewall's "
+                        "llama_services.%s.port: table %s of %s keeps %s from port %d, an open port is needed: run "
+                        "`%s` there and keep it in that firewall's "
                         "configuration, or name other networks in llama_clients"
-                        % (head["service"], table, host, network, head["port"], _line(table, chain, ruleset, network, head["port"]))
+                        % (
+                            head["service"],
+                            table,
+                            host,
+                            network,
+                            head["port"],
+                            _line(table, chain, ruleset, network, head["port"]),
+                        )
                     )
     return found
 
 
 def _closed(ruleset: str) -> list[tuple[str, str, list[str]]]:
-    """-> [(table, chain, rules that accept)] of the input chains through which nothing comes unless a rule accepts it; rules: of the whole table."""
+    """-> [(table, chain, rules that accept)] of the input chains through which nothing comes unless a rule accepts it;
+    rules: of the whole table."""
     accepting: dict[str | None, list[str]] = {}
     inputs: set[tuple[str, str]] = set()
     closed: list[tuple[str, str]] = []
@@ -105,7 +118,8 @@ def _closed(ruleset: str) -> list[tuple[str, str, list[str]]]:
 
 
 def _admits(rule: str, network: Network, head: Mapping[str, Any]) -> bool:
-    """Whether a rule may let somebody of a network in to a head. What cannot be read counts as yes: a refusal must not be wrong."""
+    """Whether a rule may let somebody of a network in to a head. What cannot be read counts as yes: a refusal must not
+    be wrong."""
     states, ports, sources, targets = (pattern.search(rule) for pattern in (STATES, PORTS, SOURCES, TARGETS))
     return not (
         ELSE.search(rule)

@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What firewalld has to be told so that it lets heads and clients in, and which of its rules are ours. Private to the collection.
+"""What firewalld has to be told so that it lets heads and clients in, and which of its rules are ours. Private to the
+collection.
 
-The text of a rule is no proof: an operator may have written the same one. A rule is ours where it was not there before a run added it. A record keeps
-those, a line each: PLACE ZONE RULE. PLACE is running or permanent.
+The text of a rule is no proof: an operator may have written the same one. A rule is ours where it was not there before
+a run added it. A record keeps those, a line each: PLACE ZONE RULE. PLACE is running or permanent.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,8 +23,9 @@ def changes(
 ) -> dict[str, list[Any]]:
     """What firewall-cmd has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
 
-    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}; wanted: {rule: zone}; timeout: how long firewalld keeps
-    what is added, for ever if empty. -> {calls: [arguments], before, after: lines to record before and after them}. A run that dies between forgets nothing.
+    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}; wanted: {rule: zone};
+    timeout: how long firewalld keeps what is added, for ever if empty. -> {calls: [arguments], before, after: lines to
+    record before and after them}. A run that dies between forgets nothing.
     """
     ours = _read(recorded)
     needed = {(place, zone, rule) for place in listed for rule, zone in wanted.items()}
@@ -36,7 +38,8 @@ def changes(
 
 
 def stopped_changes(recorded: Iterable[str], listed: str | None, wanted: Collection[str]) -> dict[str, list[Any]]:
-    """What firewall-offline-cmd has to be told where firewalld does not run, so that no rule of ours that is not wanted any more comes back with it.
+    """What firewall-offline-cmd has to be told where firewalld does not run, so that no rule of ours that is not wanted
+    any more comes back with it.
 
     listed: what `firewall-offline-cmd --list-all-zones` says, None where there is no such command; wanted: rules.
     -> {calls: [arguments], after: lines to record, left: of those, what is not wanted any more}.
@@ -73,6 +76,9 @@ def _found(listed: Mapping[str, str], rules: set[Rule]) -> set[Rule]:
 
 def _calls(rules: Iterable[Rule], verb: str, option: Sequence[str] = ()) -> list[list[str]]:
     return [
-        ["--permanent"] * (place == "permanent") + ["--zone=" + zone] + list(option) + ["--%s-rich-rule=%s" % (verb, rule)]
+        ["--permanent"] * (place == "permanent")
+        + ["--zone=" + zone]
+        + list(option)
+        + ["--%s-rich-rule=%s" % (verb, rule)]
         for place, zone, rule in sorted(rules)
     ]

@@ -16,11 +16,16 @@ Instance = Mapping[str, Any]
 FAMILIES = ("Debian", "RedHat")
 
 
-def node_refusals(facts: Mapping[str, Any], host: str, accounts: Sequence[Account] | None = None, services: Mapping[str, Any] | None = None) -> list[str]:
+def node_refusals(
+    facts: Mapping[str, Any],
+    host: str,
+    accounts: Sequence[Account] | None = None,
+    services: Mapping[str, Any] | None = None,
+) -> list[str]:
     """One sentence for each thing that is in the way.
 
-    facts: ansible_facts, with llama_node for accounts (see account_refusals) and services: {address: on the fabric or '', heads, workers, ending: ids of
-    processes that will have ended, leaving: units that will have made room}.
+    facts: ansible_facts, with llama_node for accounts (see account_refusals) and services: {address: on the fabric or
+    '', heads, workers, ending: ids of processes that will have ended, leaving: units that will have made room}.
     """
     found = []
     if accounts is None and services is None:
@@ -45,8 +50,8 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     address, addresses = services["address"], node["machine"]["addresses"]
     if address and address not in addresses:
         found.append(
-            "%s: llama_fabric_address %s is on none of its interfaces, one of %s is needed: correct hosts.yml or bring the interface up"
-            % (host, address, ", ".join(addresses))
+            "%s: llama_fabric_address %s is on none of its interfaces, one of %s is needed: correct hosts.yml or bring "
+            "the interface up" % (host, address, ", ".join(addresses))
         )
     heads, workers = services["heads"], services["workers"]
     wanted = [("llama_services.%s.port" % one["service"], one["address"], one["port"]) for one in heads]
@@ -57,14 +62,15 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
     taken = sorted(_short_names(heads, workers) & _foreign(units) - set(services["leaving"]))
     if taken:
         found.append(
-            "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes it over and keeps it"
-            % (paths.UNITS, ", ".join(taken), host)
+            "%s/%s: a unit that this collection did not write on %s, a free name is needed: run adopt.yml, which takes "
+            "it over and keeps it" % (paths.UNITS, ", ".join(taken), host)
         )
     return found
 
 
 def _short_names(heads: Sequence[Instance], workers: Sequence[Instance]) -> set[str]:
-    """The names that the units of the primary service answer to. One that is stopped holds no port, and would be in the way at the end."""
+    """The names that the units of the primary service answer to. One that is stopped holds no port, and would be in the
+    way at the end."""
     pairs = (("llama-head.service", heads), ("llama-rpc.service", workers))
     return {name for name, instances in pairs if any(one["primary"] for one in instances)}
 

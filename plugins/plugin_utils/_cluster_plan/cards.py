@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the collection."""
+"""The cards that somebody writes down, in llama_devices or as -e devices=, for a plan that asks no node. Private to the
+collection."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
 
 
 def cards(text: object) -> list[Card]:
-    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}]. Errors: Refusal."""
+    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}].
+    Errors: Refusal."""
     found: list[Card] = []
     nodes = 0
     for part in re.split(r"[\s,]+", str(text).strip()):
@@ -26,8 +28,9 @@ def cards(text: object) -> list[Card]:
         sizes = [size for size in map(SIZE.match, own.split("+")) if size]
         if len(sizes) <= own.count("+") or (main and len(sizes) > 1):
             raise Refusal(
-                "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the cards of one node, "
-                "as in 2x24GB+24GB,48GB for two nodes of two cards and one node of one" % (part or "nothing")
+                "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the "
+                "cards of one node, as in 2x24GB+24GB,48GB for two nodes of two cards and one node of "
+                "one" % (part or "nothing")
             )
         for _number in range(int(times or 1)):
             nodes += 1
@@ -41,18 +44,26 @@ def _mib(size: re.Match[str]) -> int:
 
 
 def inventory_cards(nodes: Sequence[str], hostvars: HostVars, groups: Groups) -> list[Card]:
-    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are _usual_nodes()."""
+    """llama_devices of nodes -> [{node, name, memory_mib, ...}]; nothing for a node without. Without nodes they are
+    _usual_nodes()."""
     nodes = nodes or _usual_nodes(hostvars, groups)
-    return [dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []]
+    return [
+        dict({"name": "GPU"}, node=node, **card) for node in nodes for card in hostvars[node].get("llama_devices") or []
+    ]
 
 
 def _usual_nodes(hostvars: HostVars, groups: Groups) -> Sequence[str]:
-    """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a plan is."""
+    """The nodes with cards, or all where none has one; the primary service's head is the last of them, as that of a
+    plan is."""
     nodes = groups["llama_nodes"]
-    nodes = [node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])] or nodes
+    nodes = [
+        node for node in nodes if any(not card.get("main") for card in hostvars[node].get("llama_devices") or [])
+    ] or nodes
     services = hostvars[nodes[0]].get("llama_services")
     services = services.values() if isinstance(services, dict) else []
-    primary = [service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service]
+    primary = [
+        service for service in services if isinstance(service, dict) and service.get("primary") and "head" in service
+    ]
     try:
         heads = expand(primary[0]["head"], groups) if primary else []
     except Refusal:
@@ -63,7 +74,8 @@ def _usual_nodes(hostvars: HostVars, groups: Groups) -> Sequence[str]:
 def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, each: bool = False) -> list[str]:
     """What is wrong with the cards of a plan that asks no node, one sentence each.
 
-    devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them needs cards.
+    devices: as for cards(), "" for llama_devices of nodes; nodes: a pattern of hosts; each: whether every one of them
+    needs cards.
     """
     if not devices and nodes == "llama_nodes" and not groups.get(nodes):
         return [
@@ -80,15 +92,18 @@ def card_errors(devices: str, nodes: str, groups: Groups, hostvars: HostVars, ea
         return [str(problem)]
     if given:
         return (
-            ["devices: %d nodes seen, %d are needed, one for each of %s: give such as %dx24GB" % (len(given), len(hosts), ", ".join(hosts), len(hosts))]
+            [
+                "devices: %d nodes seen, %d are needed, one for each of %s: give such as %dx24GB"
+                % (len(given), len(hosts), ", ".join(hosts), len(hosts))
+            ]
             if each and len(given) != len(hosts)
             else []
         )
     without = [host for host in hosts if not hostvars[host].get("llama_devices")]
     if without or not hosts:
         return [
-            "llama_devices: missing for %s, the memory of each card is needed to plan without asking nodes: add it to the inventory, such as "
-            "[{name: RTX 3090, memory_mib: 24576}], for a node without a GPU [{main: true, memory_mib: 256000}], or run with -e devices=%dx24GB"
-            % (", ".join(without) or nodes, len(hosts) or 1)
+            "llama_devices: missing for %s, the memory of each card is needed to plan without asking nodes: add it to "
+            "the inventory, such as [{name: RTX 3090, memory_mib: 24576}], for a node without a GPU [{main: true, "
+            "memory_mib: 256000}], or run with -e devices=%dx24GB" % (", ".join(without) or nodes, len(hosts) or 1)
         ]
     return node_errors(hosts, {host: {"llama_devices": hostvars[host]["llama_devices"]} for host in hosts})

@@ -17,7 +17,9 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     facts: a model's `header` in llama_models. Raises Refusal where that is not enough.
     """
     architecture = facts["architecture"]
-    metadata = {"%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]}
+    metadata = {
+        "%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]
+    }
     metadata.setdefault("%s.context_length" % architecture, 0)
     metadata["general.architecture"] = architecture
     dims = _tensors(facts)
@@ -30,10 +32,19 @@ def _tensors(facts: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
     """[(name, dims)] of a dense model; norms and biases are too small to count."""
     width, tokens, inner = facts["embedding_length"], facts["vocab_size"], facts["feed_forward_length"]
     key = facts.get("key_length") or width // facts["head_count"]
-    query, keys, values = facts["head_count"] * key, facts["head_count_kv"] * key, facts["head_count_kv"] * (facts.get("value_length") or key)
+    query, keys, values = (
+        facts["head_count"] * key,
+        facts["head_count_kv"] * key,
+        facts["head_count_kv"] * (facts.get("value_length") or key),
+    )
     found = [("token_embd.weight", (width, tokens)), ("output.weight", (width, tokens))]
     for block in range(facts["block_count"]):
-        parts = [("attn_q", (width, query)), ("attn_k", (width, keys)), ("attn_v", (width, values)), ("attn_output", (query, width))]
+        parts = [
+            ("attn_q", (width, query)),
+            ("attn_k", (width, keys)),
+            ("attn_v", (width, values)),
+            ("attn_output", (query, width)),
+        ]
         parts += [("ffn_gate", (width, inner)), ("ffn_up", (width, inner)), ("ffn_down", (inner, width))]
         found.extend(("blk.%d.%s.weight" % (block, name), dims) for name, dims in parts)
     return found

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory plan of an inventory: all of its services together, those that share a card added up. Private to the collection."""
+"""The memory plan of an inventory: all of its services together, those that share a card added up. Private to the
+collection."""
 
 import base64
 import json
@@ -37,13 +38,14 @@ def memory_plan(
 ) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of filter plan_node_devices], cores: int or None, numa: where asked for, see refusals.numa()}};
+    nodes: {node: {devices: [of filter plan_node_devices], cores: int or None, numa: where asked for, see
+    refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
-    service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot be
-    planned is refused. -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its
+    service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
+    be planned is refused. -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its
     hosts; unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
-    unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that have layers per node and no
-    plan; refused: [sentences]; sharing: [lines]}
+    unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
+    have layers per node and no plan; refused: [sentences]; sharing: [lines]}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
@@ -56,7 +58,9 @@ def memory_plan(
         "services": planned,
         "unplanned": one.unplanned,
         "uncounted": one.uncounted,
-        "unchanged": [name for name in sorted(planned) if json.loads(json.dumps(stored(planned[name]))) == before.get(name)],
+        "unchanged": [
+            name for name in sorted(planned) if json.loads(json.dumps(stored(planned[name]))) == before.get(name)
+        ],
         "rendered": one.rendered,
         "refused": one.refused,
         "sharing": one.sharing,
@@ -64,7 +68,8 @@ def memory_plan(
 
 
 def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to run."""
+    """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to
+    run."""
     kept = []
     for one in plans:
         devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
@@ -118,7 +123,11 @@ class _Inventory:
 
     def add(self, name: str) -> None:
         service = self.services[name]
-        hosts = expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups) if "head" in service else []
+        hosts = (
+            expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups)
+            if "head" in service
+            else []
+        )
         hosts = hosts or expand(service["host"], self.groups)
         strangers = [host for host in hosts if host not in self.nodes]
         if strangers:
@@ -132,7 +141,8 @@ class _Inventory:
             self._add_server(name, service)
 
     def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
-        """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are enough."""
+        """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are
+        enough."""
         service, kept = self.services[name], self.previous.get(name)
         split = value(service, "tensor_split")
         self.unplanned[name] = why
@@ -175,7 +185,9 @@ class _Inventory:
 
     def _devices(self, nodes: Iterable[str]) -> list[Device]:
         return [
-            device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values())) for node in nodes for device in self.devices[node]
+            device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values()))
+            for node in nodes
+            for device in self.devices[node]
         ]
 
     def _claim(self, name: str, rows: Iterable[Row]) -> None:
@@ -263,7 +275,14 @@ class _Inventory:
         self.refused.extend(told)
         if told:
             return
-        inputs = [model, quant, source, sum(shape.block_bytes), list(settings), [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices]]
+        inputs = [
+            model,
+            quant,
+            source,
+            sum(shape.block_bytes),
+            list(settings),
+            [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices],
+        ]
         force = value(service, "force_split")
         kept = self.previous.get(name)
         planned = None
@@ -279,11 +298,15 @@ class _Inventory:
             self.refused.append(refusals.needs_no_split(name, described, alone, head))
         elif not counts and planned.fits and workers:
             idle = [worker for worker in workers if not described.layers[worker]]
-            self.refused.extend([table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else [])
+            self.refused.extend(
+                [table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else []
+            )
         elif not planned.fits:
             automatic = plan(shape, settings, devices, local, force) if counts else planned
             words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic.fits else []
-            self.misfits.append(_Misfit(name, shape, settings, devices, local, described, counts, words, self._beside(devices)))
+            self.misfits.append(
+                _Misfit(name, shape, settings, devices, local, described, counts, words, self._beside(devices))
+            )
         if planned.fits:
             self._claim(name, planned.devices)
         self._share(name, shape, settings, devices, local, planned)
@@ -299,8 +322,19 @@ class _Inventory:
         counts: list[int] | None = None,
         more: bool = True,
     ) -> list[str]:
-        sizes = {other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant}
-        return nearest(shape, settings, devices, local, quant, dict(sizes, **{"": weights(self.models[model], quant)[0]}), counts, more)
+        sizes = {
+            other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant
+        }
+        return nearest(
+            shape,
+            settings,
+            devices,
+            local,
+            quant,
+            dict(sizes, **{"": weights(self.models[model], quant)[0]}),
+            counts,
+            more,
+        )
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
         """What other services take of each device, and what processes that are not ours have of it."""
@@ -312,14 +346,26 @@ class _Inventory:
             self._refuse_misfit(misfit)
 
     def _refuse_misfit(self, one: _Misfit) -> None:
-        elsewhere = [] if one.words or one.counts else self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
+        elsewhere = (
+            []
+            if one.words or one.counts
+            else self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
+        )
         advice = one.words or elsewhere + self._advice(
-            one.shape, one.settings, one.devices, one.local, one.described.model, one.described.quant, one.counts, not elsewhere
+            one.shape,
+            one.settings,
+            one.devices,
+            one.local,
+            one.described.model,
+            one.described.quant,
+            one.counts,
+            not elsewhere,
         )
         self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, advice, one.beside))
 
     def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
-        """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given their memory."""
+        """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given
+        their memory."""
         used = {device.node for device in devices}
         others = []
         for node in self.nodes:
@@ -332,7 +378,10 @@ class _Inventory:
             planned = plan(shape, settings, found, len(found))
             if planned.fits:
                 self._claim(name, planned.devices)
-                return ["make %s its head%s%s" % (node, beside, " and drop workers" if self.services[name].get("workers") else "")]
+                return [
+                    "make %s its head%s%s"
+                    % (node, beside, " and drop workers" if self.services[name].get("workers") else "")
+                ]
         if local:
             for beside, node, found in others:
                 planned = plan(shape, settings, found + devices, local)
@@ -351,7 +400,14 @@ class _Inventory:
         planned: Plan,
     ) -> None:
         """What is done about a service whose cards others use too, and what the other choices are."""
-        others = sorted({other for device in devices for other in self.claimed.get((device.node, device.device), {}) if other != name})
+        others = sorted(
+            {
+                other
+                for device in devices
+                for other in self.claimed.get((device.node, device.device), {})
+                if other != name
+            }
+        )
         if not others:
             return
         names = ", ".join(others)
@@ -367,7 +423,11 @@ class _Inventory:
             self.sharing.append("  apart, with %s left out of workers: %s" % (table.join(left), _choice(alone)))
         free = plan(shape, settings, [device._replace(claimed_mib=0) for device in devices], local, True)
         self.sharing.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
-        decision = "decision: beside %s, as in the table" % names if planned.fits else "decision: none, it does not fit beside %s" % names
+        decision = (
+            "decision: beside %s, as in the table" % names
+            if planned.fits
+            else "decision: none, it does not fit beside %s" % names
+        )
         if alone and alone.fits:
             decision += "; to keep them apart leave %s out of workers" % table.join(left)
         self.sharing.append("  " + decision)
@@ -387,5 +447,8 @@ def _layers(planned: Plan) -> str:
 
 
 def _choice(planned: Plan) -> str:
-    shares = ["%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0) for row in planned.devices]
+    shares = [
+        "%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0)
+        for row in planned.devices
+    ]
     return "%s (%s)" % ("fits" if planned.fits else "does not fit", "; ".join(shares))

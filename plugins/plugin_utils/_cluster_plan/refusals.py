@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the collection."""
+"""What a memory plan refuses, one sentence each: entry, value seen, value needed, next step. Private to the
+collection."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,30 +24,42 @@ def threads(
     nodes: Mapping[str, Mapping[str, Any]],
     head: str | None = None,
 ) -> list[str]:
-    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody looked."""
+    """More threads than cores stand in each other's way. nodes: {node: {cores, numa}}, see numa(); nothing where nobody
+    looked."""
     found = []
     for node, facts in sorted(nodes.items()):
         kind = "head" if node == head else "rpc"
         bound = facts.get("numa", {}).get(kind, "")
-        cores, place = (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node)) if bound else (int(facts.get("cores") or 0), node)
+        cores, place = (
+            (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node))
+            if bound
+            else (int(facts.get("cores") or 0), node)
+        )
         if bound and cores and kind == "head" and "threads" not in service:
             # llama-server counts the cores of the whole machine.
             found.append(
-                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are needed: set it" % (name, NUMA_VARIABLES[kind], cores, place)
+                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are needed: set it"
+                % (name, NUMA_VARIABLES[kind], cores, place)
             )
         elif cores and service.get("threads", 0) > cores:
-            found.append("llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it" % (name, service["threads"], cores, place))
+            found.append(
+                "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it"
+                % (name, service["threads"], cores, place)
+            )
         if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
             found.append(
-                "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them" % (name, service["numa"], NUMA_VARIABLES[kind], node)
+                "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them"
+                % (name, service["numa"], NUMA_VARIABLES[kind], node)
             )
     return found
 
 
 def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Nodes that a NUMA node is asked of that they do not have. nodes: {node: {numa: {head, rpc: wanted node or empty, cpus: [node of each CPU]}}}."""
+    """Nodes that a NUMA node is asked of that they do not have. nodes: {node: {numa: {head, rpc: wanted node or empty,
+    cpus: [node of each CPU]}}}."""
     return [
-        "%s: %s seen for %s, one of its NUMA nodes (%s) is needed: correct it or leave it empty" % (variable, facts["numa"][kind], node, ", ".join(known))
+        "%s: %s seen for %s, one of its NUMA nodes (%s) is needed: correct it or leave it empty"
+        % (variable, facts["numa"][kind], node, ", ".join(known))
         for node, facts in sorted(nodes.items())
         for kind, variable in sorted(NUMA_VARIABLES.items())
         for known in [sorted(set(facts.get("numa", {}).get("cpus", [])))]
@@ -60,8 +73,16 @@ def context_length(name: str, service: Mapping[str, Any], model: str, shape: Sha
     if not allowed or tokens <= allowed:
         return []
     return [
-        "llama_services.%s.%s: %d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps each slot there: lower it, or %s"
-        % (name, "ctx_size" if "ctx_size" in service else "slot_ctx_size", tokens, allowed, model, way_out(shape, tokens, settings.build))
+        "llama_services.%s.%s: %d tokens a slot seen, at most %d are allowed by the header of %s, llama-server caps "
+        "each slot there: lower it, or %s"
+        % (
+            name,
+            "ctx_size" if "ctx_size" in service else "slot_ctx_size",
+            tokens,
+            allowed,
+            model,
+            way_out(shape, tokens, settings.build),
+        )
     ]
 
 
@@ -76,13 +97,13 @@ def settings(
     found = context_length(name, service, service["model"], shape, settings)
     if len(devices) > MAX_DEVICES:
         found.append(
-            "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer workers"
-            % (name, len(devices), MAX_DEVICES)
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer "
+            "workers" % (name, len(devices), MAX_DEVICES)
         )
     elif len(devices) > shape.block_count:
         found.append(
-            "llama_services.%s.workers: %d devices seen, at most %d are allowed, one for each layer of %s: use fewer workers"
-            % (name, len(devices), shape.block_count, service["model"])
+            "llama_services.%s.workers: %d devices seen, at most %d are allowed, one for each layer of %s: use fewer "
+            "workers" % (name, len(devices), shape.block_count, service["model"])
         )
     return found
 
@@ -96,22 +117,25 @@ def layers(
 ) -> list[str]:
     """What is wrong with layers per node. without: nodes of the service that can hold no layers."""
     found = [
-        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside workers: leave it out"
-        % (name, node, split[node])
+        "llama_services.%s.tensor_split.%s: %d layers seen, 0 are needed: without a GPU a head holds none beside "
+        "workers: leave it out" % (name, node, split[node])
         for node in without
         if split.get(node)
     ]
     if sum(split.values()) != shape.block_count:
         found.append(
-            "llama_services.%s.tensor_split: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"
-            % (name, sum(split.values()), shape.block_count, service["model"])
+            "llama_services.%s.tensor_split: %d layers in all seen, the %d of %s are needed, without the output layer: "
+            "correct the counts or choose auto" % (name, sum(split.values()), shape.block_count, service["model"])
         )
     return found
 
 
 def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
     """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
-    entry = "llama_services.%s.tensor_split: %s seen" % (name, "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto")
+    entry = "llama_services.%s.tensor_split: %s seen" % (
+        name,
+        "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto",
+    )
     if strangers:
         return "%s and %s, all nodes of the service are needed: run without --limit" % (entry, absent(strangers))
     return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
@@ -126,8 +150,9 @@ def needs_no_split(name: str, described: ServicePlan, alone: Plan, head: str) ->
     row = next(row for row in alone.devices if row.layers)
     step = "drop workers" if row.node == head else "make %s the head and drop workers" % row.node
     return (
-        "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since a split is slower: "
-        "%s, or set force_split: true" % (name, described.model, described.quant, row.device, row.node, row.total_mib, row.free_mib or 0, step)
+        "llama_services.%s.workers: %s %s fits %s of %s alone (%d of %d MiB), a head without workers is needed, since "
+        "a split is slower: %s, or set force_split: true"
+        % (name, described.model, described.quant, row.device, row.node, row.total_mib, row.free_mib or 0, step)
     )
 
 
@@ -148,22 +173,34 @@ def does_not_fit(
     beside: Mapping[tuple[str, str], Mapping[str, int | None]],
 ) -> str:
     """advice: what would fit; beside: {(node, device): {other service or process: MiB or None}}."""
-    key = "models" if kind_of(service) == "router" else "tensor_split" if isinstance(service.get("tensor_split"), dict) else "quant"
+    key = (
+        "models"
+        if kind_of(service) == "router"
+        else "tensor_split"
+        if isinstance(service.get("tensor_split"), dict)
+        else "quant"
+    )
     rows = described.plan.devices
     small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
     worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))
-    others = ["%s%s" % (other, " (%d MiB)" % size if size else "") for other, size in beside.get((worst.node, worst.device), {}).items()]
-    return "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s" % (
-        name,
-        key,
-        described.model,
-        described.quant,
-        context_words(described),
-        worst.total_mib,
-        worst.device,
-        worst.node,
-        worst.free_mib or 0,
-        " beside %s" % join(others) if others else "",
-        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
-        ", or ".join(advice) or "choose another model, or add nodes",
+    others = [
+        "%s%s" % (other, " (%d MiB)" % size if size else "")
+        for other, size in beside.get((worst.node, worst.device), {}).items()
+    ]
+    return (
+        "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s"
+        % (
+            name,
+            key,
+            described.model,
+            described.quant,
+            context_words(described),
+            worst.total_mib,
+            worst.device,
+            worst.node,
+            worst.free_mib or 0,
+            " beside %s" % join(others) if others else "",
+            ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
+            ", or ".join(advice) or "choose another model, or add nodes",
+        )
     )

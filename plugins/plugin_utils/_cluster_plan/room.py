@@ -24,9 +24,11 @@ def way(
     host: str,
     groups: Groups,
 ) -> str:
-    """The commands that give a node a model for which its disk is too small, as the end of a sentence; empty where another quant of it makes no room.
+    """The commands that give a node a model for which its disk is too small, as the end of a sentence; empty where
+    another quant of it makes no room.
 
-    item: {model, quant} of model_items(); disk: {free, missing} of gguf_fetch; files: [{path, size}] of the models directory.
+    item: {model, quant} of model_items(); disk: {free, missing} of gguf_fetch; files: [{path, size}] of the models
+    directory.
     """
     there = {os.path.basename(one["path"]): one["size"] for one in files}
     own = [one.name for one in managed(services, groups) if host == one.head and one.settings["model"] == item["model"]]
@@ -37,6 +39,9 @@ def way(
         stem = SHARD.sub("", name)
         freed = sum(size for other, size in there.items() if SHARD.sub("", other) == stem)
         if quant != item["quant"] and name in there and disk["free"] + freed >= disk["missing"]:
-            words = "; or set llama_services.%s.quant to %s, which is there, and run site.yml, then switch_model.yml -e service=%s -e quant=%s -e retire=first"
+            words = (
+                "; or set llama_services.%s.quant to %s, which is there, and run site.yml, then switch_model.yml "
+                "-e service=%s -e quant=%s -e retire=first"
+            )
             return words % (service, quant, service, item["quant"])
     return ""

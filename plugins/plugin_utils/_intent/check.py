@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step. Private to the collection."""
+"""Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step.
+Private to the collection."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +18,8 @@ from .hosts import expand
 from .records import Groups, HostVars, Models, Services
 from .values import shown
 
-# One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder and the start of the next.
+# One holder in a line of `ss -p`. A process chooses its own name, up to 15 bytes: too few to hold the end of one holder
+# and the start of the next.
 HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)')
 # llama.cpp that somebody started by hand is not for kill.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
@@ -39,14 +41,20 @@ def errors(
     found = []
     place = "%s/group_vars/all" % (hostvars[nodes[0]].get("inventory_dir") or "INVENTORY")
     if not isinstance(services, dict):
-        found.append("llama_services: %s seen, a map of name to service is needed: write NAME: with its keys below, without a dash" % shown(services))
+        found.append(
+            "llama_services: %s seen, a map of name to service is needed: write NAME: with its keys below, without a "
+            "dash" % shown(services)
+        )
     elif not services:
         found.append(
             "llama_services: nothing seen, at least one service is needed: write it in %s/services.yml, "
             "since group_vars/services.yml would be for a group services" % place
         )
     if not isinstance(models, dict):
-        found.append("llama_models: %s seen, a map of name to model is needed: write NAME: with its keys below, without a dash" % shown(models))
+        found.append(
+            "llama_models: %s seen, a map of name to model is needed: write NAME: with its keys below, without a dash"
+            % shown(models)
+        )
     elif not models:
         found.append("llama_models: nothing seen, at least one model is needed: write it in %s/models.yml" % place)
     if found:
@@ -64,21 +72,28 @@ def errors(
 
 
 def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) -> list[str]:
-    """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys: llama_api_keys."""
+    """Sentences for what is sound, and can be planned, but is not deployed: by this version, or by anybody. api_keys:
+    llama_api_keys."""
     found = example_keys(api_keys or {})
     for name, service in services.items():
         if kind_of(service) != "server":
-            found.append("llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name)
+            found.append(
+                "llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name
+            )
         elif value(service, "launcher") != "systemd":
-            found.append("llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher" % (name, service["launcher"]))
+            found.append(
+                "llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher"
+                % (name, service["launcher"])
+            )
     return found
 
 
 def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[str, Any]) -> list[str]:
-    """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is asked.
+    """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is
+    asked.
 
-    nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant with neither size nor
-    bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
+    nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant
+    with neither size nor bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
     """
     found = []
     for name, service in services.items():
@@ -98,7 +113,16 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
         kinds = " and ".join(sorted({device["kind"] for device in devices}))
         found.append(
             "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
-            % (name, service["model"], service["quant"], how, human(have), kinds, ", ".join(own), ", ".join(smaller) or "another model, or add nodes")
+            % (
+                name,
+                service["model"],
+                service["quant"],
+                how,
+                human(have),
+                kinds,
+                ", ".join(own),
+                ", ".join(smaller) or "another model, or add nodes",
+            )
         )
     return found
 
@@ -113,7 +137,11 @@ def weights(model: Mapping[str, Any], quant: str) -> tuple[int | None, str | Non
         return spec["size"], "has %s" % human(spec["size"])
     if model.get("parameters") and spec.get("bits_per_weight"):
         size = int(model["parameters"] * spec["bits_per_weight"] / 8)
-        return size, "has %.1f billion weights at %s bits, about %s" % (model["parameters"] / 1e9, spec["bits_per_weight"], human(size))
+        return size, "has %.1f billion weights at %s bits, about %s" % (
+            model["parameters"] / 1e9,
+            spec["bits_per_weight"],
+            human(size),
+        )
     return None, None
 
 
@@ -137,6 +165,12 @@ def port_conflicts(wanted: Sequence[tuple[str, str, int]], listeners: str, own_p
                 holder = "%s (pid %s)" % holders[0] if holders else "another process"
                 found.append(
                     "%s: port %s of %s is in use by %s, a free port is needed: %s or choose another port"
-                    % (entry, port, wanted_address, holder, ADOPT if holders and holders[0][0] in SERVERS else "stop that process")
+                    % (
+                        entry,
+                        port,
+                        wanted_address,
+                        holder,
+                        ADOPT if holders and holders[0][0] in SERVERS else "stop that process",
+                    )
                 )
     return found

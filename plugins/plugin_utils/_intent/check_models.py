@@ -31,7 +31,8 @@ QUANT_KEYS = {
 SHA256 = re.compile(r"^[0-9a-fA-F]{64}\Z")
 REPO = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 URL = re.compile(r"^(https?://[^/\s]|file:///|/)")
-# A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing there.
+# A name becomes an argument of a command line, a part of a list or a path: letters, digits and what separates nothing
+# there.
 MODEL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}\Z")
 FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 
@@ -39,7 +40,10 @@ FILE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\Z")
 def model_errors(name: Any, model: Any) -> list[str]:
     entry = "llama_models.%s" % plain(name)
     if not MODEL_NAME.match(str(name)):
-        return ["%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it" % (entry, name)]
+        return [
+            "%s: %r is the name that clients use, letters, digits and . _ : / @ + - are needed: rename it"
+            % (entry, name)
+        ]
     found = type_errors(entry, model, dict)
     if found:
         return found
@@ -50,9 +54,13 @@ def model_errors(name: Any, model: Any) -> list[str]:
         return found
     wrong = [alias for alias in model.get("aliases") or [] if not MODEL_NAME.match(alias)]
     if wrong:
-        found.append("%s.aliases: %r seen, names of letters, digits and . _ : / @ + - are needed: rename it" % (entry, wrong[0]))
+        found.append(
+            "%s.aliases: %r seen, names of letters, digits and . _ : / @ + - are needed: rename it" % (entry, wrong[0])
+        )
     if model.get("repo") and not REPO.match(model["repo"]):
-        found.append("%s.repo: %r seen, OWNER/NAME of a Hugging Face repository is needed: correct it" % (entry, model["repo"]))
+        found.append(
+            "%s.repo: %r seen, OWNER/NAME of a Hugging Face repository is needed: correct it" % (entry, model["repo"])
+        )
     found.extend(_header_errors(entry + ".header", model.get("header") or {}))
     for quant, spec in model["quants"].items():
         found.extend(_quant_errors("%s.quants.%s" % (entry, plain(quant)), name, model, spec))
@@ -76,24 +84,41 @@ def _quant_errors(where: str, name: str, model: dict[str, Any], spec: Any) -> li
     found = type_errors(where, spec, dict) or _key_errors(where, spec, QUANT_KEYS)
     if found:
         return found
-    found = ["%s.urls: %s seen, an http, https or file URL is needed: correct it" % (where, shown(url)) for url in spec.get("urls") or [] if not URL.match(url)]
+    found = [
+        "%s.urls: %s seen, an http, https or file URL is needed: correct it" % (where, shown(url))
+        for url in spec.get("urls") or []
+        if not URL.match(url)
+    ]
     if found:
         return found
     found = _name_errors(where, spec)
     if bool(spec.get("files")) == bool(spec.get("urls")):
         both = "both" if spec.get("files") else "neither"
-        found.append("%s: %s seen, either files (of repo) or urls is needed: %s" % (where, both, "drop one" if spec.get("files") else "add one"))
+        found.append(
+            "%s: %s seen, either files (of repo) or urls is needed: %s"
+            % (where, both, "drop one" if spec.get("files") else "add one")
+        )
     if spec.get("files") and not model.get("repo"):
-        found.append("%s.files: %s has no repo, the Hugging Face repository of the files is needed: add it beside quants" % (where, name))
+        found.append(
+            "%s.files: %s has no repo, the Hugging Face repository of the files is needed: add it beside quants"
+            % (where, name)
+        )
     sources, digests = spec.get("files") or spec.get("urls") or [], spec.get("sha256") or []
     if digests and len(digests) != len(sources):
-        found.append("%s.sha256: %d seen, one for each of its %d files is needed: add or remove digests" % (where, len(digests), len(sources)))
+        found.append(
+            "%s.sha256: %d seen, one for each of its %d files is needed: add or remove digests"
+            % (where, len(digests), len(sources))
+        )
     found.extend(digest_errors("%s.sha256" % where, digests))
     return found
 
 
 def digest_errors(entry: str, digests: Iterable[str]) -> list[str]:
-    return ["%s: %s seen, 64 hexadecimal digits are needed: copy the whole digest" % (entry, shown(one)) for one in digests if not SHA256.match(one)]
+    return [
+        "%s: %s seen, 64 hexadecimal digits are needed: copy the whole digest" % (entry, shown(one))
+        for one in digests
+        if not SHA256.match(one)
+    ]
 
 
 def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
@@ -107,14 +132,20 @@ def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
     if FILE_NAME.match(name):
         return []
     step = "rename it" if key == "file" else "give the name it shall have by file"
-    return ["%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s" % (where, key, name, step)]
+    return [
+        "%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s"
+        % (where, key, name, step)
+    ]
 
 
 def _header_errors(entry: str, header: dict[str, Any]) -> list[str]:
     found = [unknown_key(entry, key, HEADER_KEYS) for key in header if key not in HEADER_KEYS]
     missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
     if header and missing:
-        found.append("%s: %s missing, what the header of the GGUF file says of them is needed to estimate a plan: add them" % (entry, ", ".join(missing)))
+        found.append(
+            "%s: %s missing, what the header of the GGUF file says of them is needed to estimate a plan: add them"
+            % (entry, ", ".join(missing))
+        )
     for key, value in header.items():
         if key == "architecture":
             continue
@@ -125,7 +156,8 @@ def _header_errors(entry: str, header: dict[str, Any]) -> list[str]:
     return found
 
 
-# key of a model's `header` in llama_models -> (what a GGUF header calls it after its architecture, whether it has to be there).
+# key of a model's `header` in llama_models -> (what a GGUF header calls it after its architecture, whether it has to be
+# there).
 HEADER_KEYS = {
     "architecture": (None, True),
     "block_count": ("block_count", True),

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to the collection."""
+"""What is wrong with the variables of nodes, one sentence for a mistake whatever the number of its nodes. Private to
+the collection."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,11 @@ ACCELERATORS = ("llama_cpp_accelerator", "head_server_accelerator", "rpc_worker_
 # variable -> (what its text has to be, how that is said, next step); empty is none.
 FORMS = {
     "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
-    "llama_fabric_interface": (re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"), "the name of an interface such as ib0", "correct it"),
+    "llama_fabric_interface": (
+        re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,14}\Z"),
+        "the name of an interface such as ib0",
+        "correct it",
+    ),
     "llama_cpp_source_sha256": (SHA256, "64 hexadecimal digits", "copy the whole digest"),
     "llama_bundle": (ABSOLUTE, "an absolute path on this machine", "write it from / on"),
     "llama_cpp_cuda_home": (ABSOLUTE, "an absolute path", "write it from / on"),
@@ -68,8 +73,13 @@ def node_errors(nodes: Sequence[str], hostvars: HostVars) -> list[str]:
         addresses.setdefault(hostvars[node].get("llama_fabric_address"), []).append(node)
     for address, found in addresses.items():
         if IPV4.match(str(address)) and len(found) > 1:
-            where[("llama_fabric_address", shown(address), "an address of its own is", "correct it in hosts.yml")] = found
-    return ["%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step) for (entry, seen, needed, step), found in where.items()]
+            where[("llama_fabric_address", shown(address), "an address of its own is", "correct it in hosts.yml")] = (
+                found
+            )
+    return [
+        "%s: %s seen for %s, %s needed: %s" % (entry, seen, named(found, nodes), needed, step)
+        for (entry, seen, needed, step), found in where.items()
+    ]
 
 
 def _mistakes(facts: Facts) -> list[Mistake]:
@@ -81,9 +91,23 @@ def _mistakes(facts: Facts) -> list[Mistake]:
     for name in PATHS:
         value = facts.get(name)
         if value is not None and not PATH.match(str(value)):
-            found.append((name, shown(value), "an absolute path of letters, digits, dots and dashes is", "choose one such as /srv/llama"))
+            found.append(
+                (
+                    name,
+                    shown(value),
+                    "an absolute path of letters, digits, dots and dashes is",
+                    "choose one such as /srv/llama",
+                )
+            )
         elif value is not None and SYSTEM.match(str(value)):
-            found.append((name, "%s, which is the system's," % value, "a directory of its own is", "choose one such as /srv/llama"))
+            found.append(
+                (
+                    name,
+                    "%s, which is the system's," % value,
+                    "a directory of its own is",
+                    "choose one such as /srv/llama",
+                )
+            )
     for name in ACCELERATORS:
         value = facts.get(name)
         if value is not None and value not in ("cpu", "cuda"):
@@ -104,7 +128,14 @@ def _mistakes(facts: Facts) -> list[Mistake]:
             )
         )
     if facts.get("llama_builds") is not None:
-        found.append(("llama_builds", "a name kept for later", "one build for all nodes is", "set llama_cpp_version and llama_cpp_accelerator instead"))
+        found.append(
+            (
+                "llama_builds",
+                "a name kept for later",
+                "one build for all nodes is",
+                "set llama_cpp_version and llama_cpp_accelerator instead",
+            )
+        )
     return found
 
 
@@ -113,11 +144,24 @@ def _version(facts: Facts) -> list[Mistake]:
     if version is None:
         return []
     number = re.match(r"^[0-9]+\Z", str(version))
-    if number or not (VERSION.match(str(version)) or (facts.get("llama_cpp_source") and OWN_VERSION.match(str(version)))):
-        step = "write b%s" % version if number else "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"
+    if number or not (
+        VERSION.match(str(version)) or (facts.get("llama_cpp_source") and OWN_VERSION.match(str(version)))
+    ):
+        step = (
+            "write b%s" % version
+            if number
+            else "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"
+        )
         return [("llama_cpp_version", shown(version), "the tag of a release such as b11434 is", step)]
     if (build_number(version) or OLDEST) < OLDEST:
-        return [("llama_cpp_version", version, "b%d or a newer release is" % OLDEST, "its command line is the oldest that this version renders")]
+        return [
+            (
+                "llama_cpp_version",
+                version,
+                "b%d or a newer release is" % OLDEST,
+                "its command line is the oldest that this version renders",
+            )
+        ]
     return []
 
 
@@ -137,15 +181,30 @@ def _numbers(facts: Facts) -> list[Mistake]:
         value = facts.get(name)
         digits = re.match(r"^[0-9]{1,20}\Z", str(value))
         if value is not None and not (digits and low <= int(digits.group()) <= high):
-            found.append((name, shown(value), "%d to %d is" % (low, high), "choose another number" if is_a(value, int) or digits else "write digits alone"))
+            found.append(
+                (
+                    name,
+                    shown(value),
+                    "%d to %d is" % (low, high),
+                    "choose another number" if is_a(value, int) or digits else "write digits alone",
+                )
+            )
     return found
 
 
 def _address(facts: Facts) -> list[Mistake]:
     """Clients come to llama_address, or to what stands in for it."""
-    name, step = ("llama_address", "correct it") if facts.get("llama_address") else ("ansible_host", "correct it, or give clients a llama_address")
+    name, step = (
+        ("llama_address", "correct it")
+        if facts.get("llama_address")
+        else ("ansible_host", "correct it, or give clients a llama_address")
+    )
     value = facts.get(name)
-    return [] if value in (None, "") or ADDRESS.match(str(value)) else [(name, shown(value), "an IPv4 address or a host name is", step)]
+    return (
+        []
+        if value in (None, "") or ADDRESS.match(str(value))
+        else [(name, shown(value), "an IPv4 address or a host name is", step)]
+    )
 
 
 def _devices(given: Any) -> list[Mistake]:
@@ -162,9 +221,18 @@ def _devices(given: Any) -> list[Mistake]:
         for key, value in card.items():
             entry = "%s.%d.%s" % (name, number, plain(key))
             if key not in DEVICE_KEYS:
-                found.append((entry, "an unknown key", "one of %s is" % ", ".join(DEVICE_KEYS), near(key, DEVICE_KEYS, "correct it").lstrip(", ")))
+                found.append(
+                    (
+                        entry,
+                        "an unknown key",
+                        "one of %s is" % ", ".join(DEVICE_KEYS),
+                        near(key, DEVICE_KEYS, "correct it").lstrip(", "),
+                    )
+                )
             elif not is_a(value, DEVICE_KEYS[key]) or (key in DEVICE_MOST and not 0 < value <= DEVICE_MOST[key]):
-                words = NAMES[DEVICE_KEYS[key]] + (" above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else "")
+                words = NAMES[DEVICE_KEYS[key]] + (
+                    " above 0 and up to %d" % DEVICE_MOST[key] if key in DEVICE_MOST else ""
+                )
                 found.append((entry, shown(value), words + " is", "correct it"))
             elif key == "name" and not value.isprintable():
                 found.append((entry, shown(value), "a name without control characters is", "correct it"))
@@ -183,9 +251,18 @@ def _environments(facts: Facts) -> list[Mistake]:
         for name, value in given.items():
             entry = "%s.%s" % (variable, plain(name))
             if not VARIABLE.match(str(name)) or str(name).startswith("LLAMA_CLUSTER_"):
-                found.append((entry, "the name of a variable", "letters, digits and _ are", "rename it, LLAMA_CLUSTER_ is ours"))
+                found.append(
+                    (entry, "the name of a variable", "letters, digits and _ are", "rename it, LLAMA_CLUSTER_ is ours")
+                )
             elif SECRET.search(str(name)):
-                found.append((entry, "a secret's name", "none is", "remove it, every user can read a unit and API keys go into llama_api_keys"))
+                found.append(
+                    (
+                        entry,
+                        "a secret's name",
+                        "none is",
+                        "remove it, every user can read a unit and API keys go into llama_api_keys",
+                    )
+                )
             elif isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
                 found.append((entry, shown(value), "text without control characters is", "correct it"))
     return found

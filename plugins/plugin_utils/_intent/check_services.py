@@ -8,7 +8,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._llama.args import OLDEST, build_number, load_modes
-from ...module_utils._settings import BY_KIND, KINDS, LARGEST, OWN, SLURM_KEYS, WORKER_KEYS, context, effective, kind_of, value
+from ...module_utils._settings import (
+    BY_KIND,
+    KINDS,
+    LARGEST,
+    OWN,
+    SLURM_KEYS,
+    WORKER_KEYS,
+    context,
+    effective,
+    kind_of,
+    value,
+)
 from ...module_utils._text import Refusal
 from .hosts import build_of, expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
@@ -22,12 +33,18 @@ CACHE_BUILD = 11434
 def service_errors(name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
     entry = "llama_services.%s" % plain(name)
     if not UNIT_NAME.match(str(name)):
-        return ["%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it" % entry]
+        return [
+            "%s: the name becomes part of unit names, lower-case letters, digits and dashes are needed: rename it"
+            % entry
+        ]
     found = type_errors(entry, service, dict)
     if found:
         return found
     if kind_of(service) not in KINDS:
-        return ["%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers" % (entry, shown(service["kind"]))]
+        return [
+            "%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers"
+            % (entry, shown(service["kind"]))
+        ]
     keys = BY_KIND[kind_of(service)]
     found = [unknown_key(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
@@ -52,7 +69,10 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
             hosts[key], wrong = _hosts(entry, key, service[key], groups)
             found.extend(wrong)
     if len(hosts.get("head", [])) > 1:
-        found.append("%s.head: %s matches %s, exactly one host is needed: name one of them" % (entry, service["head"], ", ".join(hosts["head"])))
+        found.append(
+            "%s.head: %s matches %s, exactly one host is needed: name one of them"
+            % (entry, service["head"], ", ".join(hosts["head"]))
+        )
     if hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
     if "rpc_cache" in service:
@@ -65,7 +85,8 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
 
 def _launcher_errors(entry: str, service: Settings) -> list[str]:
     return [
-        "%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher" % (entry, key)
+        "%s.%s: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
+        % (entry, key)
         for key in SLURM_KEYS
         if key in service and value(service, "launcher") != "slurm"
     ]
@@ -82,23 +103,31 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
         )
     if total and service.get("ctx_size", total) != total:
         found.append(
-            "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product is what llama-server gets"
+            "%s.ctx_size: %d seen with slot_ctx_size %d for each of %d slots, %d is needed: drop ctx_size, the product "
+            "is what llama-server gets"
             % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
         )
     cache = (effective(service, "cache_type_k"), effective(service, "cache_type_v"))
     if cache[0] != cache[1]:
         found.append(
-            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, "
-            "since an RPC worker aborts at the first token of a mixed pair: set both" % (entry, cache[1], cache[0])
+            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, since an RPC worker "
+            "aborts at the first token of a mixed pair: set both" % (entry, cache[1], cache[0])
         )
     if effective(service, "flash_attn") == "off" and cache[1] != OWN["cache_type_v"]:
         found.append(
-            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache without flash attention" % (entry, cache[1])
+            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache "
+            "without flash attention" % (entry, cache[1])
         )
     if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
-        found.append("%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry)
+        found.append(
+            "%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry
+        )
     if "workers" not in service:
-        found.extend("%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key) for key in WORKER_KEYS if key in service)
+        found.extend(
+            "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)
+            for key in WORKER_KEYS
+            if key in service
+        )
     return found
 
 
@@ -109,12 +138,16 @@ def _hosts(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[
     except Refusal as problem:
         return [], ["%s.%s: %s" % (entry, key, problem)]
     found = [
-        "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml" % (entry, key, host)
+        "%s.%s: %s is not in group llama_nodes, every head and worker is needed there: add it to the group in hosts.yml"
+        % (entry, key, host)
         for host in hosts
         if host not in groups.get("llama_nodes", [])
     ]
     if not hosts:
-        found.append("%s.%s: %s matches no host, at least one is needed: add hosts to the group or drop the key" % (entry, key, pattern))
+        found.append(
+            "%s.%s: %s matches no host, at least one is needed: add hosts to the group or drop the key"
+            % (entry, key, pattern)
+        )
     return hosts, found
 
 
@@ -131,17 +164,25 @@ def _worker_errors(
     for host in hosts.get("head", [])[:1]:
         # Rules and units know addresses: at boot they are read before anybody could look up a name.
         address = plain(rpc_address(host, hostvars))
-        if host in groups.get("llama_nodes", []) and not hostvars[host].get("llama_fabric_address") and not IPV4.match(str(address)):
+        if (
+            host in groups.get("llama_nodes", [])
+            and not hostvars[host].get("llama_fabric_address")
+            and not IPV4.match(str(address))
+        ):
             found.append(
-                "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in hosts.yml" % (entry, host, address)
+                "%s.head: %s comes to its workers from %s, an IPv4 address is needed: give it llama_fabric_address in "
+                "hosts.yml" % (entry, host, address)
             )
     for host in hosts["workers"]:
         if not hostvars[host].get("llama_fabric_address"):
-            found.append("%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed: add it in hosts.yml" % (entry, host))
+            found.append(
+                "%s.workers: %s has no llama_fabric_address, the IPv4 address of its fabric interface is needed: add "
+                "it in hosts.yml" % (entry, host)
+            )
         if [host] == hosts.get("head"):
             found.append(
-                "%s.workers: %s is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in %s:!%s"
-                % (entry, host, service["workers"], host)
+                "%s.workers: %s is its head too, a head uses its own card without RPC: take it out of the group, or "
+                "exclude it as in %s:!%s" % (entry, host, service["workers"], host)
             )
     return found
 
@@ -166,12 +207,18 @@ def _router_errors(entry: str, service: Settings, models: Models, groups: Groups
 
 def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -> list[str]:
     if name not in models:
-        return ["%s.%s: %s is not in llama_models%s" % (entry, key, name, near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))]
+        return [
+            "%s.%s: %s is not in llama_models%s"
+            % (entry, key, name, near(name, models, "; known models: " + (", ".join(sorted(models)) or "none")))
+        ]
     quants = sorted(models[name].get("quants") or {}) if isinstance(models[name], dict) else []
     if quant in quants or not quants:
         return []
     field = "quant" if key == "model" else "%s.%s" % (key, name)
-    return ["%s.%s: %s has no %s, one of %s is needed%s" % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))]
+    return [
+        "%s.%s: %s has no %s, one of %s is needed%s"
+        % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))
+    ]
 
 
 def _cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:
@@ -180,8 +227,9 @@ def _cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> lis
         version = build_of(host, hostvars)
         if (build_number(version) or 0) < CACHE_BUILD:
             found.append(
-                "%s.rpc_cache: seen with llama_cpp_version %s of %s, b%d or newer is needed: older builds fill the disk with activations too, "
-                "and none of them was measured: drop the key or take a newer build" % (entry, version, host, CACHE_BUILD)
+                "%s.rpc_cache: seen with llama_cpp_version %s of %s, b%d or newer is needed: older builds fill the "
+                "disk with activations too, and none of them was measured: drop the key or take a newer build"
+                % (entry, version, host, CACHE_BUILD)
             )
     return found
 
@@ -193,7 +241,8 @@ def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]],
     entry += ".tensor_split"
     nodes = hosts.get("workers", []) + hosts["head"]
     found = [
-        "%s: %s is no node of this service, one of %s is needed%s" % (entry, plain(node), ", ".join(nodes), near(node, nodes, ": correct the name"))
+        "%s: %s is no node of this service, one of %s is needed%s"
+        % (entry, plain(node), ", ".join(nodes), near(node, nodes, ": correct the name"))
         for node in split
         if node not in nodes
     ]
@@ -202,12 +251,16 @@ def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]],
         for node, count in split.items()
         if not is_a(count, int) or count < 0
     )
-    found.extend("%s: worker %s is missing, its number of layers is needed: add it" % (entry, node) for node in hosts.get("workers", []) if node not in split)
+    found.extend(
+        "%s: worker %s is missing, its number of layers is needed: add it" % (entry, node)
+        for node in hosts.get("workers", [])
+        if node not in split
+    )
     header = model.get("header") if isinstance(model, dict) else None
     blocks: Any = header.get("block_count") if isinstance(header, dict) else None
     if not found and is_a(blocks, int) and sum(split.values()) != blocks:
         found.append(
-            "%s: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or choose auto"
-            % (entry, sum(split.values()), blocks, service["model"])
+            "%s: %d layers in all seen, the %d of %s are needed, without the output layer: correct the counts or "
+            "choose auto" % (entry, sum(split.values()), blocks, service["model"])
         )
     return found

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with several services together, with routes and with API keys, one sentence a mistake. Private to the collection."""
+"""What is wrong with several services together, with routes and with API keys, one sentence a mistake. Private to the
+collection."""
 
 import re
 from collections.abc import Mapping
@@ -22,26 +23,32 @@ def shared_errors(services: Services, groups: Groups) -> list[str]:
     found = []
     taken: dict[tuple[str, int], str] = {}
     for name, service in services.items():
-        claims = [(host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)]
+        claims = [
+            (host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)
+        ]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
             other = taken.setdefault((host, port), "%s.%s" % (name, key))
             if other != "%s.%s" % (name, key):
                 found.append(
-                    "llama_services.%s.%s: %d on %s is taken by llama_services.%s, a port of its own is needed: choose another" % (name, key, port, host, other)
+                    "llama_services.%s.%s: %d on %s is taken by llama_services.%s, a port of its own is needed: choose "
+                    "another" % (name, key, port, host, other)
                 )
     primary = [name for name, service in services.items() if service.get("primary")]
     if len(primary) > 1:
         found.append(
-            "llama_services.%s.primary: true seen for %s too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key"
-            % (primary[1], primary[0])
+            "llama_services.%s.primary: true seen for %s too, one service alone may answer to llama-rpc and "
+            "llama-head, false is needed: remove the key" % (primary[1], primary[0])
         )
     return found
 
 
 def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
-    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service serves."""
-    found = type_errors("llama_routes", routes, dict) or type_errors("llama_routes.tasks", routes.get("tasks") or {}, dict)
+    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service
+    serves."""
+    found = type_errors("llama_routes", routes, dict) or type_errors(
+        "llama_routes.tasks", routes.get("tasks") or {}, dict
+    )
     if found:
         return found
     targets = [("default", routes["default"])] if "default" in routes else []
@@ -53,7 +60,11 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     for service in services.values():
         for name in [service["model"]] if "model" in service else service["models"]:
             served.update([name] + list(models[name].get("aliases") or []))
-    found = ["llama_routes.%s: unknown key; known keys: default, tasks" % plain(key) for key in routes if key not in ("default", "tasks")]
+    found = [
+        "llama_routes.%s: unknown key; known keys: default, tasks" % plain(key)
+        for key in routes
+        if key not in ("default", "tasks")
+    ]
     found.extend(
         "llama_routes.%s: %s is served by no service, one of %s is needed%s"
         % (route, plain(name), ", ".join(sorted(served)), near(name, served, ": correct it"))
@@ -71,13 +82,19 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
     for name, keys in api_keys.items():
         entry = "llama_api_keys.%s" % name
         if name not in services:
-            found.append("%s: no service of that name, one of %s is needed%s" % (entry, ", ".join(sorted(services)), near(name, services, ": rename it")))
+            found.append(
+                "%s: no service of that name, one of %s is needed%s"
+                % (entry, ", ".join(sorted(services)), near(name, services, ": rename it"))
+            )
         elif not isinstance(keys, list) or not keys:
-            seen, step = ("an empty list", "add a key or remove the entry") if keys == [] else ("no list", "write [KEY]")
+            seen, step = (
+                ("an empty list", "add a key or remove the entry") if keys == [] else ("no list", "write [KEY]")
+            )
             found.append("%s: %s seen, a list of at least one key is needed: %s" % (entry, seen, step))
         else:
             found.extend(
-                "%s: key %d is no plain text, letters, digits and punctuation without spaces or a # in front are needed: choose another" % (entry, number)
+                "%s: key %d is no plain text, letters, digits and punctuation without spaces or a # in front are "
+                "needed: choose another" % (entry, number)
                 for number, key in enumerate(keys, 1)
                 # A key from a vault may be an object that only becomes text.
                 if isinstance(key, (int, float, dict, list, type(None))) or not API_KEY.match(str(key))
@@ -88,8 +105,8 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
 def example_keys(api_keys: Mapping[str, Any]) -> list[str]:
     """Sentences for keys that the example inventory's vault.yml came with."""
     return [
-        "llama_api_keys.%s: %s seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
-        % (name, EXAMPLE_KEY)
+        "llama_api_keys.%s: %s seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it "
+        "in group_vars/all/vault.yml" % (name, EXAMPLE_KEY)
         for name, keys in api_keys.items()
         if EXAMPLE_KEY in [str(key) for key in keys]
     ]

@@ -64,8 +64,9 @@ class Head(Record):
     """A llama-server of a node.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
-    last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone renders
-    it: None says that this run made none. layers are those of the plan, else those of the inventory, with the head's own.
+    last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone
+    renders it: None says that this run made none. layers are those of the plan, else those of the inventory, with the
+    head's own.
     """
 
     service: str

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an inventory says: llama_services and llama_models resolved to what each node runs. Private to the collection.
 
-Intent is written once, in the inventory. Roles read lists that the functions here derive from it, so a new worker is one
-line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
+Intent is written once, in the inventory. Roles read lists that the functions here derive from it, so a new worker is
+one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
 from dataclasses import replace

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One value of the inventory against what it has to be, with the next step for what YAML commonly makes of it. Private to the collection."""
+"""One value of the inventory against what it has to be, with the next step for what YAML commonly makes of it. Private
+to the collection."""
 
 import difflib
 import re
@@ -13,7 +14,14 @@ from ...module_utils._settings import LARGEST, Key
 Kinds = type | tuple[type, ...]
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
-NAMES = {str: "a string", bool: "true or false", int: "a whole number", float: "a number", list: "a list", dict: "a map"}
+NAMES = {
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+    dict: "a map",
+}
 
 
 def shown(value: Any) -> str:
@@ -44,7 +52,8 @@ def is_a(value: Any, kind: type) -> bool:
 
 
 def type_errors(entry: str, value: Any, kinds: Kinds, needed: str | None = None, step: str | None = None) -> list[str]:
-    """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of them."""
+    """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of
+    them."""
     kinds = kinds if isinstance(kinds, tuple) else (kinds,)
     if any(is_a(value, kind) for kind in kinds):
         return []
@@ -58,7 +67,9 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
         return ["%s: nothing seen, %s is needed: write it there" % (entry, meaning(key))]
     if key.choices:
         return [] if value in key.choices else [_one_of(entry, value, key.choices)]
-    found = list_errors(entry, value) if key.type is list else type_errors(entry, value, key.type, *(key.form or ())[1:])
+    found = (
+        list_errors(entry, value) if key.type is list else type_errors(entry, value, key.type, *(key.form or ())[1:])
+    )
     if found:
         return found
     if value == []:
@@ -114,7 +125,9 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
         if int in kinds or float in kinds:
             return "write digits alone"
     if str in kinds and isinstance(value, bool):
-        return 'put it in quotes, as in "%s", because YAML reads a bare off, no, on or yes as true or false' % ("on" if value else "off")
+        return 'put it in quotes, as in "%s", because YAML reads a bare off, no, on or yes as true or false' % (
+            "on" if value else "off"
+        )
     if str in kinds and isinstance(value, (int, float)):
         return "put it in quotes"
     return "write its keys below it" if dict in kinds else "correct it"

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The variables of an inventory by name: those that nothing reads, and those without a value. Private to the collection."""
+"""The variables of an inventory by name: those that nothing reads, and those without a value. Private to the
+collection."""
 
 import difflib
 import functools
@@ -28,14 +29,29 @@ INTENT = {
     "llama_fabric_interface": "The interface that this address is expected on.",
     "llama_clients": "IPv4 networks that may use the API port (default: the head's own network).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
-    "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, memory_mib: 32510, bandwidth: 1134}]`, where "
-    "`bandwidth` in GB/s may be left out; without a card its main memory, `[{main: true, memory_mib: 64000}]`.",
+    "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, "
+    "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
+    "`[{main: true, memory_mib: 64000}]`.",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
     "llama_builds": "Kept for later; refused.",
 }
 # What playbooks are told with -e.
 EXTRA = (
-    *("bundle_dir", "cache_type", "ctx_size", "devices", "drills", "force_split", "headers", "maintenance_drain", "node", "nodes", "parallel", "park", "quant"),
+    *(
+        "bundle_dir",
+        "cache_type",
+        "ctx_size",
+        "devices",
+        "drills",
+        "force_split",
+        "headers",
+        "maintenance_drain",
+        "node",
+        "nodes",
+        "parallel",
+        "park",
+        "quant",
+    ),
     *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "ubatch_size", "undo", "url"),
 )
 ROLES = Path(__file__).resolve().parents[3] / "roles"
@@ -57,12 +73,19 @@ def known() -> frozenset[str]:
 
 
 def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
-    """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither a role nor another variable."""
+    """A sentence for each variable that looks like one of ours, or was typed behind -e, and that nothing reads, neither
+    a role nor another variable."""
     typed = _typed()
     variables = {}
     for node in nodes:
         variables.update(_raw(hostvars, node))
-    used = {word for value in variables.values() for leaf in _leaves(value) if isinstance(leaf, str) for word in WORD.findall(leaf)}
+    used = {
+        word
+        for value in variables.values()
+        for leaf in _leaves(value)
+        if isinstance(leaf, str)
+        for word in WORD.findall(leaf)
+    }
     ours = tuple(path.name + "_" for path in ROLES.iterdir()) + ("llama_",)
     found = []
     for name in sorted(set(variables) - known() - set(EXTRA) - used):
@@ -71,7 +94,10 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
         near = difflib.get_close_matches(name, known() | set(EXTRA), 1, 0.75 if name.startswith(ours) else 0.85)
         near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
         if near or name in typed or name.startswith("llama_"):
-            found.append("%s: nothing reads this variable, %s" % (name, "did you mean %s?" % near[0] if near else "docs/settings.md lists those that are read"))
+            found.append(
+                "%s: nothing reads this variable, %s"
+                % (name, "did you mean %s?" % near[0] if near else "docs/settings.md lists those that are read")
+            )
     return found
 
 
@@ -90,7 +116,9 @@ def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
             problem = _problem(hostvars, node, name, raw)
             if problem:
                 where.setdefault((name, problem), []).append(node)
-    return ["%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()]
+    return [
+        "%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()
+    ]
 
 
 def _raw(hostvars: Any, node: str) -> dict[str, Any]:
@@ -127,9 +155,14 @@ def _problem(hostvars: Any, node: str, name: str, raw: dict[str, Any]) -> tuple[
         if missing:
             return _missing(missing.group(1))
         if "vault" in told.lower():
-            return "encrypted", "the password of the vault is needed: run with --ask-vault-pass or --vault-password-file"
+            return (
+                "encrypted",
+                "the password of the vault is needed: run with --ask-vault-pass or --vault-password-file",
+            )
         # The reason may hold what was computed so far.
-        reason = "" if name.endswith("_api_keys") else " (%s)" % (told.strip().splitlines() or [type(problem).__name__])[0]
+        reason = (
+            "" if name.endswith("_api_keys") else " (%s)" % (told.strip().splitlines() or [type(problem).__name__])[0]
+        )
         return "no value" + reason, "an expression that can be computed is needed: correct it"
     return None
 
@@ -154,5 +187,9 @@ def _names_in(text: str) -> Iterator[str]:
 
 
 def _missing(name: str) -> tuple[str, str]:
-    way = "put it into group_vars/all/vault.yml, or run with -e @vault.yml" if "vault" in name else "define it in group_vars or with -e"
+    way = (
+        "put it into group_vars/all/vault.yml, or run with -e @vault.yml"
+        if "vault" in name
+        else "define it in group_vars or with -e"
+    )
     return "%s is not defined" % name, "a value is needed: %s" % way

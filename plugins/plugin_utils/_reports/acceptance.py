@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a service is accepted: what it answered, what its workers held and moved for it, and how far the plan was off. Private to the collection."""
+"""Whether a service is accepted: what it answered, what its workers held and moved for it, and how far the plan was
+off. Private to the collection."""
 
 import json
 import re
@@ -21,10 +22,12 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused, report, lines} of a service: why it is not accepted, a sentence each; what is kept, and what an operator reads of it.
+    """-> {refused, report, lines} of a service: why it is not accepted, a sentence each; what is kept, and what an
+    operator reads of it.
 
-    head is an entry of head_instances, and host its node; health and load are the results of llama_health and llama_load_info for it; plans its entry
-    in memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is loaded.
+    head is an entry of head_instances, and host its node; health and load are the results of llama_health and
+    llama_load_info for it; plans its entry in memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is
+    loaded.
     """
     report = _report(head, health, load, prompt, max_tokens, plans, cards or {})
     return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
@@ -38,7 +41,12 @@ def _refused(head: Map, host: str, load: Map) -> list[str]:
         holds = sum(device["layers"] or 0 for device in load["devices"] if device["endpoint"] == endpoint)
         if not holds or holds != (planned or holds):
             reason = " (%s)" % load["reason"] if load["reason"] else ""
-            worker = "llama_services.%s: worker %s holds %d layers of %s" % (head["service"], endpoint, holds, head["model"])
+            worker = "llama_services.%s: worker %s holds %d layers of %s" % (
+                head["service"],
+                endpoint,
+                holds,
+                head["model"],
+            )
             step = "see journalctl -u llama-head-%s on %s" % (head["service"], host)
             found.append("%s, %s needed%s: %s" % (worker, planned or "at least one", reason, step))
     return found
@@ -53,7 +61,8 @@ def _report(
     plans: Sequence[Map],
     cards: Map,
 ) -> dict[str, Any]:
-    """What was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was off."""
+    """What was asked and answered, how fast, what each worker held (MiB) and moved (bytes), and how far the plan was
+    off."""
     moved = {worker["endpoint"]: worker for worker in health.get("workers") or []}
     workers = []
     for share in head["shares"]:
@@ -71,7 +80,12 @@ def _report(
             }
         )
     rate = health.get("tokens_per_second")
-    request = {"model": head["model"], "max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
+    request = {
+        "model": head["model"],
+        "max_tokens": max_tokens,
+        "temperature": 0,
+        "messages": [{"role": "user", "content": prompt}],
+    }
     # A single quote would end the shell's word; JSON can write it as an escape.
     body = json.dumps(request).replace("'", "\\u0027")
     # The key itself is nothing to print or keep.
@@ -87,12 +101,14 @@ def _report(
         "answer": health.get("answer"),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
-        "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], key, body),
+        "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'"
+        % (head["endpoint"], key, body),
     }
 
 
 def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]]:
-    """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of the plan, against the log."""
+    """What the plan said of each device, what llama.cpp's log says, and what the card itself says; error_percent: of
+    the plan, against the log."""
     endpoints = {share["node"]: share["endpoint"] for share in head["shares"]}
     seen: dict[str, int] = {}
     rows = []
@@ -111,7 +127,9 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
                 "device": device["device"],
                 "planned_mib": planned,
                 "loaded_mib": found if loaded else None,
-                "error_percent": round(100.0 * (sum(planned.values()) - sum(found.values())) / sum(found.values()), 2) if sum(found.values()) else None,
+                "error_percent": round(100.0 * (sum(planned.values()) - sum(found.values())) / sum(found.values()), 2)
+                if sum(found.values())
+                else None,
                 "total_mib": device["total_mib"],
                 "card_mib": used[0] if used else None,
             }
@@ -120,23 +138,30 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
 
 
 def _places(devices: Iterable[Map], endpoint: str | None, name: str) -> list[Map]:
-    """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its main memory."""
+    """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its
+    main memory."""
     if endpoint or name != "main":
-        return [one for one in devices if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
+        return [
+            one
+            for one in devices
+            if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))
+        ]
     return [one for one in devices if one["endpoint"] is None]
 
 
 def _lines(report: Map) -> list[str]:
     """A report as lines to print, the endpoint and what it is worth last."""
     lines = [
-        "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV cache" % worker
-        + _moved(worker, report["answer"])
+        "worker %(node)s (%(endpoint)s): %(layers)d layers, %(model_mib).1f MiB of weights, %(kv_mib).1f MiB of KV "
+        "cache" % worker + _moved(worker, report["answer"])
         for worker in report["workers"]
     ]
     lines.extend(_plan_line(row) for row in report["plan"])
     lines.append("endpoint: %s" % ", ".join(part for part in (report["endpoint"], report["context"]) if part))
     if report["answer"] is None:
-        lines.append("tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"])
+        lines.append(
+            "tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"]
+        )
     else:
         lines.append("tokens/s: %s" % report["tokens_per_second"])
     if "LLAMA_API_KEY" in report["curl"]:
@@ -149,7 +174,10 @@ def context_of(health: Map) -> str | None:
     """What one request may use, as llama-server tells it."""
     if not health.get("n_ctx"):
         return None
-    return "%d tokens a slot%s" % (health["n_ctx"], " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "")
+    return "%d tokens a slot%s" % (
+        health["n_ctx"],
+        " (%d slots)" % health["slots"] if (health.get("slots") or 1) > 1 else "",
+    )
 
 
 def _moved(worker: Map, answer: str | None) -> str:
@@ -164,8 +192,16 @@ def _moved(worker: Map, answer: str | None) -> str:
 def _plan_line(row: Map) -> str:
     place = "plan %s %s: " % (row["node"], row["device"])
     if row["loaded_mib"] is None:
-        return place + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded" % row["planned_mib"]
-    card = "" if row["card_mib"] is None else ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])
+        return (
+            place
+            + "%(weights)d + %(kv)d + %(compute)d MiB planned, the log does not tell what was loaded"
+            % row["planned_mib"]
+        )
+    card = (
+        ""
+        if row["card_mib"] is None
+        else ", the card has %d MiB in use of %d planned with the margin" % (row["card_mib"], row["total_mib"])
+    )
     return (
         place
         + "%(weights)d + %(kv)d + %(compute)d MiB planned" % row["planned_mib"]

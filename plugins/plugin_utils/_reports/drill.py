@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart and load. Private to the collection."""
+"""What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart
+and load. Private to the collection."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,9 +16,9 @@ NOTICES = ("exited", "scheduled", "repair")
 def noticed(events: Iterable[Event], drill: Mapping[str, Any], after: float) -> float | None:
     """When the nodes first noticed what a drill broke, after a time; None when they did not.
 
-    drill: entry of the catalogue. How a fault shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a fault that
-    meets a start (start) ends a process that was started after the break, or is named; a worker that is away (away) is noticed by its head; a lost
-    rule (firewall) is put back.
+    drill: entry of the catalogue. How a fault shows depends on its kind: a killed or hung process (restart) ends, or is
+    repaired; a fault that meets a start (start) ends a process that was started after the break, or is named; a worker
+    that is away (away) is noticed by its head; a lost rule (firewall) is put back.
     """
     events = [event for event in events if event["at"] > after]
     if drill["kind"] == "firewall":
@@ -39,11 +40,13 @@ def phases(
     nodes: Mapping[str, Any],
     recovery: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it cannot be told.
+    """Seconds of each part of a drill -> {detection, held, restart, load, total, noticed_by, client_cut}; None where it
+    cannot be told.
 
-    nodes: {node: result of llama_timeline}; recovery: result of llama_recovery, None for a drill that no head has to survive by a restart. detection: until
-    the last of the processes that were replaced had been noticed. held: until the fault was taken away, where it does not go by itself; restart
-    counts from there. restart: until the last new process was started, which is the head's. load: from then to the first token.
+    nodes: {node: result of llama_timeline}; recovery: result of llama_recovery, None for a drill that no head has to
+    survive by a restart. detection: until the last of the processes that were replaced had been noticed. held: until
+    the fault was taken away, where it does not go by itself; restart counts from there. restart: until the last new
+    process was started, which is the head's. load: from then to the first token.
     """
     first = {}
     restarted = {}
@@ -94,7 +97,19 @@ def lines(results: Iterable[Mapping[str, Any]]) -> list[str]:
     rows = [("drill", "detection s", "held s", "restart s", "load s", "total s", "result")]
     for result in results:
         found = result.get("phases") or {}
-        numbers = ["-" if found.get(name) is None else "%.2f" % found[name] for name in ("detection", "held", "restart", "load", "total")]
-        rows.append(tuple([result["drill"]] + numbers + [result["result"] + (": " + result["reason"] if result.get("reason") else "")]))
+        numbers = [
+            "-" if found.get(name) is None else "%.2f" % found[name]
+            for name in ("detection", "held", "restart", "load", "total")
+        ]
+        rows.append(
+            tuple(
+                [result["drill"]]
+                + numbers
+                + [result["result"] + (": " + result["reason"] if result.get("reason") else "")]
+            )
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
-    return ["  ".join([row[0].ljust(widths[0])] + [row[column].rjust(widths[column]) for column in range(1, 6)] + [row[6]]) for row in rows]
+    return [
+        "  ".join([row[0].ljust(widths[0])] + [row[column].rjust(widths[column]) for column in range(1, 6)] + [row[6]])
+        for row in rows
+    ]

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What failed tasks say, for the callback brief and for rescues, without what Ansible wraps around it. Private to the collection."""
+"""What failed tasks say, for the callback brief and for rescues, without what Ansible wraps around it. Private to the
+collection."""
 
 import re
 from collections.abc import Mapping
@@ -15,14 +16,19 @@ NO_REASON = "no reason given"
 TAIL = 5
 # What Ansible writes before the message of an error, of 2.16 to 2.21.
 WRAPPED = re.compile(
-    r"^(Task failed: |Action failed: |Module failed: |Error rendering template: |Finalization of task args for '[^']*' failed: "
-    r"|Error while (resolving|evaluating) [^:]*: |error while evaluating conditional \(.*?\): |The (filter|lookup) plugin '[^']*' failed: "
-    r"|The conditional check '.*?' failed\. The error was: |The task includes an option with an undefined variable\.\.? The error was: "
-    r"|An unhandled exception occurred while templating .*?original message: )",
+    r"^(Task failed: |Action failed: |Module failed: |Error rendering template: |Finalization of task args for '[^']*' "
+    r"failed: |Error while (resolving|evaluating) [^:]*: |error while evaluating conditional \(.*?\): |The "
+    r"(filter|lookup) "
+    r"plugin '[^']*' failed: "
+    r"|The conditional check '.*?' failed\. The error was: |The task includes an option with an undefined "
+    r"variable\.\.? The error was: |An unhandled exception occurred while templating .*?original message: )",
     re.DOTALL,
 )
 # The wrapper of an error that came before the task did anything.
-BEFORE = re.compile(r"Finalization of task args|(?i:error while (resolving|evaluating))|undefined variable|conditional check|occurred while templating")
+BEFORE = re.compile(
+    r"Finalization of task args|(?i:error while (resolving|evaluating))|undefined variable|conditional check|occurred "
+    r"while templating"
+)
 # What 2.16 writes behind it, and twice.
 WHERE = re.compile(r"\s*The error appears to be in .*", re.DOTALL)
 TWICE = re.compile(r"^(.+)\. \1\Z", re.DOTALL)
@@ -34,10 +40,13 @@ def of(result: Any, name: str) -> Any:
 
 
 def is_rescued(task: Any) -> bool:
-    """Whether a failure of this task leads to a rescue: it is in the block of one, and neither in its rescue nor in its always."""
+    """Whether a failure of this task leads to a rescue: it is in the block of one, and neither in its rescue nor in its
+    always."""
     child, parent = task, task._parent
     while parent is not None:
-        if getattr(parent, "rescue", None) and not any(one._uuid == child._uuid for one in parent.rescue + parent.always):
+        if getattr(parent, "rescue", None) and not any(
+            one._uuid == child._uuid for one in parent.rescue + parent.always
+        ):
             return True
         child, parent = parent, getattr(parent, "_parent", None)
     return False
@@ -80,7 +89,9 @@ class Failures:
         role = getattr(task, "_role", None)
         asserted = action.rpartition(".")[2] in REFUSE
         refused = asserted or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
-        items = [item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item]
+        items = [
+            item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item
+        ]
         for one in [item for item in items if item.get("failed") or item.get("exception")] or [returned]:
             message = str(one.get("msg") or one.get("censored") or NO_REASON)
             before = BEFORE.search(message) is not None
@@ -95,7 +106,9 @@ class Failures:
                     self._add(sentence, None)
                 continue
             self.raw = True
-            output = "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
+            output = (
+                "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
+            )
             first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
             self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host)
 

@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What became of a change of what serves: what its nodes have noted meanwhile, and the lines that its playbook ends with. Private to the collection.
+"""What became of a change of what serves: what its nodes have noted meanwhile, and the lines that its playbook ends
+with. Private to the collection.
 
-Nodes note facts: switch_failure (why something failed there), switch_idle (whether nothing is to be done there), switch_undone (whether it is as
-it was). A node that is gone counts as one that failed.
+Nodes note facts: switch_failure (why something failed there), switch_idle (whether nothing is to be done there),
+switch_undone (whether it is as it was). A node that is gone counts as one that failed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def _noted(hostvars: HostVars, hosts: Sequence[str], fact: str) -> list[Any]:
 
 
 def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str]) -> dict[str, Any]:
-    """-> {failures: sentences, idle, undone: whether every node says so}. hosts: the nodes of the play; left: those that can still be worked on."""
+    """-> {failures: sentences, idle, undone: whether every node says so}. hosts: the nodes of the play; left: those
+    that can still be worked on."""
     failures = _noted(hostvars, left, "switch_failure")
     # A node that was taken along when another one failed knows no reason.
     failures.sort(key=lambda reason: reason == NO_REASON)
@@ -39,13 +41,17 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str]) 
     }
 
 
-def outcome_lines(hostvars: HostVars, ending: str, hosts: Sequence[str], run: Mapping[str, Any] | None = None) -> list[str]:
-    """The lines of an ending of a playbook. hosts: the nodes that are left; run: what the playbook knows of it, see each ending below."""
+def outcome_lines(
+    hostvars: HostVars, ending: str, hosts: Sequence[str], run: Mapping[str, Any] | None = None
+) -> list[str]:
+    """The lines of an ending of a playbook. hosts: the nodes that are left; run: what the playbook knows of it, see
+    each ending below."""
     return ENDINGS[ending](hostvars, hosts, run or {})
 
 
 def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: services, build, old_build, id of the snapshot, check_mode, idle, resumed: after a run that died, seconds: without an answer."""
+    """run: services, build, old_build, id of the snapshot, check_mode, idle, resumed: after a run that died, seconds:
+    without an answer."""
     names = ", ".join(sorted(run["services"]))
     if run["check_mode"]:
         return ["%s: check mode, %s serves on; what would change is shown above" % (names, run["old_build"])]
@@ -71,14 +77,17 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
 
 
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: failure: the first one, old_build, undone, check_mode, seconds: since heads went down, empty where none did."""
+    """run: failure: the first one, old_build, undone, check_mode, seconds: since heads went down, empty where none
+    did."""
     if run["undone"]:
         after = ", %s s after the switch began" % run["seconds"] if run["seconds"] != "" else ""
         end = "rolled back, %s serves again%s" % (run["old_build"], after)
     elif run["check_mode"]:
         end = "nothing was changed, this is check mode"
     else:
-        end = "the old one is not back either (%s), correct this and run rollback.yml" % _second_failure(hostvars, hosts, run["failure"])
+        end = "the old one is not back either (%s), correct this and run rollback.yml" % _second_failure(
+            hostvars, hosts, run["failure"]
+        )
     return ["upgrade: %s: %s" % (run["failure"], end)]
 
 
@@ -99,13 +108,14 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     reasons = ", ".join(answer["reason"] for answer in answers)
     return [
         "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
-        "the inventory may still say what was rolled back: set llama_cpp_version to %s and the services as they were there, "
-        "or the next site.yml switches again" % build.split("-")[0],
+        "the inventory may still say what was rolled back: set llama_cpp_version to %s and the services as they were "
+        "there, or the next site.yml switches again" % build.split("-")[0],
     ]
 
 
 def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """hosts: those of its heads; run: service, quant, was: the quant of the inventory, retire, park: the node that has the old model, check_mode."""
+    """hosts: those of its heads; run: service, quant, was: the quant of the inventory, retire, park: the node that has
+    the old model, check_mode."""
     files = hostvars[hosts[0]]["switch_model_files"]
     old, new = (os.path.basename(files[key]) for key in ("old", "new"))
     if run["check_mode"]:
@@ -114,7 +124,10 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
     kept = ", %s stays on %s" % (files["old"], run["park"] or ", ".join(hosts)) if stays else ""
     lines = ["%s: %s serves%s" % (run["service"], new, kept)]
     if run["was"] != run["quant"]:
-        step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (run["service"], run["quant"])
+        step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (
+            run["service"],
+            run["quant"],
+        )
         lines.append("the inventory says %s: %s" % (run["was"], step))
     return lines
 
@@ -126,16 +139,27 @@ def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[
     elif not run["undone"]:
         end = "the old one does not answer either (%s)" % _second_failure(hostvars, list(hostvars), run["failure"])
     elif run["park"]:
-        end = "%s is back from %s and serves again" % (os.path.basename(hostvars[hosts[0]]["switch_model_files"]["old"]), run["park"])
+        end = "%s is back from %s and serves again" % (
+            os.path.basename(hostvars[hosts[0]]["switch_model_files"]["old"]),
+            run["park"],
+        )
     else:
         end = "the old one serves again"
     words = (run["service"], run["failure"], end, run["service"], ", ".join(hosts))
-    return ["llama_services.%s: the new model does not serve (%s), %s: see journalctl -u llama-head-%s.service on %s" % words]
+    return [
+        "llama_services.%s: the new model does not serve (%s), %s: see journalctl -u llama-head-%s.service on %s"
+        % words
+    ]
 
 
 def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """The heads made by hand that do not answer after they were put back, each with the reason."""
-    asked = [answer for health in _noted(hostvars, hosts, "adoption_answers") for answer in health.get("results", []) if "state" in answer]
+    asked = [
+        answer
+        for health in _noted(hostvars, hosts, "adoption_answers")
+        for answer in health.get("results", [])
+        if "state" in answer
+    ]
     return ["%s %s" % (answer["item"]["name"], answer["reason"]) for answer in asked if answer["state"] not in ANSWERS]
 
 

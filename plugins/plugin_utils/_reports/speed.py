@@ -11,13 +11,18 @@ RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads pr
 
 
 def rates(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Rates]:
-    """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is left out.
+    """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is
+    left out.
 
     answers: [(service, result of llama_health with deep)].
     """
     of_service: dict[str, list[Mapping[str, Any]]] = {}
     for service, answer in answers:
-        if answer.get("state") == "ready" and answer.get("tokens_per_second") and answer.get("prompt_tokens_per_second"):
+        if (
+            answer.get("state") == "ready"
+            and answer.get("tokens_per_second")
+            and answer.get("prompt_tokens_per_second")
+        ):
             of_service.setdefault(service, []).append(answer)
     return {
         service: dict({key: round(_median([one[key] for one in measured]), 2) for key in RATES}, requests=len(measured))

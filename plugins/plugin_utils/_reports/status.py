@@ -18,12 +18,19 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
     lines = []
     for head, health in heads:
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
-        reason = "it waits for %s, held for maintenance" % ", ".join(awaited) if awaited and health["state"] != "ready" else health["reason"]
+        reason = (
+            "it waits for %s, held for maintenance" % ", ".join(awaited)
+            if awaited and health["state"] != "ready"
+            else health["reason"]
+        )
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))
     for node, info in nodes.items():
         if info["held"]:
-            lines.append("  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return" % (node, info["held"], node))
+            lines.append(
+                "  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
+                % (node, info["held"], node)
+            )
         if not info["units"]:
             lines.append("  %-12s no units" % node)
         for unit in units_of(info["units"]):

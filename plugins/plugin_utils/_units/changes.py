@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the collection."""
+"""What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the
+collection."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -25,7 +26,8 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
 
 
 def deployed_heads(units: Units) -> list[dict[str, Any]]:
-    """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url, rpc_endpoints}].
+    """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url,
+    rpc_endpoints}].
 
     units: as llama_unit_info returns them; those without a file are left out.
     """
@@ -68,16 +70,21 @@ def unit_changes(
 ) -> dict[str, Any]:
     """What a node has to do, as lists of unit names, in the order it has to be done.
 
-    nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns them; degraded: services
-    whose head lost a worker; services: those that may be touched, all where none is named.
+    nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns
+    them; degraded: services whose head lost a worker; services: those that may be touched, all where none is named.
 
-    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or starts somewhere; and what waits
-    after runs that failed, to be tried at once with what is there now.
-    unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted head, last.
+    heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or
+    starts somewhere; and what waits after runs that failed, to be tried at once with what is there now.
+    unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted
+    head, last.
     idle: whether all of this leaves everything as it is.
-    Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left alone, whatever their name.
+    Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left
+    alone, whatever their name.
     """
-    found = {node: [unit for unit in units_of(told) if not services or unit.service in services] for node, told in nodes.items()}
+    found = {
+        node: [unit for unit in units_of(told) if not services or unit.service in services]
+        for node, told in nodes.items()
+    }
     workers = {node: _workers(units, wanted.get(node, [])) for node, units in found.items()}
     disturbed = set(degraded)
     for changes in workers.values():
@@ -87,7 +94,8 @@ def unit_changes(
     kept = [unit for unit in heads if unit.name in wanted.get(host, [])]
     unwanted = [unit.name for unit in heads if unit not in kept]
     todo = {
-        "heads_down": unwanted + [unit.name for unit in kept if unit.stale or unit.failed_in_a_row or unit.service in disturbed],
+        "heads_down": unwanted
+        + [unit.name for unit in kept if unit.stale or unit.failed_in_a_row or unit.service in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],

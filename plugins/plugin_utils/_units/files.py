@@ -26,27 +26,42 @@ def unit_files(
     keys: Mapping[str, Sequence[str]] | None = None,
     salt: str = "",
 ) -> list[Entry]:
-    """Units, what the watchdog watches, memory plans and the short name of the primary service, and the absence of what no service has any more.
+    """Units, what the watchdog watches, memory plans and the short name of the primary service, and the absence of what
+    no service has any more.
 
-    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts: what all units run with beside their
-    instance, from which the digest of each is made; plans, keys: by service; salt: root's secret, without which keys could be tried against a digest.
+    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts:
+    what all units run with beside their instance, from which the digest of each is made; plans, keys: by service; salt:
+    root's secret, without which keys could be tried against a digest.
     """
     plans = plans or {}
     entries: list[Entry] = []
     for item in instances:
         own = _own_parts(item, node["files"], keys or {}, salt) if kind == "head" else None
         variables = {"item": item, "digest": digest([list(parts), item, own])}
-        entries.append({"path": _unit_path(unit_name(kind, item["service"])), "template": "llama-%s.service.j2" % kind, "vars": variables})
+        entries.append(
+            {
+                "path": _unit_path(unit_name(kind, item["service"])),
+                "template": "llama-%s.service.j2" % kind,
+                "vars": variables,
+            }
+        )
     for item in instances:
         if item["service"] in plans:
-            entries.append({"path": paths.PLANS.replace("*", item["service"]), "content": _text(plans[item["service"]])})
+            entries.append(
+                {"path": paths.PLANS.replace("*", item["service"]), "content": _text(plans[item["service"]])}
+            )
         entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":
-        # The units that are still there say which services have had keys: what else lies beside them is somebody else's.
-        gone += ["%s/%s" % (paths.KEYS, unit.service) for unit in units_of(node["units"]) if unit.kind == "head" and unit.ours]
+        # The units that are still there say which services have had keys: what else lies beside them is somebody
+        # else's.
+        gone += [
+            "%s/%s" % (paths.KEYS, unit.service)
+            for unit in units_of(node["units"])
+            if unit.kind == "head" and unit.ours
+        ]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
@@ -63,13 +78,15 @@ def digest(parts: Any) -> str:
 
 
 def _own_parts(item: Instance, files: Mapping[str, Any], keys: Mapping[str, Sequence[str]], salt: str) -> list[Any]:
-    """What one head runs with. The model's size and time stand for its content: a model published anew means a restart."""
+    """What one head runs with. The model's size and time stand for its content: a model published anew means a
+    restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
     return [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
 
 
 def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What answers to llama-rpc or llama-head. Only a link of ours goes: a file of that name was made by hand, and adopt.yml moves it."""
+    """What answers to llama-rpc or llama-head. Only a link of ours goes: a file of that name was made by hand, and
+    adopt.yml moves it."""
     name = "llama-%s.service" % kind
     primary = [item["service"] for item in instances if item.get("primary")]
     if primary and at_boot:
@@ -87,9 +104,16 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
-    return dict(entry, url=item["url"], rpc_endpoints=item["rpc_endpoints"], api_key_file=key, ubatch=int(item.get("ubatch_size") or 512))
+    return dict(
+        entry,
+        url=item["url"],
+        rpc_endpoints=item["rpc_endpoints"],
+        api_key_file=key,
+        ubatch=int(item.get("ubatch_size") or 512),
+    )
 
 
 def _text(value: Any) -> str:
-    """JSON. Indented, since json then goes through containers by their own methods: those of Ansible compute their values when they are asked for."""
+    """JSON. Indented, since json then goes through containers by their own methods: those of Ansible compute their
+    values when they are asked for."""
     return json.dumps(value, indent=4, sort_keys=True, separators=(",", ": ")) + "\n"

@@ -14,33 +14,52 @@ from .files import unit_name
 Instance = Mapping[str, Any]
 
 
-def unit_refusals(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str, build: str, at_boot: bool, deployed: bool) -> list[str]:
+def unit_refusals(
+    instances: Sequence[Instance],
+    kind: str,
+    node: Mapping[str, Any],
+    host: str,
+    build: str,
+    at_boot: bool,
+    deployed: bool,
+) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
-    kind: rpc or head; node: the fact llama_node with units, `build` and, for heads, `files` with their models; build: the path of the build to run;
-    at_boot: whether the primary service answers to its short name; deployed: whether earlier tasks have really installed build and models.
+    kind: rpc or head; node: the fact llama_node with units, `build` and, for heads, `files` with their models; build:
+    the path of the build to run;
+    at_boot: whether the primary service answers to its short name; deployed: whether earlier tasks have really
+    installed build and models.
     """
     found = _taken_names(instances, kind, node, host, at_boot)
     if instances and deployed and node["build"]["current_build"] is None:
         found.append("%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (build, host))
     for item in instances if kind == "head" else []:
         if deployed and node["files"][item["model_path"]] is None:
-            found.append("%s: missing on %s, the model of service %s is needed: run with --tags model first" % (item["model_path"], host, item["service"]))
+            found.append(
+                "%s: missing on %s, the model of service %s is needed: run with --tags model first"
+                % (item["model_path"], host, item["service"])
+            )
         if item["tensor_split"] is None and (item["workers"] or item["layers"]):
             found.append(
-                "llama_services.%s.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml without --skip-tags" % item["service"]
+                "llama_services.%s.tensor_split: no plan of this run seen, that of role preflight is needed: run "
+                "site.yml without --skip-tags" % item["service"]
             )
     return found
 
 
-def _taken_names(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str, at_boot: bool) -> list[str]:
+def _taken_names(
+    instances: Sequence[Instance], kind: str, node: Mapping[str, Any], host: str, at_boot: bool
+) -> list[str]:
     needed = {unit_name(kind, item["service"]) for item in instances}
     if at_boot and any(item.get("primary") for item in instances):
         needed.add("llama-%s.service" % kind)
-    taken = sorted(unit.name for unit in units_of(node["units"]) if unit.installed and not unit.ours and unit.name in needed)
+    taken = sorted(
+        unit.name for unit in units_of(node["units"]) if unit.installed and not unit.ours and unit.name in needed
+    )
     if not taken:
         return []
     return [
-        "%s/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes llama-%s.service over; "
-        "for another name call the service otherwise, or move that unit away" % (paths.UNITS, ", ".join(taken), host, kind)
+        "%s/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes "
+        "llama-%s.service over; for another name call the service otherwise, or move that unit away"
+        % (paths.UNITS, ", ".join(taken), host, kind)
     ]

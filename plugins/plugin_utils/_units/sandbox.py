@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the process of a worker's or head's unit may do, by what it computes on. Private to the collection.
 
-Data of systemd's sandbox, the same for both kinds of unit. systemd 239 warns of a directive that it does not know yet and goes on without it.
+Data of systemd's sandbox, the same for both kinds of unit. systemd 239 warns of a directive that it does not know yet
+and goes on without it.
 """
 
 from ...module_utils._node import paths
 
-# A program that reads models, listens and computes: no privilege, nothing to write, no kernel interface, no namespace, no socket but IP and local.
+# A program that reads models, listens and computes: no privilege, nothing to write, no kernel interface, no namespace,
+# no socket but IP and local.
 COMMON = (
     "UMask=0077",
     "NoNewPrivileges=yes",
@@ -48,15 +50,19 @@ BY_ACCELERATOR = {
         "MemoryDenyWriteExecute=yes",
         "SystemCallFilter=~@privileged @resources",
     ),
-    # CUDA maps memory that it writes and executes, reads /proc/driver/nvidia and binds memory to NUMA nodes: none of what the CPU has on top.
-    # A library that may not open the devices goes on on the CPU and says nothing, so it is tried before: systemd resolves char-nvidia* when a unit
-    # starts, and finds nvidia-uvm only once its module is loaded. The first line loads it, and the start after a failed one has it.
+    # CUDA maps memory that it writes and executes, reads /proc/driver/nvidia and binds memory to NUMA nodes: none of
+    # what the CPU has on top.
+    # A library that may not open the devices goes on on the CPU and says nothing, so it is tried before: systemd
+    # resolves char-nvidia* when a unit starts, and finds nvidia-uvm only once its module is loaded. The first line
+    # loads it, and the start after a failed one has it.
     "cuda": (
         "DevicePolicy=closed",
         "DeviceAllow=char-nvidia* rw",
         "ExecStartPre=+-/usr/bin/nvidia-modprobe -c 0 -u",
-        "ExecStartPre=/bin/sh -c '[ ! -e /dev/nvidiactl -o -e /dev/nvidia-uvm ] || { echo \"/dev/nvidia-uvm: missing, CUDA needs it: install the package "
-        "nvidia-modprobe, which makes it\" >&2; exit 1; }; [ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl 4<>/dev/nvidia-uvm'",
+        "ExecStartPre=/bin/sh -c '[ ! -e /dev/nvidiactl -o -e /dev/nvidia-uvm ] || { echo \"/dev/nvidia-uvm: missing, "
+        "CUDA needs it: install the package "
+        'nvidia-modprobe, which makes it" >&2; exit 1; }; [ ! -e /dev/nvidiactl ] || exec 3<>/dev/nvidiactl '
+        "4<>/dev/nvidia-uvm'",
     ),
 }
 
@@ -68,7 +74,8 @@ NUMA = "SystemCallFilter=sched_setaffinity set_mempolicy"
 
 
 def unit_sandbox(accelerator: str, numa: bool = False, rdma: bool = False) -> list[str]:
-    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether its build speaks RDMA."""
+    """Lines for [Service]. accelerator: cpu or cuda; numa: whether numactl starts the program; rdma: whether its build
+    speaks RDMA."""
     lines = list(COMMON + BY_ACCELERATOR[accelerator]) + ([NUMA] if numa else [])
     if rdma:
         lines = [line for line in lines if line != "PrivateDevices=yes"] + [line for line in RDMA if line not in lines]

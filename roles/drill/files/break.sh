@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# break.sh break|undo ACTION: runs on the node that a drill breaks, as root. "break" prints the node's time of the break as its last line.
-# From the environment: UNIT, what is broken; PEERS, fabric addresses of the other nodes, comma-separated; PORT of the unit; MODEL of the head;
-# HOLD, seconds after which a cut connection comes back even if nobody undoes it; AT, when to break it, for breaks on several nodes at once.
+# break.sh break|undo ACTION: runs on the node that a drill breaks, as root. "break" prints the node's time of the break
+# as its last line.
+# From the environment: UNIT, what is broken; PEERS, fabric addresses of the other nodes, comma-separated; PORT of the
+# unit; MODEL of the head;
+# HOLD, seconds after which a cut connection comes back even if nobody undoes it; AT, when to break it, for breaks on
+# several nodes at once.
 # shellcheck disable=SC2153
 set -euo pipefail
 state=/run/llama-drill
@@ -57,7 +60,8 @@ empty() { while umount -l "$(findmnt -rno TARGET -t tmpfs -S llama-drill | head 
 # The head's own view of the model is a copy of its first MiB; the file itself is not touched.
 damage() {
     mkdir -p "$state"; chmod 0755 "$state"; rm -f "$state/damaged.gguf"
-    # Others may own the directory of models, and have put a link to what they may not read there: it is not followed, and only the head may read the copy.
+    # Others may own the directory of models, and have put a link to what they may not read there: it is not followed,
+    # and only the head may read the copy.
     if ! [ -f "$MODEL" ] || ! (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none); then
         die "its model $MODEL is a link or cannot be read, a regular file is needed: look at who made it"
     fi

@@ -1,12 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a whole process takes that reads the header of a 77 GB model and compares its size: interpreter, imports, parsing. Then the same for one
-that says how much memory the model needs on three devices, and how many bytes of the file it reads: over the network, what that costs; and for one that
-plans its split.
+"""How long a whole process takes that reads the header of a 77 GB model and compares its size: interpreter, imports,
+parsing. Then the same for one that says how much memory the model needs on three devices, and how many bytes of the
+file it reads: over the network, what that costs; and for one that plans its split.
 
-The file is sparse: a real header of Qwen2-72B's shape in Q8_0 (80 blocks, 963 tensors, 152,064 tokens, 151,387 merges), grown to exactly the
-size that its tensors need.
+The file is sparse: a real header of Qwen2-72B's shape in Q8_0 (80 blocks, 963 tensors, 152,064 tokens, 151,387 merges),
+grown to exactly the size that its tensors need.
 """
 
 import argparse
@@ -62,14 +62,26 @@ print(",".join(map(str, found.tensor_split)))
 
 def write(path):
     """-> bytes of the header"""
-    tensors = [("token_embd.weight", (WIDTH, TOKENS), Q8_0), ("output_norm.weight", (WIDTH,), F32), ("output.weight", (WIDTH, TOKENS), Q8_0)]
+    tensors = [
+        ("token_embd.weight", (WIDTH, TOKENS), Q8_0),
+        ("output_norm.weight", (WIDTH,), F32),
+        ("output.weight", (WIDTH, TOKENS), Q8_0),
+    ]
     for block in range(BLOCKS):
         shapes = [
-            ("attn_norm.weight", (WIDTH,), F32), ("attn_q.weight", (WIDTH, WIDTH), Q8_0), ("attn_q.bias", (WIDTH,), F32),
-            ("attn_k.weight", (WIDTH, CACHED), Q8_0), ("attn_k.bias", (CACHED,), F32), ("attn_v.weight", (WIDTH, CACHED), Q8_0),
-            ("attn_v.bias", (CACHED,), F32), ("attn_output.weight", (WIDTH, WIDTH), Q8_0), ("ffn_norm.weight", (WIDTH,), F32),
-            ("ffn_gate.weight", (WIDTH, HIDDEN), Q8_0), ("ffn_up.weight", (WIDTH, HIDDEN), Q8_0), ("ffn_down.weight", (HIDDEN, WIDTH), Q8_0),
-        ]  # fmt: skip
+            ("attn_norm.weight", (WIDTH,), F32),
+            ("attn_q.weight", (WIDTH, WIDTH), Q8_0),
+            ("attn_q.bias", (WIDTH,), F32),
+            ("attn_k.weight", (WIDTH, CACHED), Q8_0),
+            ("attn_k.bias", (CACHED,), F32),
+            ("attn_v.weight", (WIDTH, CACHED), Q8_0),
+            ("attn_v.bias", (CACHED,), F32),
+            ("attn_output.weight", (WIDTH, WIDTH), Q8_0),
+            ("ffn_norm.weight", (WIDTH,), F32),
+            ("ffn_gate.weight", (WIDTH, HIDDEN), Q8_0),
+            ("ffn_up.weight", (WIDTH, HIDDEN), Q8_0),
+            ("ffn_down.weight", (HIDDEN, WIDTH), Q8_0),
+        ]
         tensors += [("blk.%d.%s" % (block, name), dims, kind) for name, dims, kind in shapes]
     metadata = [
         ("general.architecture", make.STRING, "qwen2"),
@@ -84,7 +96,11 @@ def write(path):
         ("tokenizer.ggml.merges", make.ARRAY, (make.STRING, ["ab %06d" % number for number in range(MERGES)])),
     ]
     header = make.header_bytes(metadata, tensors)
-    size = len(header) + -len(header) % 32 + sum(bytes_ + -bytes_ % 32 for bytes_ in (make.tensor_bytes(dims, kind) for _name, dims, kind in tensors))
+    size = (
+        len(header)
+        + -len(header) % 32
+        + sum(bytes_ + -bytes_ % 32 for bytes_ in (make.tensor_bytes(dims, kind) for _name, dims, kind in tensors))
+    )
     with open(path, "wb") as stream:
         stream.write(header)
         stream.truncate(size)
@@ -96,7 +112,9 @@ def timed(program, path, rounds):
     times = []
     for _round in range(rounds):
         begun = time.monotonic()
-        told = subprocess.run([sys.executable, "-c", program, str(ROOT / "plugins"), path], check=True, capture_output=True, text=True).stdout
+        told = subprocess.run(
+            [sys.executable, "-c", program, str(ROOT / "plugins"), path], check=True, capture_output=True, text=True
+        ).stdout
         times.append(time.monotonic() - begun)
     return times, told.split()
 
@@ -112,11 +130,18 @@ def main():
         placing, (read, pieces) = timed(PLACE, path, options.rounds)
         planning, (split,) = timed(PLAN, path, options.rounds)
     print("header of %.1f MB, %s tensors, file of %.1f GB (sparse):" % (header / 1e6, tensors, int(size) / 1e9))
-    print("whole process %.2f s in the median of %d (%.2f to %.2f s), %.0f MB" % (
-        statistics.median(times), options.rounds, min(times), max(times), int(memory) * 1024 / 1e6))  # fmt: skip
-    print("placed on three devices: whole process %.2f s (%.2f to %.2f s), %.1f MB of the file read in %s requests" % (
-        statistics.median(placing), min(placing), max(placing), int(read) / 1e6, pieces))  # fmt: skip
-    print("split planned (%s): whole process %.2f s (%.2f to %.2f s)" % (split, statistics.median(planning), min(planning), max(planning)))
+    print(
+        "whole process %.2f s in the median of %d (%.2f to %.2f s), %.0f MB"
+        % (statistics.median(times), options.rounds, min(times), max(times), int(memory) * 1024 / 1e6)
+    )
+    print(
+        "placed on three devices: whole process %.2f s (%.2f to %.2f s), %.1f MB of the file read in %s requests"
+        % (statistics.median(placing), min(placing), max(placing), int(read) / 1e6, pieces)
+    )
+    print(
+        "split planned (%s): whole process %.2f s (%.2f to %.2f s)"
+        % (split, statistics.median(planning), min(planning), max(planning))
+    )
 
 
 if __name__ == "__main__":

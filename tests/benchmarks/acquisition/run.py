@@ -1,12 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gguf_fetch beside what people use instead: a model in two raw pieces, from a server on loopback, joined, and proved where the way proves.
+"""gguf_fetch beside what people use instead: a model in two raw pieces, from a server on loopback, joined, and proved
+where the way proves.
 
-Each way runs in its own process group in every round, one after the other; medians are shown. Wall and CPU time (user and system, all
-processes of the way, not the server's), peak disk in the folder, peak memory of the largest process, bytes that crossed twice after a
-kill -9 in the middle and a second run, seconds from the last byte to the finished file. gguf_fetch runs without Ansible, as wget and aria2c
-do; Ansible costs it what it costs get_url. Ways whose program is missing are named and left out.
+Each way runs in its own process group in every round, one after the other; medians are shown. Wall and CPU time (user
+and system, all processes of the way, not the server's), peak disk in the folder, peak memory of the largest process,
+bytes that crossed twice after a kill -9 in the middle and a second run, seconds from the last byte to the finished
+file. gguf_fetch runs without Ansible, as wget and aria2c do; Ansible costs it what it costs get_url. Ways whose program
+is missing are named and left out.
 """
 
 import argparse
@@ -61,23 +63,37 @@ def make_model(folder, size):
 
 
 def ways(url, pieces):
-    """{name: (program it needs, whether the result is proved, shell script)}; each script leaves m.gguf and may be run again."""
+    """{name: (program it needs, whether the result is proved, shell script)}; each script leaves m.gguf and may be run
+    again."""
     names = [name for name, _size, _sha in pieces]
     urls = ["%s/%s" % (url, name) for name in names]
     sums = "".join("%s  %s\\n" % (sha, name) for name, _size, sha in pieces)
     join = "cat %s > m.gguf && rm %s" % (" ".join(names), " ".join(names))
     aria = "aria2c -q -c -x8 -s8 -k1M --file-allocation=falloc --auto-save-interval=1"
     fetch = FETCH.format(plugins=str(ROOT / "plugins"), urls=urls, sums=[sha for _name, _size, sha in pieces])
-    ansible = "%s -m ansible adhoc localhost -i localhost, -c local -e ansible_python_interpreter=%s" % (sys.executable, sys.executable)
-    get_url = ["%s -m ansible.builtin.get_url -a \"url=%s dest=$PWD/%s checksum=sha256:%s\"" % (ansible, one, name, sha)
-               for one, (name, _size, sha) in zip(urls, pieces)]  # fmt: skip
+    ansible = "%s -m ansible adhoc localhost -i localhost, -c local -e ansible_python_interpreter=%s" % (
+        sys.executable,
+        sys.executable,
+    )
+    get_url = [
+        '%s -m ansible.builtin.get_url -a "url=%s dest=$PWD/%s checksum=sha256:%s"' % (ansible, one, name, sha)
+        for one, (name, _size, sha) in zip(urls, pieces)
+    ]
     return {
         "gguf_fetch": ("true", True, "%s -c %s" % (sys.executable, quote(fetch))),
-        "wget -c + sha256sum + cat": ("wget", True, "wget -q -c %s && printf '%s' | sha256sum -c --quiet && %s" % (" ".join(urls), sums, join)),
+        "wget -c + sha256sum + cat": (
+            "wget",
+            True,
+            "wget -q -c %s && printf '%s' | sha256sum -c --quiet && %s" % (" ".join(urls), sums, join),
+        ),
         "aria2c -x8 --checksum + cat": (
             "aria2c",
             True,
-            " && ".join("%s --checksum=sha-256=%s %s" % (aria, sha, one) for one, (_name, _size, sha) in zip(urls, pieces)) + " && " + join,
+            " && ".join(
+                "%s --checksum=sha-256=%s %s" % (aria, sha, one) for one, (_name, _size, sha) in zip(urls, pieces)
+            )
+            + " && "
+            + join,
         ),
         "aria2c -x8 + cat": ("aria2c", False, " && ".join("%s %s" % (aria, one) for one in urls) + " && " + join),
         "ansible get_url + cat": ("true", True, " && ".join(get_url) + " && " + join),
@@ -127,7 +143,9 @@ def sent(url):
 def start(script, folder):
     own = str(folder / ".ansible")
     environment = dict(os.environ, ANSIBLE_CONFIG=own + "/none.cfg", ANSIBLE_LOCAL_TEMP=own, ANSIBLE_REMOTE_TMP=own)
-    return subprocess.Popen(["bash", "-ec", script], cwd=folder, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    return subprocess.Popen(
+        ["bash", "-ec", script], cwd=folder, env=environment, stdout=subprocess.DEVNULL, start_new_session=True
+    )
 
 
 def measure(script, url, folder):
@@ -176,7 +194,12 @@ def check(folder, pieces):
 
 def run_mode(mode, rate, pieces, source, work, rounds):
     """-> {way: {figure: median}}"""
-    command = [sys.executable, str(HERE / "server.py"), str(source), *(part for flag in MODES[mode] for part in (flag, str(rate)))]
+    command = [
+        sys.executable,
+        str(HERE / "server.py"),
+        str(source),
+        *(part for flag in MODES[mode] for part in (flag, str(rate))),
+    ]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     figures = {}
     try:
@@ -200,16 +223,34 @@ def run_mode(mode, rate, pieces, source, work, rounds):
     finally:
         server.terminate()
         server.wait()
-    return {way: dict({key: statistics.median(row[key] for row in found["rows"]) for key in found["rows"][0]}, proved=found["proved"], twice=found["twice"])
-            for way, found in figures.items()}  # fmt: skip
+    return {
+        way: dict(
+            {key: statistics.median(row[key] for row in found["rows"]) for key in found["rows"][0]},
+            proved=found["proved"],
+            twice=found["twice"],
+        )
+        for way, found in figures.items()
+    }
 
 
 def table(mode, rate, size, rounds, figures):
     heading = mode if mode == "unthrottled" else "%s, %d MiB/s" % (mode, rate // MIB)
     lines = ["### %s: %.2f GB in 2 pieces, median of %d" % (heading, size / 1e9, rounds), ""]
-    lines += ["| way | wall s | CPU s | peak disk | memory MB | fetched twice MB | after last byte s | proved |", "|---|--:|--:|--:|--:|--:|--:|---|"]
+    lines += [
+        "| way | wall s | CPU s | peak disk | memory MB | fetched twice MB | after last byte s | proved |",
+        "|---|--:|--:|--:|--:|--:|--:|---|",
+    ]
     for way, row in figures.items():
-        cells = (way, row["wall"], row["cpu"], row["disk"] / size, row["memory"] / 1e6, row["twice"] / 1e6, row["after"], "yes" if row["proved"] else "no")
+        cells = (
+            way,
+            row["wall"],
+            row["cpu"],
+            row["disk"] / size,
+            row["memory"] / 1e6,
+            row["twice"] / 1e6,
+            row["after"],
+            "yes" if row["proved"] else "no",
+        )
         lines.append("| %s | %.1f | %.1f | %.2fx | %.0f | %.0f | %.1f | %s |" % cells)
     return "\n".join(lines) + "\n"
 
@@ -218,9 +259,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=float, default=3.2, help="size of the model in GB (default 3.2)")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=int, default=50, help="MiB/s of one connection; the total cap is four times that (default 50)")
+    parser.add_argument(
+        "--rate", type=int, default=50, help="MiB/s of one connection; the total cap is four times that (default 50)"
+    )
     parser.add_argument("--mode", choices=sorted(MODES), action="append", help="only this one; may be repeated")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()), help="a folder with room for four times the model")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()), help="a folder with room for four times the model"
+    )
     parser.add_argument("--json", type=Path, help="write all figures there too")
     options = parser.parse_args()
     results = {}

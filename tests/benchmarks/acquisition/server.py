@@ -1,10 +1,11 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serves a folder with ranges, ETag and keep-alive by sendfile, at a rate per connection, a rate in all, or as fast as it goes.
+"""Serves a folder with ranges, ETag and keep-alive by sendfile, at a rate per connection, a rate in all, or as fast as
+it goes.
 
-server.py FOLDER [--connection-rate BYTES] [--total-rate BYTES]; prints its URL. GET /sent answers {"bytes": so far, "last": the
-monotonic time of the last one}, which the machine's other processes can compare with their own clock.
+server.py FOLDER [--connection-rate BYTES] [--total-rate BYTES]; prints its URL. GET /sent answers {"bytes": so far,
+"last": the monotonic time of the last one}, which the machine's other processes can compare with their own clock.
 """
 
 import argparse
@@ -98,7 +99,9 @@ class Handler(BaseHTTPRequestHandler):
                     self.close_connection = True
                     return
                 start += count
-                wait = begun + (start - first) / self.connection_rate - time.monotonic() if self.connection_rate else 0.0
+                wait = (
+                    begun + (start - first) / self.connection_rate - time.monotonic() if self.connection_rate else 0.0
+                )
                 with self.lock:
                     Handler.sent += count
                     Handler.last = time.monotonic()
@@ -115,7 +118,11 @@ def main():
     parser.add_argument("--connection-rate", type=int, default=0, help="bytes per second and connection")
     parser.add_argument("--total-rate", type=int, default=0, help="bytes per second over all connections")
     options = parser.parse_args()
-    Handler.folder, Handler.connection_rate, Handler.total_rate = options.folder, options.connection_rate, options.total_rate
+    Handler.folder, Handler.connection_rate, Handler.total_rate = (
+        options.folder,
+        options.connection_rate,
+        options.total_rate,
+    )
     server = Server(("127.0.0.1", 0), Handler)
     print("http://127.0.0.1:%d" % server.server_address[1], flush=True)
     server.serve_forever()

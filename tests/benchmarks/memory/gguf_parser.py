@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What gguf-parser-go (github.com/gpustack/gguf-parser-go) would say, for comparison.
 
-Its formulas as its sources state them in file_estimate__llamacpp.go (commit 02c89bf) and file_architecture.go, for a model whose layers are all on RPC devices
-with flash attention, written anew; the layers go to the same devices as in the case it is compared with.
+Its formulas as its sources state them in file_estimate__llamacpp.go (commit 02c89bf) and file_architecture.go, for a
+model whose layers are all on RPC devices with flash attention, written anew; the layers go to the same devices as in
+the case it is compared with.
 """
 
 F32, F16 = 4, 2
@@ -34,7 +35,9 @@ def estimate(header, row_bytes, settings, counts):
     named = {tensor.name: tensor for tensor in header.tensors}
 
     def cache(cells, per_key, per_value):
-        return row_bytes(settings.cache_type_k, per_key * heads_kv * cells) + row_bytes(settings.cache_type_v, per_value * heads_kv * cells)
+        return row_bytes(settings.cache_type_k, per_key * heads_kv * cells) + row_bytes(
+            settings.cache_type_v, per_value * heads_kv * cells
+        )
 
     pattern = PATTERNS.get(architecture, 1)
     window = key("attention.sliding_window") * settings.parallel + settings.batch_size
@@ -52,7 +55,11 @@ def estimate(header, row_bytes, settings, counts):
         feed_forward += F32 * tokens * tensor.dims[-1] if tensor else 0
     if last + "attn_norm.weight" in named:
         attention += F32 * tokens * named[last + "attn_norm.weight"].dims[-1]
-    attention += sum(named[last + name].nbytes for name in ("attn_q.weight", "attn_qkv.weight", "attn_q_b.weight") if last + name in named)
+    attention += sum(
+        named[last + name].nbytes
+        for name in ("attn_q.weight", "attn_qkv.weight", "attn_q_b.weight")
+        if last + name in named
+    )
     experts, used = key("expert_count"), key("expert_used_count")
     if experts or used:
         feed_forward += F32 * (experts * n_embd + experts * tokens + n_embd * used * tokens)
@@ -71,7 +78,11 @@ def estimate(header, row_bytes, settings, counts):
         mine = range(begin, begin + count)
         begin += count
         holds_output = begin == blocks
-        rest = entry + max(attention, feed_forward, output if holds_output else 0) + (F32 * tokens * (n_embd + n_vocab) if holds_output else 0)
+        rest = (
+            entry
+            + max(attention, feed_forward, output if holds_output else 0)
+            + (F32 * tokens * (n_embd + n_vocab) if holds_output else 0)
+        )
         kv = sum(state + (full if pattern == 1 or block % pattern == 0 else sliding) for block in mine)
         devices.append((sum(block_bytes[block] for block in mine) + (output_bytes if holds_output else 0), kv, rest))
     return devices

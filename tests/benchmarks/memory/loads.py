@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory formulas beside real loads: llama-server with one to three RPC workers on the loopback, three contexts, three cache types, one and four slots.
+"""The memory formulas beside real loads: llama-server with one to three RPC workers on the loopback, three contexts,
+three cache types, one and four slots.
 
 weights, KV: largest difference of a worker in MiB from what the log of the load says; compute: the same.
 
@@ -33,8 +34,10 @@ def load(folder, build, model, endpoints, counts, settings):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
-        str(Path(folder) / "llama-server"), "-m", model, "--rpc", ",".join(endpoints), "-ngl", "999", "-ts", ",".join(map(str, counts[:-1] + [counts[-1] + 1])),
-        "-c", str(settings.ctx_size), "-ub", str(settings.ubatch_size), "-ctk", settings.cache_type_k, "-ctv", settings.cache_type_v, "-fa", "on",
+        str(Path(folder) / "llama-server"), "-m", model, "--rpc", ",".join(endpoints), "-ngl", "999", "-ts",
+        ",".join(map(str, counts[:-1] + [counts[-1] + 1])),
+        "-c", str(settings.ctx_size), "-ub", str(settings.ubatch_size), "-ctk", settings.cache_type_k, "-ctv",
+        settings.cache_type_v, "-fa", "on",
         "--fit", "off", "--no-warmup", "--port", str(port),
     ]  # fmt: skip
     command += ["-np", str(settings.parallel)] if settings.parallel else []
@@ -75,14 +78,29 @@ def main():
                     for ctx_size in CONTEXTS:
                         for cache_type in TYPES:
                             for slots in SLOTS:
-                                settings = memory.settings_of(build=build, ctx_size=ctx_size, cache_type_k=cache_type, cache_type_v=cache_type, **slots)
+                                settings = memory.settings_of(
+                                    build=build,
+                                    ctx_size=ctx_size,
+                                    cache_type_k=cache_type,
+                                    cache_type_v=cache_type,
+                                    **slots,
+                                )
                                 said = load(folder, build, model, servers.endpoints, counts, settings)
                                 loads += 1
-                                for endpoint, mine in zip(servers.endpoints, memory.place(shape, settings, counts).devices):
-                                    for kind, name in (("weights", "model_mib"), ("kv", "kv_mib"), ("compute", "compute_mib")):
+                                for endpoint, mine in zip(
+                                    servers.endpoints, memory.place(shape, settings, counts).devices
+                                ):
+                                    for kind, name in (
+                                        ("weights", "model_mib"),
+                                        ("kv", "kv_mib"),
+                                        ("compute", "compute_mib"),
+                                    ):
                                         worst[kind].append(getattr(mine, kind) / MIB - said[endpoint][name])
             shown = ["%+.2f" % max(worst[kind], key=abs) for kind in ("weights", "kv", "compute")]
-            print("| b%d | %s | %d | %d | %s |" % (build, Path(model).name, loads, len(worst["kv"]), " | ".join(shown)), flush=True)
+            print(
+                "| b%d | %s | %d | %d | %s |" % (build, Path(model).name, loads, len(worst["kv"]), " | ".join(shown)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -15,20 +15,26 @@ Need = namedtuple("Need", "weights kv compute")
 
 _COMPUTE = re.compile(r" (\S+) compute buffer size = +([0-9.]+) MiB")
 _PRINTED = re.compile(r"^(?:RPC[0-9]+|Host) ([0-9]+) ([0-9]+) ([0-9]+) *$", re.M)  # -fitp on
-_BREAKDOWN = re.compile(r"\| +- (?:RPC[0-9]+|Host) .*= +\(?(?:[0-9]+ = +)?([0-9]+) \+ +([0-9]+) \+ +([0-9]+)[) ]")  # in the log of b7772
+_BREAKDOWN = re.compile(
+    r"\| +- (?:RPC[0-9]+|Host) .*= +\(?(?:[0-9]+ = +)?([0-9]+) \+ +([0-9]+) \+ +([0-9]+)[) ]"
+)  # in the log of b7772
 
 
 class Servers(object):
     """RPC servers on free loopback ports, for one build; ``with Servers(bin, 3) as servers: servers.endpoints``."""
 
     def __init__(self, folder, count):
-        program = next(path for path in (Path(folder) / "ggml-rpc-server", Path(folder) / "rpc-server") if path.exists())
+        program = next(
+            path for path in (Path(folder) / "ggml-rpc-server", Path(folder) / "rpc-server") if path.exists()
+        )
         self.endpoints, self.processes = [], []
         for _number in range(count):
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
-            self.processes.append(subprocess.Popen([program, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            self.processes.append(
+                subprocess.Popen([program, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            )
             self.endpoints.append("127.0.0.1:%d" % port)
 
     def __enter__(self):
@@ -56,8 +62,10 @@ def fit_params(folder, build, model, endpoints, counts, settings):
     """-> ([Need of each device], Need of the host)"""
     command = [
         str(Path(folder) / "llama-fit-params"), "-m", str(model), "--rpc", ",".join(endpoints), "-ngl", "999",
-        "-ts", ",".join(map(str, counts[:-1] + [counts[-1] + 1])), "-c", str(settings.ctx_size), "-ub", str(settings.ubatch_size),
-        "-ctk", settings.cache_type_k, "-ctv", settings.cache_type_v, "-fa", "on" if settings.flash_attn else "off", "-np", str(settings.parallel),
+        "-ts", ",".join(map(str, counts[:-1] + [counts[-1] + 1])), "-c", str(settings.ctx_size), "-ub",
+        str(settings.ubatch_size),
+        "-ctk", settings.cache_type_k, "-ctv", settings.cache_type_v, "-fa", "on" if settings.flash_attn else "off",
+        "-np", str(settings.parallel),
     ]  # fmt: skip
     if settings.kv_unified:
         command.append("-kvu")
@@ -70,6 +78,8 @@ def fit_params(folder, build, model, endpoints, counts, settings):
         raise RuntimeError("%s\n%s" % (" ".join(command), text[-3000:]))
     names = ["RPC0[%s]" % endpoint for endpoint in endpoints]
     # The program may end before the last lines of its log are written: then the whole MiB of its table count.
-    needs = [Need(int(weights), int(kv), compute.get(name, float(whole))) for (weights, kv, whole), name in zip(rows, names)]
+    needs = [
+        Need(int(weights), int(kv), compute.get(name, float(whole))) for (weights, kv, whole), name in zip(rows, names)
+    ]
     weights, kv, compute_mib = rows[-1]
     return needs, Need(int(weights), int(kv), compute.get("CPU", float(compute_mib)))

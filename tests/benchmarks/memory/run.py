@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The memory formulas beside llama-fit-params, on header-only files of real models: three RPC servers on the loopback, three contexts, three cache types.
+"""The memory formulas beside llama-fit-params, on header-only files of real models: three RPC servers on the loopback,
+three contexts, three cache types.
 
-weights, KV: devices whose whole MiB are the same; total: weights, KV cache and compute buffer of a device, error in percent of what llama.cpp says. The
-second table is gguf-parser-go's formulas on the same cases, the third other settings on one to three devices.
+weights, KV: devices whose whole MiB are the same; total: weights, KV cache and compute buffer of a device, error in
+percent of what llama.cpp says. The second table is gguf-parser-go's formulas on the same cases, the third other
+settings on one to three devices.
 
     run.py 11434=DIR 7772=DIR        DIR holds llama-fit-params and the RPC server of that build
 """
@@ -36,13 +38,16 @@ OTHERS = {
 
 
 def cases(build, folder, endpoints, path, shape):
-    """Yields (case, [Need], [ours], [theirs]) with an entry per device; ours, theirs: (weights, KV, compute) in bytes."""
+    """Yields (case, [Need], [ours], [theirs]) with an entry per device; ours, theirs: (weights, KV, compute) in
+    bytes."""
     third = shape.block_count // DEVICES
     counts = [third + 1, third, shape.block_count - 2 * third - 1]
     header = gguf.read_path(path)
     for ctx_size in CONTEXTS:
         for cache_type in TYPES:
-            settings = memory.settings_of(build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type)
+            settings = memory.settings_of(
+                build=build, ctx_size=ctx_size, parallel=1, cache_type_k=cache_type, cache_type_v=cache_type
+            )
             needs, _host = oracle.fit_params(folder, build, path, endpoints, counts, settings)
             ours = memory.place(shape, settings, counts, fit_params=True).devices
             theirs = gguf_parser.estimate(header, kv_cache.row_bytes, settings, counts)
@@ -73,7 +78,9 @@ def others(build, folder, paths, title):
                 shape = memory.read_shape(gguf.read_path(str(path)))
                 each = shape.block_count // devices
                 counts = [each] * (devices - 1) + [shape.block_count - each * (devices - 1)]
-                settings = memory.settings_of(**dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title]))
+                settings = memory.settings_of(
+                    **dict({"build": build, "ctx_size": 16384, "parallel": 1}, **OTHERS[title])
+                )
                 needs, _host = oracle.fit_params(folder, build, path, servers.endpoints, counts, settings)
                 for need, mine in zip(needs, memory.place(shape, settings, counts, fit_params=True).devices):
                     count += 1
@@ -101,7 +108,11 @@ def main():
                 for name, path in paths.items():
                     shape = memory.read_shape(gguf.read_path(str(path)))
                     found[name] = list(cases(int(build), programs, servers.endpoints, str(path), shape))
-            recorded += [dict(case, model=name, needs=needs) for name, cases_ in found.items() for case, needs, _ours, _theirs in cases_]
+            recorded += [
+                dict(case, model=name, needs=needs)
+                for name, cases_ in found.items()
+                for case, needs, _ours, _theirs in cases_
+            ]
             found["all"] = [case for cases_ in found.values() for case in cases_]
             for which, title in ((2, "the formulas of this collection"), (3, "those of gguf-parser-go")):
                 print("\nb%s, %s" % (build, title))

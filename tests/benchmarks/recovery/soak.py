@@ -2,9 +2,10 @@
 
     python tests/benchmarks/recovery/soak.py [--cycles 100] [--seed N]
 
-Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). Each cycle kills one process or several at once with kill -9, while the head is idle or in
-the middle of an answer, and waits until another head has given a token. The last lines tell the distribution of the recovery times and every
-process, file descriptor, file, mount and MiB that is there after the last cycle and was not there after the first ones.
+Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). Each cycle kills one process or several at once with kill -9,
+while the head is idle or in the middle of an answer, and waits until another head has given a token. The last lines
+tell the distribution of the recovery times and every process, file descriptor, file, mount and MiB that is there after
+the last cycle and was not there after the first ones.
 """
 
 import argparse
@@ -20,11 +21,22 @@ import sys
 import time
 import urllib.request
 
-CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
+CACHE = pathlib.Path(
+    os.environ.get("LLAMA_CLUSTER_CACHE")
+    or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
+)
 SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 UNITS = {"node1": HEAD, "node2": WORKER, "node3": WORKER}
-VICTIMS = (("node2",), ("node3",), ("node2", "node3"), ("node1",), ("node1", "node2"), ("node1", "node3"), ("node1", "node2", "node3"))
+VICTIMS = (
+    ("node2",),
+    ("node3",),
+    ("node2", "node3"),
+    ("node1",),
+    ("node1", "node2"),
+    ("node1", "node3"),
+    ("node1", "node2", "node3"),
+)
 # A cycle that has not recovered by then has failed.
 DEADLINE = 180
 # Cycles before anything is counted: caches fill, directories are made once.
@@ -45,16 +57,19 @@ from llama_cluster._serving.recovery import PROMPT, watch
 def armed():
     print("armed", flush=True)
 url, pid, timeout, generate = sys.argv[1:]
-print(json.dumps(watch(LlamaApi(url), int(pid), int(timeout), armed, lambda: True, PROMPT if generate else None)), flush=True)
+prompt = PROMPT if generate else None
+print(json.dumps(watch(LlamaApi(url), int(pid), int(timeout), armed, lambda: True, prompt)), flush=True)
 """
-# What there is on a node: processes with descriptors and memory, files where services write, mounts, the journal's size.
+# What there is on a node: processes with descriptors and memory, files where services write, mounts, the journal's
+# size.
 LOOK = r"""
 import collections, json, os, re
 found = {"processes": [], "files": [], "mounts": 0, "journal_mib": 0.0}
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         name = open("/proc/%s/cmdline" % pid, "rb").read().split(b"\0")
-        name = " ".join(os.path.basename(part.decode()) for part in name[:4] if part) or "[%s]" % open("/proc/%s/comm" % pid).read().strip()
+        name = " ".join(os.path.basename(part.decode()) for part in name[:4] if part)
+        name = name or "[%s]" % open("/proc/%s/comm" % pid).read().strip()
         if int(pid) == os.getpid():
             continue
         rss = re.search(r"VmRSS:\s+(\d+)", open("/proc/%s/status" % pid).read())
@@ -65,7 +80,8 @@ for top in ("/tmp", "/var/tmp", "/dev/shm", "/run", "/var/lib/llama-cluster", "/
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if os.path.join(folder, name) != "/run/log"]
         # Names that systemd makes anew for every run count as one.
-        found["files"] += [re.sub(r"[0-9a-f]{32}-|-[A-Za-z0-9]{6}\b|invocation:\S+|\d+", "#", os.path.join(folder, name)) for name in folders + files]
+        anew = r"[0-9a-f]{32}-|-[A-Za-z0-9]{6}\b|invocation:\S+|\d+"
+        found["files"] += [re.sub(anew, "#", os.path.join(folder, name)) for name in folders + files]
 found["mounts"] = sum(1 for line in open("/proc/self/mounts"))
 for top in ("/var/log/journal", "/run/log/journal"):
     for folder, folders, files in os.walk(top):
@@ -81,10 +97,18 @@ def container(node):
 def on(node, *command, text=None):
     """Output of a command on a node."""
     done = subprocess.run(
-        ["docker", "exec", "-i", container(node), *command], input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        ["docker", "exec", "-i", container(node), *command],
+        input=text,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if done.returncode:
-        sys.exit("soak: %s on %s ended with status %d: %s" % (" ".join(command)[:80], node, done.returncode, done.stdout.strip()[-400:]))
+        sys.exit(
+            "soak: %s on %s ended with status %d: %s"
+            % (" ".join(command)[:80], node, done.returncode, done.stdout.strip()[-400:])
+        )
     return done.stdout
 
 
@@ -128,7 +152,20 @@ def kill(node, pid):
 def cycle(victims, generating):
     """One break and its recovery -> {seconds, ...}; seconds is None when nothing answered in time."""
     pids = {node: main_pid(node) for node in UNITS}
-    command = ["docker", "exec", "-i", container("node1"), "python3", "-B", "-c", WATCH, url(), str(pids["node1"]), str(DEADLINE), "yes" if generating else ""]
+    command = [
+        "docker",
+        "exec",
+        "-i",
+        container("node1"),
+        "python3",
+        "-B",
+        "-c",
+        WATCH,
+        url(),
+        str(pids["node1"]),
+        str(DEADLINE),
+        "yes" if generating else "",
+    ]
     watcher = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     line = watcher.stdout.readline().strip()
     if line != "armed":
@@ -142,7 +179,9 @@ def cycle(victims, generating):
         "generating": generating,
         "broken_at": broken_at,
         "seconds": round(answered_at - broken_at, 3) if answered_at else None,
-        "restarts": {node: int(on(node, "systemctl", "show", "-p", "NRestarts", "--value", UNITS[node])) for node in UNITS},
+        "restarts": {
+            node: int(on(node, "systemctl", "show", "-p", "NRestarts", "--value", UNITS[node])) for node in UNITS
+        },
     }
 
 
@@ -166,7 +205,10 @@ def leaked(before, after, cycles):
         if last["mounts"] > first["mounts"]:
             found.append("%s: %d mounts, %d before" % (node, last["mounts"], first["mounts"]))
         if last["journal_mib"] - first["journal_mib"] > JOURNAL_MIB * cycles + 16:
-            found.append("%s: the journal grew by %.0f MiB in %d cycles" % (node, last["journal_mib"] - first["journal_mib"], cycles))
+            found.append(
+                "%s: the journal grew by %.0f MiB in %d cycles"
+                % (node, last["journal_mib"] - first["journal_mib"], cycles)
+            )
     return found
 
 
@@ -174,14 +216,22 @@ def summary(done):
     """Distribution of the recovery times by what was killed when -> lines."""
     groups = {"all": done}
     for one in done:
-        names = ["head" if "node1" in one["victims"] else "", {0: "", 1: "worker", 2: "both workers"}[sum(node != "node1" for node in one["victims"])]]
-        groups.setdefault("%s, %s" % (" and ".join(filter(None, names)), "generating" if one["generating"] else "idle"), []).append(one)
+        names = [
+            "head" if "node1" in one["victims"] else "",
+            {0: "", 1: "worker", 2: "both workers"}[sum(node != "node1" for node in one["victims"])],
+        ]
+        groups.setdefault(
+            "%s, %s" % (" and ".join(filter(None, names)), "generating" if one["generating"] else "idle"), []
+        ).append(one)
     lines = ["%-36s %6s %6s %7s %6s %6s" % ("killed", "times", "min s", "median", "p95", "max")]
     for name, group in groups.items():
         seconds = sorted(one["seconds"] for one in group if one["seconds"] is not None)
         if seconds:
             p95 = seconds[min(len(seconds) - 1, int(0.95 * len(seconds)))]
-            lines.append("%-36s %6d %6.2f %7.2f %6.2f %6.2f" % (name, len(group), seconds[0], statistics.median(seconds), p95, seconds[-1]))
+            lines.append(
+                "%-36s %6d %6.2f %7.2f %6.2f %6.2f"
+                % (name, len(group), seconds[0], statistics.median(seconds), p95, seconds[-1])
+            )
     return lines
 
 
@@ -190,7 +240,9 @@ def main():
     parser.add_argument("--cycles", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     arguments = parser.parse_args()
-    print("soak: %d cycles on llama-lab%d, --seed %d repeats them" % (arguments.cycles, SLOT, arguments.seed), flush=True)
+    print(
+        "soak: %d cycles on llama-lab%d, --seed %d repeats them" % (arguments.cycles, SLOT, arguments.seed), flush=True
+    )
     wait_until_ready()
     lend_library()
     try:
@@ -207,7 +259,11 @@ def run(arguments):
         victims, generating, pause = chance.choice(VICTIMS), chance.random() < 0.5, chance.uniform(1, 4)
         one = cycle(victims, generating)
         words = "%s %s" % ("+".join(victims), "generating" if generating else "idle")
-        print("%3d %-24s %s" % (number, words, "NO ANSWER in %d s" % DEADLINE if one["seconds"] is None else "%.2f s" % one["seconds"]), flush=True)
+        print(
+            "%3d %-24s %s"
+            % (number, words, "NO ANSWER in %d s" % DEADLINE if one["seconds"] is None else "%.2f s" % one["seconds"]),
+            flush=True,
+        )
         if number > SETTLED_AFTER:
             done.append(one)
         time.sleep(pause)
@@ -222,7 +278,11 @@ def run(arguments):
     recovered = sum(one["seconds"] is not None for one in done)
     report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "soak.json"
     report.parent.mkdir(parents=True, exist_ok=True)
-    report.write_text(json.dumps({"seed": arguments.seed, "cycles": done, "before": before, "after": after, "leaked": found}, indent=1))
+    report.write_text(
+        json.dumps(
+            {"seed": arguments.seed, "cycles": done, "before": before, "after": after, "leaked": found}, indent=1
+        )
+    )
     print("\n".join(summary(done)))
     if before:
         for node in UNITS:

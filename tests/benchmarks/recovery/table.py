@@ -1,8 +1,10 @@
-"""The drill table of docs/drills.md: every drill on the lab, and those of a loaded service again with a load slowed down to about a minute.
+"""The drill table of docs/drills.md: every drill on the lab, and those of a loaded service again with a load slowed
+down to about a minute.
 
     python tests/benchmarks/recovery/table.py [--fast-only] [--drills NAME,NAME]
 
-Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). The load is slowed on the head's fabric interface (tc tbf), which also carries the answers' few bytes.
+Needs the lab of `make lab` (LLAMA_LAB_SLOT as there). The load is slowed on the head's fabric interface (tc tbf), which
+also carries the answers' few bytes.
 Ends with status 1 when a drill failed or did not run.
 """
 
@@ -14,7 +16,10 @@ import subprocess
 import sys
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-CACHE = pathlib.Path(os.environ.get("LLAMA_CLUSTER_CACHE") or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster"))
+CACHE = pathlib.Path(
+    os.environ.get("LLAMA_CLUSTER_CACHE")
+    or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
+)
 SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 HEAD = "llama-lab%d-node1" % SLOT
 # 92 MiB of weights in about 60 s.
@@ -30,7 +35,14 @@ PARTS = ("detection", "held", "restart", "load", "total")
 
 def drill(names):
     """Runs drill.yml -> (its results by name, whether all is well); a drill that failed is in them."""
-    command = [".venv/bin/ansible-playbook", "playbooks/drill.yml", "-i", "inventories/lab", "-e", "drill_deadline=%d" % DEADLINE]
+    command = [
+        ".venv/bin/ansible-playbook",
+        "playbooks/drill.yml",
+        "-i",
+        "inventories/lab",
+        "-e",
+        "drill_deadline=%d" % DEADLINE,
+    ]
     report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "drill-chat.json"
     report.unlink(missing_ok=True)
     status = subprocess.call(command + (["-e", "drills=" + names] if names else []), cwd=REPOSITORY, stdout=sys.stderr)
@@ -40,7 +52,9 @@ def drill(names):
 
 def fabric_interface():
     shown = json.loads(subprocess.check_output(["docker", "exec", HEAD, "ip", "-j", "address"]))
-    return next(one["ifname"] for one in shown if any(address["local"].startswith("10.214.") for address in one["addr_info"]))
+    return next(
+        one["ifname"] for one in shown if any(address["local"].startswith("10.214.") for address in one["addr_info"])
+    )
 
 
 def slowly(names):
@@ -68,8 +82,15 @@ def main():
     print("|---%s|" % ("|---:" * 2 * len(PARTS)))
     for name, result in fast.items():
         cells = [cell(result, part) for part in PARTS] + [cell(slow.get(name), part) for part in PARTS]
-        print("| `%s` | %s |%s" % (name, " | ".join(cells), "" if result["result"] != "failed" else " failed: " + result["reason"]))
-    print("\n".join("slow, failed: %s: %s" % (name, one["reason"]) for name, one in slow.items() if one["result"] == "failed"))
+        print(
+            "| `%s` | %s |%s"
+            % (name, " | ".join(cells), "" if result["result"] != "failed" else " failed: " + result["reason"])
+        )
+    print(
+        "\n".join(
+            "slow, failed: %s: %s" % (name, one["reason"]) for name, one in slow.items() if one["result"] == "failed"
+        )
+    )
     if not (well and slow_well):
         print("recovery: drill.yml failed, or it ran no drill: its output above says why", file=sys.stderr)
     return int(not (well and slow_well))

@@ -1,11 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes a llama model of random weights whose tensors are as large as a real one's: larger than the 10 MiB below which a worker caches nothing.
+"""Writes a llama model of random weights whose tensors are as large as a real one's: larger than the 10 MiB below which
+a worker caches nothing.
 
     make_model.py TOKENIZER.gguf MODEL.gguf [--layers 8]
 
-Needs the packages gguf and numpy. The tokenizer is another model's. What the weights say is nonsense, but always the same nonsense, so answers can be compared.
+Needs the packages gguf and numpy. The tokenizer is another model's. What the weights say is nonsense, but always the
+same nonsense, so answers can be compared.
 """
 
 import argparse
@@ -47,7 +49,12 @@ def main():
     for field in source.fields.values():
         if field.name.startswith("tokenizer."):
             kind = field.types[0]
-            writer.add_key_value(field.name, field.contents(), kind, sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+            writer.add_key_value(
+                field.name,
+                field.contents(),
+                kind,
+                sub_type=field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None,
+            )
     vocabulary = len(source.fields["tokenizer.ggml.tokens"].data)
     writer.add_vocab_size(vocabulary)
     writer.add_block_count(arguments.layers)
@@ -64,7 +71,9 @@ def main():
         if len(shape) == 1:
             writer.add_tensor(name, numpy.ones(shape, numpy.float32))
         else:
-            writer.add_tensor(name, (random.standard_normal(shape, numpy.float32) / numpy.sqrt(shape[1])).astype(numpy.float16))
+            writer.add_tensor(
+                name, (random.standard_normal(shape, numpy.float32) / numpy.sqrt(shape[1])).astype(numpy.float16)
+            )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

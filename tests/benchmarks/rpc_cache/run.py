@@ -1,13 +1,16 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Seconds that a head needs to load a model over two workers: without a tensor cache, with an empty one, and with a full one.
+"""Seconds that a head needs to load a model over two workers: without a tensor cache, with an empty one, and with a
+full one.
 
-    run.py RELEASE MODEL.gguf --nodes CONTAINER CONTAINER CONTAINER --addresses ADDRESS ADDRESS ADDRESS [--rounds 5] [--rate 100mbit]
+    run.py RELEASE MODEL.gguf --nodes CONTAINER CONTAINER CONTAINER --addresses ADDRESS ADDRESS ADDRESS [--rounds 5]
+    [--rate 100mbit]
 
-RELEASE is a directory of built programs that the containers see too (bin/llama-server, ggml-rpc-server, fnv1a64), as they see the model and
-this checkout. The first container is the head. Each round runs every way once, one after the other, with workers started afresh; the page
-cache stays warm, the network is the engine's bridge, limited to --rate in both directions where that is given.
+RELEASE is a directory of built programs that the containers see too (bin/llama-server, ggml-rpc-server, fnv1a64), as
+they see the model and this checkout. The first container is the head. Each round runs every way once, one after the
+other, with workers started afresh; the page cache stays warm, the network is the engine's bridge, limited to --rate in
+both directions where that is given.
 """
 
 import argparse
@@ -31,28 +34,46 @@ def inside(node, command, **options):
 
 def start_worker(node, address, release, way):
     inside(node, "rm -rf %s; mkdir -p /tmp/lib" % FOLDER if way != WAYS[2] else "true")
-    inside(node, "mkdir -p %s; chown nobody %s; ln -sfn %s/plugins/module_utils /tmp/lib/llama_cluster" % (FOLDER, FOLDER, ROOT))
+    inside(
+        node,
+        "mkdir -p %s; chown nobody %s; ln -sfn %s/plugins/module_utils /tmp/lib/llama_cluster" % (FOLDER, FOLDER, ROOT),
+    )
     server = "stdbuf -oL %s/bin/ggml-rpc-server --host %s --port %d --threads 1" % (release, address, PORT)
     if way != WAYS[0]:
-        server = "env PYTHONPATH=/tmp/lib python3 -s -B -m llama_cluster.rpc_cache run %s 50G %s %s --cache" % (FOLDER, release, server)
-    command = "trap '' PIPE; exec setpriv --reuid nobody --regid nogroup --clear-groups %s >/tmp/worker.log 2>&1" % server
+        server = "env PYTHONPATH=/tmp/lib python3 -s -B -m llama_cluster.rpc_cache run %s 50G %s %s --cache" % (
+            FOLDER,
+            release,
+            server,
+        )
+    command = (
+        "trap '' PIPE; exec setpriv --reuid nobody --regid nogroup --clear-groups %s >/tmp/worker.log 2>&1" % server
+    )
     subprocess.check_call(["docker", "exec", "-d", node, "bash", "-c", command])
     inside(node, "until ss -ltnH sport = :%d | grep -q .; do sleep 0.1; done" % PORT)
 
 
 def received(node, address):
-    text = inside(node, "cat /sys/class/net/$(ip -o -4 addr show to %s | cut -d ' ' -f 2)/statistics/rx_bytes" % address, stdout=subprocess.PIPE, text=True)
+    text = inside(
+        node,
+        "cat /sys/class/net/$(ip -o -4 addr show to %s | cut -d ' ' -f 2)/statistics/rx_bytes" % address,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     return int(text.stdout)
 
 
 def load(nodes, addresses, release, model):
     """-> (seconds until the head is healthy, seconds of CPU it used, an answer)"""
     endpoints = ",".join("%s:%d" % (address, PORT) for address in addresses[1:])
-    command = "exec %s/bin/llama-server --model %s --host %s --port 8099 --rpc %s --n-gpu-layers 999 --fit off --tensor-split 4,5" % (
-        release,
-        model,
-        addresses[0],
-        endpoints,
+    command = (
+        "exec %s/bin/llama-server --model %s --host %s --port 8099 --rpc %s --n-gpu-layers 999 --fit off "
+        "--tensor-split 4,5"
+        % (
+            release,
+            model,
+            addresses[0],
+            endpoints,
+        )
     )
     command += " --ctx-size 512 --parallel 1 --threads 1 --cache-ram 0 --no-warmup >/tmp/head.log 2>&1"
     url = "http://%s:8099" % addresses[0]
@@ -111,11 +132,18 @@ def main():
             for node in nodes[1:]:
                 subprocess.call(["docker", "exec", node, "pkill", "-x", "ggml-rpc-server"])
                 inside(node, "while pgrep -x ggml-rpc-server >/dev/null; do sleep 0.1; done")
-            print("round %d %-12s %6.1f s %8.1f MB, load %.1f" % (number + 1, way, taken, bytes_moved / 1e6, os.getloadavg()[0]), flush=True)
+            print(
+                "round %d %-12s %6.1f s %8.1f MB, load %.1f"
+                % (number + 1, way, taken, bytes_moved / 1e6, os.getloadavg()[0]),
+                flush=True,
+            )
     print("%-14s %10s %18s %10s" % ("way", "median s", "all", "MB"))
     for way in WAYS:
         times = " ".join("%.1f" % one for one in sorted(seconds[way]))
-        print("%-14s %10.1f %18s %10.0f" % (way, statistics.median(seconds[way]), times, statistics.median(moved[way]) / 1e6))
+        print(
+            "%-14s %10.1f %18s %10.0f"
+            % (way, statistics.median(seconds[way]), times, statistics.median(moved[way]) / 1e6)
+        )
     print("answers: %s" % ("the same every time" if len(answers) == 1 else sorted(answers)))
 
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers of servers: a model hub's, and those of llama-server that health, watchdog and drain read. Whole HTTP answers, without a socket."""
+"""Answers of servers: a model hub's, and those of llama-server that health, watchdog and drain read. Whole HTTP
+answers, without a socket."""
 
 import io
 import json
@@ -27,17 +28,27 @@ TREE = json.dumps(
     ]
 )
 SLOT = {
-    "id": 0, "is_processing": True, "id_task": 7, "n_ctx": 4096, "n_prompt_tokens": 9, "n_prompt_tokens_processed": 4, "params": {"seed": 1},
+    "id": 0, "is_processing": True, "id_task": 7, "n_ctx": 4096, "n_prompt_tokens": 9, "n_prompt_tokens_processed": 4,
+    "params": {"seed": 1},
     "next_token": [{"n_decoded": 3}],
 }  # fmt: skip
 SLOTS = json.dumps([SLOT, dict(SLOT, id=1, is_processing=False)])
 METRICS = "# HELP llamacpp:n_decode_total\n" + "".join(
-    "llamacpp:%s %s\n" % item for item in [("n_decode_total", 12), ("prompt_tokens_total", 1.5e3), ("tokens_predicted_total", 7), ("requests_processing", 1)]
+    "llamacpp:%s %s\n" % item
+    for item in [
+        ("n_decode_total", 12),
+        ("prompt_tokens_total", 1.5e3),
+        ("tokens_predicted_total", 7),
+        ("requests_processing", 1),
+    ]
 )
-PROPS = json.dumps({"model_alias": "m", "total_slots": 2, "is_sleeping": False, "default_generation_settings": {"n_ctx": 4096}})
+PROPS = json.dumps(
+    {"model_alias": "m", "total_slots": 2, "is_sleeping": False, "default_generation_settings": {"n_ctx": 4096}}
+)
 COMPLETION = json.dumps(
     {
-        "model": "m", "choices": [{"message": {"content": "yes"}}], "usage": {"completion_tokens": 2, "prompt_tokens": 3},
+        "model": "m", "choices": [{"message": {"content": "yes"}}], "usage": {"completion_tokens": 2,
+        "prompt_tokens": 3},
         "timings": {"prompt_n": 3, "predicted_n": 2, "predicted_per_second": 5.0, "prompt_per_second": 9.0},
     }
 )  # fmt: skip
@@ -55,8 +66,17 @@ def answer(body, status="200 OK", headers=()):
 def damaged(seed, source):
     """seed: a body. Its values are damaged, or the status and the headers, or the bytes of all of it."""
     text = source.random()
-    body = damage.json_of(seed, source) if seed[0] in "[{" and text < 0.6 else damage.bytes_of(seed.encode(), source) if text < 0.8 else seed
-    status = source.choice(["200 OK"] * 8 + ["206 Partial", "302 Found", "401 No", "404 Not Found", "429 Wait", "500 Error", "503 Busy", "999 ?"])
+    body = (
+        damage.json_of(seed, source)
+        if seed[0] in "[{" and text < 0.6
+        else damage.bytes_of(seed.encode(), source)
+        if text < 0.8
+        else seed
+    )
+    status = source.choice(
+        ["200 OK"] * 8
+        + ["206 Partial", "302 Found", "401 No", "404 Not Found", "429 Wait", "500 Error", "503 Busy", "999 ?"]
+    )
     more = [
         "Location: http://127.0.0.1:9/Grüße",
         "Location: http://[::1",
@@ -71,8 +91,16 @@ def damaged(seed, source):
         'Link: <?page=2>; rel="next"',
         "Transfer-Encoding: chunked",
     ]
-    more += ["X-Error-Code: GatedRepo", "X-Error-Code: RevisionNotFound", "Content-Length: x", "Location: ftp://127.0.0.1/", "Retry-After: " + "9" * 400]
-    whole = answer(body, status, source.sample(more, 1) if source.random() < 0.2 or not status.startswith("200") else ())
+    more += [
+        "X-Error-Code: GatedRepo",
+        "X-Error-Code: RevisionNotFound",
+        "Content-Length: x",
+        "Location: ftp://127.0.0.1/",
+        "Retry-After: " + "9" * 400,
+    ]
+    whole = answer(
+        body, status, source.sample(more, 1) if source.random() < 0.2 or not status.startswith("200") else ()
+    )
     return damage.bytes_of(whole, source) if text > 0.9 else whole
 
 
@@ -168,7 +196,14 @@ class Watched(HeadApi):
         return Api(self._answers)
 
 
-SOUND = {"/health": HEALTH, "/slots": SLOTS, "/metrics": METRICS, "/props": PROPS, "/v1/chat/completions": COMPLETION, "/completion": COMPLETION}
+SOUND = {
+    "/health": HEALTH,
+    "/slots": SLOTS,
+    "/metrics": METRICS,
+    "/props": PROPS,
+    "/v1/chat/completions": COMPLETION,
+    "/completion": COMPLETION,
+}
 
 
 def served(path):

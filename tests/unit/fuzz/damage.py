@@ -12,9 +12,11 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files 
 EXTREMES = [0, 1, 0xFF, 0xFFFF, 1 << 31, (1 << 32) - 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1]
 # What a hand, or an attacker, might write where something else belongs.
 FOREIGN = [
-    None, True, False, 0, -1, 3, 1 << 70, 0.5, 1e308, float("nan"), float("-inf"), "", "x", "0", "a\nb", "../../etc/cron.d/x", "/etc/passwd",
+    None, True, False, 0, -1, 3, 1 << 70, 0.5, 1e308, float("nan"), float("-inf"), "", "x", "0", "a\nb",
+    "../../etc/cron.d/x", "/etc/passwd",
     "a\0b", "a\0b.gguf", "../m.gguf", "a\nb.gguf", "\ud800.gguf", ".m.gguf", "-00001-of-00002.gguf",
-    "%n $HOME", "\x1b[2J", "\ud800", "Grüße", "http://[::1", "nan", "x" * 70000, [], {}, [None], [[[]]], {"x": {}}, [{}] * 1000, ["x"] * 1000,
+    "%n $HOME", "\x1b[2J", "\ud800", "Grüße", "http://[::1", "nan", "x" * 70000, [], {}, [None], [[[]]], {"x": {}},
+    [{}] * 1000, ["x"] * 1000,
 ]  # fmt: skip
 
 
@@ -47,10 +49,15 @@ def _places(value):
 
 
 def json_of(text, source):
-    """A JSON text whose values are replaced, dropped or doubled; now and then damaged bytes of it, or nothing but depth."""
+    """A JSON text whose values are replaced, dropped or doubled; now and then damaged bytes of it, or nothing but
+    depth."""
     if source.random() < 0.01:
         depth = source.choice([100, 900, 1000, 3000, 100000])
-        return b"[" * depth + b"]" * source.choice([0, depth]) if source.random() < 0.5 else b'{"a":' * depth + b"1" + b"}" * source.choice([0, depth])
+        return (
+            b"[" * depth + b"]" * source.choice([0, depth])
+            if source.random() < 0.5
+            else b'{"a":' * depth + b"1" + b"}" * source.choice([0, depth])
+        )
     value = [json.loads(text)]
     for _change in range(source.randint(1, 3)):
         container, key = source.choice(_places(value) or [(value, slice(0, 1))])
@@ -80,7 +87,11 @@ def header_of(metadata, tensors, source):
         elif kind == 1:
             metadata[place] = (name, make.U64, source.choice(EXTREMES))
         elif kind == 2:
-            metadata[place] = (name, make.U32, source.choice([0, 1, 2, 3, 100, 511, 512, 513, 65536, 10**8, (1 << 32) - 1]))
+            metadata[place] = (
+                name,
+                make.U32,
+                source.choice([0, 1, 2, 3, 100, 511, 512, 513, 65536, 10**8, (1 << 32) - 1]),
+            )
         elif kind == 3:
             items = [source.randrange(2) for _item in range(source.choice([0, 1, 4, 600]))]
             metadata[place] = (name, make.ARRAY, (source.choice([make.I8, make.U64, make.BOOL]), items))

@@ -19,23 +19,58 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import
 KINDS = {
     "llama": {},
     "gemma3": {"attention.sliding_window": 1024},
-    "gpt-oss": {"attention.sliding_window": 128, "expert_count": 4, "expert_used_count": 2, "attention.key_length_swa": 16},
-    "deepseek2": {"attention.kv_lora_rank": 32, "attention.key_length_mla": 48, "rope.dimension_count": 16, "attention.value_length_mla": 32},
-    "granitehybrid": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "ssm.group_count": 1, "attention.head_count_kv": [0, 2, 0, 2]},
+    "gpt-oss": {
+        "attention.sliding_window": 128,
+        "expert_count": 4,
+        "expert_used_count": 2,
+        "attention.key_length_swa": 16,
+    },
+    "deepseek2": {
+        "attention.kv_lora_rank": 32,
+        "attention.key_length_mla": 48,
+        "rope.dimension_count": 16,
+        "attention.value_length_mla": 32,
+    },
+    "granitehybrid": {
+        "ssm.conv_kernel": 4,
+        "ssm.inner_size": 128,
+        "ssm.state_size": 16,
+        "ssm.group_count": 1,
+        "attention.head_count_kv": [0, 2, 0, 2],
+    },
     "qwen3next": {"ssm.conv_kernel": 4, "ssm.inner_size": 128, "ssm.state_size": 16, "full_attention_interval": 4},
     "lfm2": {"shortconv.l_cache": 3, "attention.head_count_kv": [0, 2, 0, 2]},
-    "glm4moe": {"nextn_predict_layers": 1, "expert_count": 4, "expert_used_count": 2, "attention.sliding_window_pattern": [0, 1, 1, 1]},
+    "glm4moe": {
+        "nextn_predict_layers": 1,
+        "expert_count": 4,
+        "expert_used_count": 2,
+        "attention.sliding_window_pattern": [0, 1, 1, 1],
+    },
 }
 GIVEN = {
-    "slot_ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache_type": "f16", "build": "b11434", "margin_mib": 16,
+    "slot_ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache_type": "f16",
+    "build": "b11434", "margin_mib": 16,
     "force_split": False,
 }  # fmt: skip
 
 
 def parts(architecture, blocks=4):
     """(metadata, tensors) of a small model."""
-    values = {"block_count": blocks, "context_length": 4096, "embedding_length": 64, "feed_forward_length": 128, "nextn_predict_layers": 0}
-    values.update({"attention.head_count": 4, "attention.head_count_kv": 2, "attention.key_length": 16, "attention.value_length": 16})
+    values = {
+        "block_count": blocks,
+        "context_length": 4096,
+        "embedding_length": 64,
+        "feed_forward_length": 128,
+        "nextn_predict_layers": 0,
+    }
+    values.update(
+        {
+            "attention.head_count": 4,
+            "attention.head_count_kv": 2,
+            "attention.key_length": 16,
+            "attention.value_length": 16,
+        }
+    )
     values.update(KINDS.get(architecture, {}))
     metadata = [("general.architecture", make.STRING, architecture), ("general.name", make.STRING, "a model")]
     for name, value in values.items():
@@ -44,7 +79,10 @@ def parts(architecture, blocks=4):
     metadata.append(("%s.rope.scaling.type" % architecture, make.STRING, "none"))
     tensors = [("token_embd.weight", (64, 512), 1), ("output.weight", (64, 512), 1)]
     for block in range(blocks):
-        tensors += [("blk.%d.%s.weight" % (block, name), dims, 1) for name, dims in (("attn_q", (64, 64)), ("ffn_up", (64, 128)), ("ffn_down", (128, 64)))]
+        tensors += [
+            ("blk.%d.%s.weight" % (block, name), dims, 1)
+            for name, dims in (("attn_q", (64, 64)), ("ffn_up", (64, 128)), ("ffn_down", (128, 64)))
+        ]
     return metadata, tensors
 
 
@@ -64,7 +102,9 @@ def shape_seeds(_files):
 
 
 def damaged_parts(seed, source):
-    return damage.header_of(*seed, source) if source.random() < 0.8 else damage.bytes_of(make.header_bytes(*seed), source)
+    return (
+        damage.header_of(*seed, source) if source.random() < 0.8 else damage.bytes_of(make.header_bytes(*seed), source)
+    )
 
 
 def parsed(data):
@@ -110,11 +150,21 @@ def planned(model, number):
 
 
 def most_tensors():
-    return make.header_bytes([("general.architecture", make.STRING, "llama")], [("t%060d" % number, (32,), 0) for number in range(32768)])
+    return make.header_bytes(
+        [("general.architecture", make.STRING, "llama")], [("t%060d" % number, (32,), 0) for number in range(32768)]
+    )
 
 
 def most_strings():
-    return b"".join([b"GGUF", struct.pack("<IQQ", 3, 0, 1), make.text("tokens"), struct.pack("<IIQ", make.ARRAY, make.STRING, 2 << 20), bytes(16 << 20)])
+    return b"".join(
+        [
+            b"GGUF",
+            struct.pack("<IQQ", 3, 0, 1),
+            make.text("tokens"),
+            struct.pack("<IIQ", make.ARRAY, make.STRING, 2 << 20),
+            bytes(16 << 20),
+        ]
+    )
 
 
 def longest_text():

@@ -1,11 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Damages everything that the collection reads from others: each mutation ends in an answer or in one sentence, soon and in little memory.
+"""Damages everything that the collection reads from others: each mutation ends in an answer or in one sentence, soon
+and in little memory.
 
 python tests/unit/fuzz/program.py --seed 1 --rounds 1000000 FILE...
 
-FILE: real models, whose headers are damaged besides the made ones. Ends with a table; exit status 1 after the first mutation that did anything else.
+FILE: real models, whose headers are damaged besides the made ones. Ends with a table; exit status 1 after the first
+mutation that did anything else.
 """
 
 import argparse
@@ -36,8 +38,8 @@ STUCK = 300  # seconds after which one that does nothing is not: other processes
 LONGEST_SENTENCE = 1000
 
 Target = namedtuple("Target", "name share seeds damaged read")
-"""share: of the rounds, in parts, or None for one round of each seed; seeds(files): what is damaged; damaged(seed, random): a damaged copy;
-read(copy): None for an answer, the sentence of a refusal otherwise."""
+"""share: of the rounds, in parts, or None for one round of each seed; seeds(files): what is damaged;
+damaged(seed, random): a damaged copy; read(copy): None for an answer, the sentence of a refusal otherwise."""
 
 TARGETS = [
     Target("header", 12, models.header_seeds, bytes_of, models.header),
@@ -62,7 +64,9 @@ def check(target, data):
     """Reads -> whether it was refused; AssertionError when the refusal is not one sentence."""
     sentence = target.read(data)
     if sentence is not None:
-        assert sentence and sentence.isprintable() and len(sentence) <= LONGEST_SENTENCE, "no sentence: %r" % sentence[:300]
+        assert sentence and sentence.isprintable() and len(sentence) <= LONGEST_SENTENCE, (
+            "no sentence: %r" % sentence[:300]
+        )
     return sentence is not None
 
 
@@ -149,13 +153,22 @@ def main():
         rows.append(row)
         # At once: a long round that is stopped has told what it found.
         print(
-            "%s: %d of %d refused, longest %.2f s, most %.1f MiB, after %.0f s" % (row[0], row[2], row[1], row[4], row[5], time.monotonic() - begun), flush=True
+            "%s: %d of %d refused, longest %.2f s, most %.1f MiB, after %.0f s"
+            % (row[0], row[2], row[1], row[4], row[5], time.monotonic() - begun),
+            flush=True,
         )
-    rows.append(["all"] + [sum(row[column] for row in rows) for column in (1, 2, 3)] + [max(row[column] for row in rows) for column in (4, 5)])
+    rows.append(
+        ["all"]
+        + [sum(row[column] for row in rows) for column in (1, 2, 3)]
+        + [max(row[column] for row in rows) for column in (4, 5)]
+    )
     print("\n%-22s %9s %9s %9s %8s %8s" % ("target", "rounds", "refused", "answered", "longest", "most"))
     for row in rows:
         print("%-22s %9d %9d %9d %6.2f s %4.1f MiB" % tuple(row))
-    print("seed %d, %.0f s; each held to %.0f s of CPU time and %d MiB over the start" % (options.seed, time.monotonic() - begun, SECONDS, MEMORY >> 20))
+    print(
+        "seed %d, %.0f s; each held to %.0f s of CPU time and %d MiB over the start"
+        % (options.seed, time.monotonic() - begun, SECONDS, MEMORY >> 20)
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records that come back from a disk: of bundles, models, transfers, builds, and the snapshot of a node's configuration."""
+"""Records that come back from a disk: of bundles, models, transfers, builds, and the snapshot of a node's
+configuration."""
 
 import json
 import os
@@ -20,10 +21,25 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz.folder import
 
 DIGEST = "0" * 64
 PIECE = {"size": 5, "sha256": DIGEST}
-WANTED = {"model": "m", "quant": "Q8_0", "repo": "some/m-GGUF", "revision": "main", "urls": [], "files": ["m.gguf"], "sha256": []}
+WANTED = {
+    "model": "m",
+    "quant": "Q8_0",
+    "repo": "some/m-GGUF",
+    "revision": "main",
+    "urls": [],
+    "files": ["m.gguf"],
+    "sha256": [],
+}
 BUNDLE = {
     "version": 1,
-    "models": [{"wanted": WANTED, "commit": "0" * 40, "gguf": {"tensors": 1}, "files": [{"name": "m.gguf", "size": 5, "sha256": DIGEST, "pieces": [PIECE]}]}],
+    "models": [
+        {
+            "wanted": WANTED,
+            "commit": "0" * 40,
+            "gguf": {"tensors": 1},
+            "files": [{"name": "m.gguf", "size": 5, "sha256": DIGEST, "pieces": [PIECE]}],
+        }
+    ],
     "builds": [{"name": "b1.tar.gz", "size": 5, "sha256": DIGEST}],
     "source": [{"name": "llama.cpp-b1.tar.gz", "size": 5, "sha256": DIGEST}],
 }
@@ -63,7 +79,18 @@ def manifest_seeds(_files):
     path = FOLDER.write(b"GGUF.", "model", "m.gguf")
     request = fetch_request.Request(path, urls=["file://" + path]).identity()
     files = [fetch_manifest.file_entry("m.gguf", os.stat(path), [fetch_manifest.Part(**PIECE)]).as_dict()]
-    return [json.dumps({"version": 1, "request": request, "commit": None, "verified": "sha256", "gguf": {"tensors": 1}, "files": files})]
+    return [
+        json.dumps(
+            {
+                "version": 1,
+                "request": request,
+                "commit": None,
+                "verified": "sha256",
+                "gguf": {"tensors": 1},
+                "files": files,
+            }
+        )
+    ]
 
 
 def manifest(data):

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A callback that loads every filter and test before the first task: each task is a process of its own, which would load them again."""
+"""A callback that loads every filter and test before the first task: each task is a process of its own, which would
+load them again."""
 
 import gc
 from pathlib import Path

@@ -1,10 +1,13 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers a playbook's tasks for a node that is a directory: units are files, what runs is a file, each task that touches a node is an event.
+"""Answers a playbook's tasks for a node that is a directory: units are files, what runs is a file, each task that
+touches a node is an event.
 
-An action plugin under the name of each module that simulation.py replaces. Builds and snapshots are read and put back by the collection's own code.
-A build that is named *deaf has workers that do not listen, a build or a model that is named *mute has heads that do not answer.
+An action plugin under the name of each module that simulation.py replaces. Builds and snapshots are read and put back
+by the collection's own code.
+A build that is named *deaf has workers that do not listen, a build or a model that is named *mute has heads that do not
+answer.
 """
 
 import base64
@@ -94,7 +97,8 @@ class ActionModule(ActionBase):
         return dict(result, **answer)
 
     def event(self, text):
-        """Notes what happens to the node, before it happens. Here a moment is kept, a node is lost or an event fails, as the test wants it."""
+        """Notes what happens to the node, before it happens. Here a moment is kept, a node is lost or an event fails,
+        as the test wants it."""
         if self.check:
             return
         text = "%s %s" % (self.node.name, text)
@@ -230,8 +234,17 @@ class ActionModule(ActionBase):
         record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
         recorded = json.loads(record.read_text()) if record.exists() else None
         if step == "save" and by_hand.exists():
-            heads = [{"name": "old", "url": "http://%s:8080" % self.node.name, "rpc_endpoints": []}] if by_hand.read_text() == "head" else []
-            recorded = {"created": "2026-10-01T08:00:00Z", "finished": False, "kind": by_hand.read_text(), "heads": heads}
+            heads = (
+                [{"name": "old", "url": "http://%s:8080" % self.node.name, "rpc_endpoints": []}]
+                if by_hand.read_text() == "head"
+                else []
+            )
+            recorded = {
+                "created": "2026-10-01T08:00:00Z",
+                "finished": False,
+                "kind": by_hand.read_text(),
+                "heads": heads,
+            }
         acts = recorded and kind in (None, recorded["kind"])
         if acts:
             self.event(" ".join(["adoption", step] + ([kind] if kind else [])))
@@ -266,9 +279,23 @@ class ActionModule(ActionBase):
     def do_llama_unit_info(self, arguments):
         patterns = arguments.get("units", ["*"])
         folders = [folder for folder in (self.node.units, self.node.running) if folder.exists()]
-        names = {name for folder in folders for name in os.listdir(folder) if name.startswith("llama-") and name.endswith(".service")}
-        units = [self.node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
-        return dict(self.node.build(arguments.get("release")), changed=False, units=units, held=units_of_node.held_since(str(self.node.held)))
+        names = {
+            name
+            for folder in folders
+            for name in os.listdir(folder)
+            if name.startswith("llama-") and name.endswith(".service")
+        }
+        units = [
+            self.node.look(name)
+            for name in sorted(names)
+            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+        ]
+        return dict(
+            self.node.build(arguments.get("release")),
+            changed=False,
+            units=units,
+            held=units_of_node.held_since(str(self.node.held)),
+        )
 
     def do_node_facts(self, arguments):
         """The roles that ask are replaced: what playbooks have forgotten is forgotten."""
@@ -294,10 +321,18 @@ class ActionModule(ActionBase):
         """health_only is how another node asks: a node with a file `closed` answers nobody but itself."""
         if arguments.get("health_only"):
             closed = (self.node.root / "closed").exists()
-            return {"changed": False, "state": "down" if closed else "ready", "reason": "No route to host" if closed else "it answers /health"}
+            return {
+                "changed": False,
+                "state": "down" if closed else "ready",
+                "reason": "No route to host" if closed else "it answers /health",
+            }
         if "unit" not in arguments:
             broken = (self.node.root / "broken").exists()
-            return {"changed": False, "state": "down" if broken else "ready", "reason": "nobody listens" if broken else "it answered 1 token"}
+            return {
+                "changed": False,
+                "state": "down" if broken else "ready",
+                "reason": "nobody listens" if broken else "it answered 1 token",
+            }
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
         workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]
@@ -306,10 +341,21 @@ class ActionModule(ActionBase):
             state, reason = "down", "nobody listens"
         elif not all(workers) or {worker["release"] for worker in workers} != {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
-        elif process["release"].endswith("mute") or process["settings"] == "mute" or any("-mute.gguf" in word for word in process["arguments"]):
+        elif (
+            process["release"].endswith("mute")
+            or process["settings"] == "mute"
+            or any("-mute.gguf" in word for word in process["arguments"])
+        ):
             state, reason = "loading", "it has been loading for ever"
-        planned = json.loads((self.node.root / "health.json").read_text()) if (self.node.root / "health.json").exists() else {}
-        moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in arguments["rpc_endpoints"]]
+        planned = (
+            json.loads((self.node.root / "health.json").read_text())
+            if (self.node.root / "health.json").exists()
+            else {}
+        )
+        moved = [
+            {"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9}
+            for one in arguments["rpc_endpoints"]
+        ]
         answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
         answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
         if state in arguments.get("fail_on", ["loading", "degraded", "down"]):
@@ -332,7 +378,11 @@ class ActionModule(ActionBase):
         unit = self.node.unit(arguments["unit"])["arguments"]
         endpoints = unit[unit.index("--rpc") + 1].split(",")
         sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
-        return {"changed": False, "reason": None, "devices": [dict(sizes, device="RPC0", endpoint=one, layers=30) for one in endpoints]}
+        return {
+            "changed": False,
+            "reason": None,
+            "devices": [dict(sizes, device="RPC0", endpoint=one, layers=30) for one in endpoints],
+        }
 
     def do_nvidia_smi_facts(self, arguments):
         facts = {"available": False, "reason": "no nvidia-smi", "gpus": []}

@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the collection's own playbooks over two nodes that are directories: seconds where containers take minutes, and any moment can be kept.
+"""Runs the collection's own playbooks over two nodes that are directories: seconds where containers take minutes, and
+any moment can be kept.
 
-Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds. Replaced are the modules that
-touch a node (simulated_node.py) and the roles that take long. What those do on a node is for the scenarios in containers.
+Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
+Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
+for the scenarios in containers.
 """
 
 import fcntl
@@ -59,7 +61,11 @@ INTERFACE = """
   ansible.builtin.set_fact: {__head_server_interfaces: ["2: eth0 inet 10.0.0.1/24"]}
 """
 WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_hostname, groups, hostvars)"
-HEADS = "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models')"
+HEADS = (
+    "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, "
+    "hostvars, "
+    "'/opt/models')"
+)
 REMOVE = """
 - name: Remove
   thefermisea.llama_cluster.remove_ours: {role: %s}
@@ -93,7 +99,12 @@ REPLACED = {
     "model/tasks/room.yml": ROOM,
     "model/tasks/unpark.yml": MODEL % "unpark",
 }
-REPLACED.update({"%s/tasks/remove.yml" % role: REMOVE % role for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")})
+REPLACED.update(
+    {
+        "%s/tasks/remove.yml" % role: REMOVE % role
+        for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")
+    }
+)
 # The last one does not load.
 QUANTS = {"F16": "m.gguf", "Q8_0": "m8.gguf", "Q4_X": "m-mute.gguf"}
 SERVICE = {"model": "m", "quant": "F16", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052}
@@ -105,7 +116,9 @@ INVENTORY = {
             "ansible_become": False,
             "llama_cpp_version": "b1",
             "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache="1G")},
-            "llama_models": {"m": {"quants": {name: {"urls": ["file:///" + file], "file": file} for name, file in QUANTS.items()}}},
+            "llama_models": {
+                "m": {"quants": {name: {"urls": ["file:///" + file], "file": file} for name, file in QUANTS.items()}}
+            },
             "acceptance_wait": 1,
             "upgrade_requests": 1,
         },
@@ -140,7 +153,9 @@ def build_collection(folder):
             # Nothing here becomes true by waiting for it.
             text = re.sub(r"(ansible\.builtin\.command): (\S.*)", r'\1: {line: "\2"}', source.read_text())
             text = re.sub(r"\bretries: \d+", "retries: 1", text)
-            target.write_text(re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text))
+            target.write_text(
+                re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text)
+            )
     return collection
 
 
@@ -216,7 +231,8 @@ class Simulation:
         return status, lines
 
     def keep_moments(self, **patterns):
-        """The nodes as they are just before these events, which come in this order: what a controller that dies there leaves."""
+        """The nodes as they are just before these events, which come in this order: what a controller that dies there
+        leaves."""
         (self.folder / "moments").write_text(json.dumps(list(patterns.items())))
 
     def lose(self, pattern):
@@ -237,8 +253,16 @@ class Simulation:
 
     def files(self, below=""):
         """{path: content or target}"""
-        paths = [path for name in NODES for path in sorted((self.node(name) / below).rglob("*")) if path.is_symlink() or path.is_file()]
-        return {str(path.relative_to(self.folder)): os.readlink(path) if path.is_symlink() else path.read_text() for path in paths}
+        paths = [
+            path
+            for name in NODES
+            for path in sorted((self.node(name) / below).rglob("*"))
+            if path.is_symlink() or path.is_file()
+        ]
+        return {
+            str(path.relative_to(self.folder)): os.readlink(path) if path.is_symlink() else path.read_text()
+            for path in paths
+        }
 
     def configuration(self):
         """What snapshots keep."""
@@ -257,7 +281,12 @@ def run_playbook(playbook, *arguments, home, **environment):
 def playbook_lines(playbook, *arguments, home, **environment):
     """-> (exit status, the lines of the output)"""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
-    settings = {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home), "ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1"}
+    settings = {
+        "ANSIBLE_CONFIG": str(home / "none.cfg"),
+        "ANSIBLE_HOME": str(home),
+        "ANSIBLE_LOCALHOST_WARNING": "false",
+        "ANSIBLE_NOCOLOR": "1",
+    }
     settings["ANSIBLE_STDOUT_CALLBACK"] = "default"
     done = subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],

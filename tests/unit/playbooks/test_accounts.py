@@ -13,7 +13,10 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 GETENT = """\
 import sys
 
-accounts = {"llama": "llama:x:971:971::/nonexistent:/usr/sbin/nologin", "munge": "munge:x:980:980::/nonexistent:/usr/sbin/nologin"}
+accounts = {
+    "llama": "llama:x:971:971::/nonexistent:/usr/sbin/nologin",
+    "munge": "munge:x:980:980::/nonexistent:/usr/sbin/nologin",
+}
 asked = sys.argv[2:] if sys.argv[1] == "passwd" else []
 found = [line for line in accounts.values() if line.split(":")[0] in asked or line.split(":")[2] in asked]
 print("\\n".join(found))
@@ -27,7 +30,12 @@ def preflight(folder, **variables):
     for name, text in (("getent", GETENT), ("find", "")):
         (programs / name).write_text("#!%s\n%s" % (sys.executable, text))
         (programs / name).chmod(0o755)
-    task = {"ansible.builtin.include_role": {"name": "thefermisea.llama_cluster.node_setup", "tasks_from": "account_preflight.yml"}}
+    task = {
+        "ansible.builtin.include_role": {
+            "name": "thefermisea.llama_cluster.node_setup",
+            "tasks_from": "account_preflight.yml",
+        }
+    }
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [task]}
     play["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
     (folder / "play.yml").write_text(json.dumps([play]))
@@ -41,13 +49,22 @@ def preflight(folder, **variables):
         ({"node_setup_uid": 971, "node_setup_rpc_uid": 972}, None),
         (
             {"node_setup_uid": 970},
-            "node_setup_uid: 970 seen, on localhost llama has 971, an id that this account has is needed, the same on every node: write 971, or run teardown",
+            "node_setup_uid: 970 seen, on localhost llama has 971, an id that this account has is needed, the same on "
+            "every node: write 971, or run teardown",
         ),
-        ({"node_setup_rpc_uid": 980}, "node_setup_rpc_uid: 980 seen, on localhost it is the id of munge, an id that is free is needed, the same on every"),
-        ({"node_setup_rpc_uid": 1001}, "node_setup_rpc_uid: 1001 seen, an id from 1 to 999 is needed, the same on every node: choose another one"),
+        (
+            {"node_setup_rpc_uid": 980},
+            "node_setup_rpc_uid: 980 seen, on localhost it is the id of munge, an id that is free is needed, the same "
+            "on every",
+        ),
+        (
+            {"node_setup_rpc_uid": 1001},
+            "node_setup_rpc_uid: 1001 seen, an id from 1 to 999 is needed, the same on every node: choose another one",
+        ),
         (
             {"node_setup_uid": 971, "node_setup_rpc_uid": 971},
-            "node_setup_rpc_uid: 971 seen, node_setup_uid has it too, an id of its own is needed, the same on every node: choose another one",
+            "node_setup_rpc_uid: 971 seen, node_setup_uid has it too, an id of its own is needed, the same on every "
+            "node: choose another one",
         ),
     ],
     ids=["right", "another id", "another account", "no system id", "twice the same"],

@@ -32,7 +32,13 @@ def fixture_play(tmp_path):
     def play(*tasks, **more):
         calls.write_text("")
         variables = {"ansible_python_interpreter": sys.executable}
-        one = {"hosts": "localhost", "connection": "local", "gather_facts": False, "vars": variables, "tasks": list(tasks)}
+        one = {
+            "hosts": "localhost",
+            "connection": "local",
+            "gather_facts": False,
+            "vars": variables,
+            "tasks": list(tasks),
+        }
         (tmp_path / "play.yml").write_text(json.dumps([one]))
         path = "%s:%s" % (programs, os.environ["PATH"])
         environment = {"ANSIBLE_COLLECTIONS_PATH": COLLECTIONS, "CALLS": str(calls), "PATH": path, **more}
@@ -52,13 +58,19 @@ def known(expression):
 
 
 def test_what_an_earlier_task_asked_for_is_not_asked_again(play):
-    assert play(ask(**ACCOUNTS), known("ansible_facts.llama_node.accounts.passwd[0][2] == '971'"), ask(writable=["/etc"], **ACCOUNTS)) == [
+    assert play(
+        ask(**ACCOUNTS),
+        known("ansible_facts.llama_node.accounts.passwd[0][2] == '971'"),
+        ask(writable=["/etc"], **ACCOUNTS),
+    ) == [
         "passwd llama",
         "group llama",
     ]
 
 
-@pytest.mark.parametrize("more", [{"again": True}, {"delegated": True}, {"forget": True}, {"accounts": {"names": ["other"]}}])
+@pytest.mark.parametrize(
+    "more", [{"again": True}, {"delegated": True}, {"forget": True}, {"accounts": {"names": ["other"]}}]
+)
 def test_what_may_have_changed_is_asked_again(play, more):
     second = ask(**{**ACCOUNTS, **{name: value for name, value in more.items() if name not in ("delegated", "forget")}})
     if "delegated" in more:
@@ -68,18 +80,28 @@ def test_what_may_have_changed_is_asked_again(play, more):
 
 
 def test_facts_of_another_run_are_not_believed(play, tmp_path):
-    cache = {"ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile", "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts")}
+    cache = {
+        "ANSIBLE_CACHE_PLUGIN": "ansible.builtin.jsonfile",
+        "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
+    }
     assert len(play(ask(**ACCOUNTS), ask(**ACCOUNTS), **cache)) == len(play(ask(**ACCOUNTS), **cache)) == 2
     assert any((tmp_path / "facts").iterdir())
 
 
 def test_templates_see_what_they_are_given(play, tmp_path):
     (tmp_path / "templates").mkdir()
-    (tmp_path / "templates/unit.j2").write_text("{{ ansible_managed | comment }}\n{% for one in item %}\n{{ one }} {{ user }}\n{% endfor %}\n")
+    (tmp_path / "templates/unit.j2").write_text(
+        "{{ ansible_managed | comment }}\n{% for one in item %}\n{{ one }} {{ user }}\n{% endfor %}\n"
+    )
     folder = tmp_path / "files"
-    owner = {"owner": "{{ lookup('ansible.builtin.pipe', 'id -un') }}", "group": "{{ lookup('ansible.builtin.pipe', 'id -gn') }}"}
+    owner = {
+        "owner": "{{ lookup('ansible.builtin.pipe', 'id -un') }}",
+        "group": "{{ lookup('ansible.builtin.pipe', 'id -gn') }}",
+    }
     entries = [{"path": str(folder), "state": "directory", **owner}]
-    entries += [{"path": str(folder / name), "template": "unit.j2", "vars": {"item": [name]}, **owner} for name in ("a", "b")]
+    entries += [
+        {"path": str(folder / name), "template": "unit.j2", "vars": {"item": [name]}, **owner} for name in ("a", "b")
+    ]
     write = {OURS + "node_files": {"files": entries, "vars": {"user": "llama"}}, "register": "written"}
     names = known("written.changed_paths | map('basename') | list == ['files', 'a', 'b']")
     play(write, names, write, known("written is not changed"))

@@ -7,10 +7,17 @@ import json
 import re
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
 # Says what it was asked for, and installs a Python.
-STUB = '#!/bin/sh\necho "$0 $*" >>"%(folder)s/calls"\ncase "$*" in *install*) : >"%(folder)s/python3.99"; /bin/chmod 755 "%(folder)s/python3.99";; esac\n'
+STUB = (
+    '#!/bin/sh\necho "$0 $*" >>"%(folder)s/calls"\ncase "$*" in *install*) : >"%(folder)s/python3.99"; /bin/chmod '
+    '755 "%(folder)s/python3.99";; esac\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -23,11 +30,20 @@ def test_who_lacks_the_python_gets_it(tmp_path, manager, calls):
     (tmp_path / ("stub_" + manager)).write_text(STUB % {"folder": tmp_path})
     (tmp_path / ("stub_" + manager)).chmod(0o755)
     (programs / manager).symlink_to("../stub_" + manager)
-    hosts = {"lacks": {"ansible_python_interpreter": str(tmp_path / "python3.99")}, "has": {"ansible_python_interpreter": "/bin/sh"}}
+    hosts = {
+        "lacks": {"ansible_python_interpreter": str(tmp_path / "python3.99")},
+        "has": {"ansible_python_interpreter": "/bin/sh"},
+    }
     settings = {"ansible_connection": "local", "ansible_become": False}
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": settings}}))
     arguments = ("-i", str(tmp_path / "hosts.json"))
-    status, output = run_playbook(ROOT / "playbooks/bootstrap.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=str(programs))
+    status, output = run_playbook(
+        ROOT / "playbooks/bootstrap.yml",
+        *arguments,
+        home=tmp_path,
+        ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+        PATH=str(programs),
+    )
     assert status == 0, output
     assert [line[len(str(programs)) + 1 :] for line in (tmp_path / "calls").read_text().splitlines()] == calls
     assert re.search(r"lacks : ok=\d+ changed=1 ", output) and re.search(r"has : ok=\d+ changed=0 ", output)

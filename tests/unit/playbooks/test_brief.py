@@ -158,13 +158,21 @@ def fixture_run(tmp_path):
     (tmp_path / "library/warns.py").write_text(WARNS)
     for name in ("files", "nodes"):
         (tmp_path / name).mkdir()
-    variables = "ansible_connection=local ansible_python_interpreter=%s folder=%s" % (sys.executable, tmp_path / "files")
+    variables = "ansible_connection=local ansible_python_interpreter=%s folder=%s" % (
+        sys.executable,
+        tmp_path / "files",
+    )
     (tmp_path / "nodes/hosts").write_text("n1 %s\nn2 %s\n" % (variables, variables))
 
     def playbook(text, *arguments, callback=COLLECTIONS):
         (tmp_path / "play.yml").write_text(text)
-        environment = {"ANSIBLE_COLLECTIONS_PATH": callback, "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
-        status, lines = playbook_lines(tmp_path / "play.yml", "-i", str(tmp_path / "nodes"), *arguments, home=tmp_path, **environment)
+        environment = {
+            "ANSIBLE_COLLECTIONS_PATH": callback,
+            "ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief",
+        }
+        status, lines = playbook_lines(
+            tmp_path / "play.yml", "-i", str(tmp_path / "nodes"), *arguments, home=tmp_path, **environment
+        )
         return status, [re.sub(r"\b\d+ s\b", "N s", line).replace(str(tmp_path), "") for line in lines]
 
     return playbook
@@ -173,7 +181,14 @@ def fixture_run(tmp_path):
 def test_plays_that_change_nothing_share_a_line(run):
     assert run(QUIET) == (
         0,
-        ["First N s, Second N s: no change", "warning: n1: the fabric is slow", "a message", "one line", "  and another", "no change, N s"],
+        [
+            "First N s, Second N s: no change",
+            "warning: n1: the fabric is slow",
+            "a message",
+            "one line",
+            "  and another",
+            "no change, N s",
+        ],
     )
 
 
@@ -181,7 +196,10 @@ def test_what_changed_and_what_was_verified(run):
     server = FakeLlamaServer()
     status, lines = run(CHANGING, "--forks", "1", "-e", "url=" + server.url)
     server.stop()
-    assert (status, lines) == (0, ["Files N s: 4 changed (Write one, Write two, Write four, 1 more)", "4 changed, verified in N s"])
+    assert (status, lines) == (
+        0,
+        ["Files N s: 4 changed (Write one, Write two, Write four, 1 more)", "4 changed, verified in N s"],
+    )
 
 
 def test_without_an_answer_nothing_is_verified(run):
@@ -200,7 +218,12 @@ def test_check_mode_shows_what_would_differ(run):
     [
         (
             "refused",
-            ["a.b: 2 seen, 1 is needed", "c.d: missing, it is needed", "a.b: 3 seen, 1 is needed", "stopped: 3 mistakes in /nodes or -e, nothing was changed"],
+            [
+                "a.b: 2 seen, 1 is needed",
+                "c.d: missing, it is needed",
+                "a.b: 3 seen, 1 is needed",
+                "stopped: 3 mistakes in /nodes or -e, nothing was changed",
+            ],
         ),
         (
             "filter",
@@ -209,11 +232,19 @@ def test_check_mode_shows_what_would_differ(run):
                 "stopped: 1 mistake in /nodes or -e, nothing was changed",
             ],
         ),
-        ("undefined", ["Read a variable: 'nowhere' is undefined", "stopped: 1 mistake in /nodes or -e, nothing was changed"]),
-        ("module", ["n1, n2: gguf_verify: /files/m.gguf: No such file or directory: fetch it, or correct the path",
-                    "stopped: 1 failure, no task before had changed anything; -v shows more"]),
+        (
+            "undefined",
+            ["Read a variable: 'nowhere' is undefined", "stopped: 1 mistake in /nodes or -e, nothing was changed"],
+        ),
+        (
+            "module",
+            [
+                "n1, n2: gguf_verify: /files/m.gguf: No such file or directory: fetch it, or correct the path",
+                "stopped: 1 failure, no task before had changed anything; -v shows more",
+            ],
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_failure_is_said_once(run, case, lines):
     status, seen = run(FAILING, "-e", "case=" + case)
     assert status != 0
@@ -224,7 +255,10 @@ def test_what_had_changed_before_a_failure(run):
     status, lines = run(FAILING, "-e", "case=program change=1", "--limit", "n2")
     assert status != 0
     assert lines[0].startswith("n2: Call a program: ") and lines[1:3] == ["  one", "  two"]
-    assert lines[3:] == ["Checks N s: 2 changed (Change, Call a program)", "stopped: 1 failure, 2 tasks had changed something; -v shows more"]
+    assert lines[3:] == [
+        "Checks N s: 2 changed (Change, Call a program)",
+        "stopped: 1 failure, 2 tasks had changed something; -v shows more",
+    ]
     status, lines = run(FAILING, "-e", "case=refused change=1", "--limit", "n2")
     assert lines[-1] == "stopped: 3 mistakes in /nodes or -e, 1 task had changed something"
 
@@ -232,7 +266,10 @@ def test_what_had_changed_before_a_failure(run):
 def test_what_is_hidden_stays_hidden(run):
     status, lines = run(FAILING, "-e", "case=hidden", "--limit", "n1")
     assert status != 0
-    assert "n1: Hide it: the output has been hidden due to the fact that 'no_log: true' was specified for this result" in lines
+    assert (
+        "n1: Hide it: the output has been hidden due to the fact that 'no_log: true' was specified for this result"
+        in lines
+    )
     assert "secret" not in "".join(lines)
 
 
@@ -242,7 +279,13 @@ def test_what_others_wrote_neither_works_the_terminal_nor_forges_a_line(run):
     shown = "x?]52;c;eA==???no change, verified in N s"
     assert all(line.isprintable() for line in lines), lines
     assert "no change, verified in N s" not in lines
-    assert {shown, "warning: n1: " + shown, "n1: Change x?]52;c;eA==?", "+x?]52;c;eA==?", "+no change, verified in N s"} <= set(lines)
+    assert {
+        shown,
+        "warning: n1: " + shown,
+        "n1: Change x?]52;c;eA==?",
+        "+x?]52;c;eA==?",
+        "+no change, verified in N s",
+    } <= set(lines)
     # Of the message of debug, of the task's name, twice, and of a program's output.
     assert lines.count("  no change, verified in N s") == 3
 
@@ -250,5 +293,7 @@ def test_what_others_wrote_neither_works_the_terminal_nor_forges_a_line(run):
 def test_verbose_is_ansibles_own(run):
     status, lines = run(FAILING, "-e", "case=refused", "-v")
     assert status != 0
-    assert any(line.startswith("TASK [Check] ***") for line in lines) and any(line.startswith("PLAY RECAP ***") for line in lines)
+    assert any(line.startswith("TASK [Check] ***") for line in lines) and any(
+        line.startswith("PLAY RECAP ***") for line in lines
+    )
     assert not any(line.startswith("stopped:") for line in lines)

@@ -6,7 +6,11 @@
 import json
 
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
 
 def bundle(folder, *arguments):
@@ -33,4 +37,7 @@ def test_check_mode_makes_nothing(tmp_path):
 def test_a_relative_directory_is_refused(tmp_path):
     status, output = bundle(tmp_path, "-e", "bundle_dir=bundle")
     assert status != 0
-    assert "bundle_dir: bundle seen, the absolute path of a directory on this machine is needed: run with -e bundle_dir=/media/disk/llama-bundle" in output
+    assert (
+        "bundle_dir: bundle seen, the absolute path of a directory on this machine is needed: run with -e "
+        "bundle_dir=/media/disk/llama-bundle" in output
+    )

@@ -55,13 +55,25 @@ def test_both_are_broken_at_the_same_moment(tmp_path):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": settings}}))
     head = {"workers": list(WORKERS), "rpc_endpoints": ["10.0.0.2:50052"], "model_path": "/opt/models/m.gguf"}
     # Without a watch of the head: there is none.
-    variables = {"drill_service": "chat", "drill_head": head, "__drill": {"where": "workers", "action": "kill", "kind": "firewall"}}
+    variables = {
+        "drill_service": "chat",
+        "drill_head": head,
+        "__drill": {"where": "workers", "action": "kill", "kind": "firewall"},
+    }
     asked = {"name": "thefermisea.llama_cluster.drill", "tasks_from": "break"}
-    tasks = [{"ansible.builtin.include_role": asked}, {"ansible.builtin.debug": {"msg": "broken at {{ __drill_broken_at }}"}}]
+    tasks = [
+        {"ansible.builtin.include_role": asked},
+        {"ansible.builtin.debug": {"msg": "broken at {{ __drill_broken_at }}"}},
+    ]
     play = {"hosts": "node1", "gather_facts": False, "tasks": tasks, "vars": variables}
-    play["environment"] = {"PATH": "%s:%s" % (tmp_path, os.environ["PATH"]), "ANSIBLE_ASYNC_DIR": str(tmp_path / "async")}
+    play["environment"] = {
+        "PATH": "%s:%s" % (tmp_path, os.environ["PATH"]),
+        "ANSIBLE_ASYNC_DIR": str(tmp_path / "async"),
+    }
     (tmp_path / "play.yml").write_text(json.dumps([play]))
-    status, output = run_playbook(tmp_path / "play.yml", "-i", str(tmp_path / "hosts.json"), home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    status, output = run_playbook(
+        tmp_path / "play.yml", "-i", str(tmp_path / "hosts.json"), home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS
+    )
     for victim in victims.values():
         victim.process.kill()
     assert status == 0, output

@@ -1,24 +1,37 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with an inventory, or with what a playbook is told, is said before any login and before the arguments of roles are validated."""
+"""What is wrong with an inventory, or with what a playbook is told, is said before any login and before the arguments
+of roles are validated."""
 
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
 # Nobody listens there: a login would be an error of its own.
-HOSTS = {name: {"ansible_host": "127.9.9.%d" % number, "llama_fabric_address": "127.9.9.%d" % number} for number, name in enumerate(("node1", "node2"), 1)}
+HOSTS = {
+    name: {"ansible_host": "127.9.9.%d" % number, "llama_fabric_address": "127.9.9.%d" % number}
+    for number, name in enumerate(("node1", "node2"), 1)
+}
 SERVICE = {"model": "m", "quant": "Q8_0", "head": "node1", "port": 8000}
-INTENT = {"llama_services": {"chat": SERVICE}, "llama_models": {"m": {"quants": {"Q8_0": {"urls": ["file:///m.gguf"]}}}}}
+INTENT = {
+    "llama_services": {"chat": SERVICE},
+    "llama_models": {"m": {"quants": {"Q8_0": {"urls": ["file:///m.gguf"]}}}},
+}
 
 
 def run(tmp_path, playbook, *arguments, **intent):
     inventory = {"llama_nodes": {"hosts": HOSTS, "vars": dict(INTENT, **intent)}}
     (tmp_path / "hosts.json").write_text(json.dumps(inventory))
     arguments = ("-i", str(tmp_path / "hosts.json"), *arguments)
-    return run_playbook(ROOT / ("playbooks/%s.yml" % playbook), *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    return run_playbook(
+        ROOT / ("playbooks/%s.yml" % playbook), *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,7 +39,8 @@ def run(tmp_path, playbook, *arguments, **intent):
     [
         (
             {"llama_services": [SERVICE]},
-            "llama_services: a list of 1 seen, a map of name to service is needed: write NAME: with its keys below, without a dash",
+            "llama_services: a list of 1 seen, a map of name to service is needed: write NAME: with its keys below, "
+            "without a dash",
         ),
         (
             {"llama_services": {"chat": dict(SERVICE, quant="{{ nobody }}")}},
@@ -34,7 +48,8 @@ def run(tmp_path, playbook, *arguments, **intent):
         ),
         (
             {"llama_api_keys": "{{ vault_keys }}"},
-            "llama_api_keys: vault_keys is not defined for node1, node2, a value is needed: put it into group_vars/all/vault.yml, or run with -e",
+            "llama_api_keys: vault_keys is not defined for node1, node2, a value is needed: put it into "
+            "group_vars/all/vault.yml, or run with -e",
         ),
     ],
 )
@@ -48,24 +63,46 @@ def test_one_sentence_comes_first(tmp_path, intent, sentence):
 def test_a_mistyped_variable_is_a_warning(tmp_path):
     _status, output = run(tmp_path, "site", llama_cpp_accelerater="cuda", llama_services={})
     assert "warning" in output.lower()
-    assert "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?" in " ".join(output.split())
+    assert "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?" in " ".join(
+        output.split()
+    )
 
 
 @pytest.mark.parametrize(
     "playbook, told, sentence",
     [
         ("switch_model", [], "switch_model: no service given, one of chat is needed: add -e service=NAME"),
-        ("switch_model", ["service=chta"], "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
-        ("switch_model", ["service=chat"], "switch_model: no quant given, one of Q8_0 of m is needed: add -e quant=QUANT"),
-        ("switch_model", ["service=chat", "quant=Q8"], "switch_model: quant Q8 seen, one of Q8_0 of m is needed, did you mean Q8_0?"),
+        (
+            "switch_model",
+            ["service=chta"],
+            "switch_model: service chta seen, one of chat is needed, did you mean chat?",
+        ),
+        (
+            "switch_model",
+            ["service=chat"],
+            "switch_model: no quant given, one of Q8_0 of m is needed: add -e quant=QUANT",
+        ),
+        (
+            "switch_model",
+            ["service=chat", "quant=Q8"],
+            "switch_model: quant Q8 seen, one of Q8_0 of m is needed, did you mean Q8_0?",
+        ),
         (
             "switch_model",
             ["service=chat", "quant=Q8_0", "retire=now"],
             "switch_model: retire now seen, one of never, after and first is needed: correct -e retire=",
         ),
         ("maintenance", [], "maintenance: no node given, one of node1, node2 is needed: run with -e node=NODE"),
-        ("maintenance", ["node=node7"], "maintenance: node node7 seen, one of node1, node2 is needed, did you mean node"),
-        ("maintenance", ["node=node1", "state=back"], "maintenance: state back seen, hold or return is needed: run with -e state=return"),
+        (
+            "maintenance",
+            ["node=node7"],
+            "maintenance: node node7 seen, one of node1, node2 is needed, did you mean node",
+        ),
+        (
+            "maintenance",
+            ["node=node1", "state=back"],
+            "maintenance: state back seen, hold or return is needed: run with -e state=return",
+        ),
         ("drill", ["service=chta"], "drill: service chta seen, one of chat is needed, did you mean chat?"),
     ],
 )
@@ -81,7 +118,10 @@ def test_each_answer_of_an_operator_is_asked_for_alone(tmp_path, playbook, told,
     "intent, sentence",
     [
         ({"llama_services": [SERVICE]}, "llama_services: a list of 1 seen, a map of name to service is needed"),
-        ({"llama_services": "{{ nobody }}"}, "llama_services: nobody is not defined for node1, node2, a value is needed"),
+        (
+            {"llama_services": "{{ nobody }}"},
+            "llama_services: nobody is not defined for node1, node2, a value is needed",
+        ),
     ],
 )
 def test_the_intent_is_sound_before_a_service_is_looked_for(tmp_path, playbook, intent, sentence):
@@ -93,4 +133,7 @@ def test_the_intent_is_sound_before_a_service_is_looked_for(tmp_path, playbook, 
 
 def test_the_intent_is_checked_once(tmp_path):
     _status, output = run(tmp_path, "site")
-    assert [output.count(task + "] *") for task in ("Check the inventory's intent", "Require a value for every variable", "Log in")] == [1, 1, 1]
+    assert [
+        output.count(task + "] *")
+        for task in ("Check the inventory's intent", "Require a value for every variable", "Log in")
+    ] == [1, 1, 1]

@@ -8,7 +8,12 @@ import re
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, playbook_lines, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    playbook_lines,
+    run_playbook,
+)
 
 NONE = "inventory: none given, one with the group llama_nodes is needed: run with -i inventories/NAME"
 
@@ -21,7 +26,8 @@ NONE = "inventory: none given, one with the group llama_nodes is needed: run wit
         ({"llama_nodes": {}}, "group llama_nodes: no host in PATH, at least one is needed: add the nodes to it"),
         (
             {"llama_node": {"hosts": {"a": None}}, "gpu": {}},
-            "group llama_nodes: no host in PATH, whose groups are gpu, llama_node, at least one is needed, did you mean llama_node?",
+            "group llama_nodes: no host in PATH, whose groups are gpu, llama_node, at least one is needed, did you "
+            "mean llama_node?",
         ),
     ],
 )
@@ -30,7 +36,9 @@ def test_an_inventory_with_nodes_is_needed(tmp_path, groups, sentence):
     if groups is not None:
         (tmp_path / "hosts.json").write_text(json.dumps(groups))
         arguments = ["-i", str(tmp_path / "hosts.json")]
-    status, output = run_playbook(ROOT / "playbooks/_inventory.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    status, output = run_playbook(
+        ROOT / "playbooks/_inventory.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS
+    )
     assert status != 0
     assert sentence.replace("PATH", str(tmp_path / "hosts.json")) in output
 
@@ -56,7 +64,11 @@ def test_a_playbook_knows_the_tags_of_its_plays(path):
 @pytest.mark.parametrize(
     "playbook, tags, sentence",
     [
-        ("site", ["--tags", "rpc,verfiy", "--skip-tags", "notest"], "tags: verfiy seen, one of %s is needed, did you mean verify?"),
+        (
+            "site",
+            ["--tags", "rpc,verfiy", "--skip-tags", "notest"],
+            "tags: verfiy seen, one of %s is needed, did you mean verify?",
+        ),
         ("verify", ["--tags", "rpc"], "tags: rpc seen, one of %s is needed"),
         ("status", ["--tags", "verify"], "tags: verify seen, none is known to this playbook: run it without --tags"),
         ("plan", ["--tags", "rcp"], "tags: rcp seen, none is known to this playbook: run it without --tags"),
@@ -65,7 +77,9 @@ def test_a_playbook_knows_the_tags_of_its_plays(path):
 def test_a_tag_that_no_play_has_is_refused(tmp_path, playbook, tags, sentence):
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"a": None}}}))
     path = ROOT / ("playbooks/%s.yml" % playbook)
-    status, output = run_playbook(path, "-i", str(tmp_path / "hosts.json"), *tags, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+    status, output = run_playbook(
+        path, "-i", str(tmp_path / "hosts.json"), *tags, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS
+    )
     assert status != 0
     assert sentence.replace("%s", ", ".join(tags_of(path)[1])) in output
     assert "Require an inventory" not in output
@@ -79,4 +93,7 @@ def test_no_inventory_stands_in_for_one_that_was_forgotten(tmp_path):
     }
     status, lines = playbook_lines(ROOT / "playbooks/status.yml", home=tmp_path, **environment)
     assert status != 0
-    assert [line for line in lines if not line.endswith(": no change")] == [NONE, "stopped: 1 mistake, nothing was changed"]
+    assert [line for line in lines if not line.endswith(": no change")] == [
+        NONE,
+        "stopped: 1 mistake, nothing was changed",
+    ]

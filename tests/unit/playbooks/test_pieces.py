@@ -63,7 +63,10 @@ def test_a_piece_without_a_digest_stops_preflight(models):
     (models / "m.gguf.part1of2").write_bytes(PARTS[0])
     status, output = run(models, "preflight.yml", hashed=False)
     assert status != 0
-    assert "m.gguf.part1of2: no sha256 of m.gguf.part1of2 is known, one is needed to use it: give that sha256, or move the file away" in output
+    assert (
+        "m.gguf.part1of2: no sha256 of m.gguf.part1of2 is known, one is needed to use it: give that sha256, or move "
+        "the file away" in output
+    )
 
 
 def test_a_piece_that_others_may_write_is_named(models):
@@ -72,20 +75,30 @@ def test_a_piece_that_others_may_write_is_named(models):
     piece.chmod(0o664)
     status, output = run(models, "preflight.yml")
     assert status == 0, output
-    assert "m Q8_0: %s of localhost is copied and stays, because not only root may write it; chown root and chmod go-w" % piece in output
+    assert (
+        "m Q8_0: %s of localhost is copied and stays, because not only root may write it; chown root and chmod go-w"
+        % piece
+        in output
+    )
 
 
 def test_a_file_of_the_same_size_is_named(models):
     (models / "by-hand.gguf").write_bytes(CONTENT)
     status, output = run(models, "preflight.yml")
     assert status == 0, output
-    assert "m Q8_0: %s/by-hand.gguf of localhost has its size; if its sha256 proves that it is this model, it is copied" % models in output
+    assert (
+        "m Q8_0: %s/by-hand.gguf of localhost has its size; if its sha256 proves that it is this model, it is copied"
+        % models
+        in output
+    )
     assert "`file: by-hand.gguf` in its quant's entry uses it without a copy" in output
 
 
 def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):
     """Two models of 4 TiB, which are sparse."""
-    header = gguf_files.header_bytes([("general.architecture", gguf_files.STRING, "llama")], [("w", (1 << 20, 1 << 21), 1)])
+    header = gguf_files.header_bytes(
+        [("general.architecture", gguf_files.STRING, "llama")], [("w", (1 << 20, 1 << 21), 1)]
+    )
     for name in ("large.gguf", "models/small.gguf"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         with open(tmp_path / name, "wb") as stream:
@@ -93,9 +106,16 @@ def test_a_quant_that_does_not_fit_beside_another_is_given_a_way(tmp_path):
             stream.truncate((1 << 42) + len(header) + -len(header) % 32)
     source = {"urls": ["file://%s/large.gguf" % tmp_path], "file": "large.gguf"}
     variables = {"llama_services": {"chat": {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}}}
-    variables["llama_models"] = {"m": {"quants": {"Q8_0": source, "Q4_1": {"urls": ["file:///small.gguf"], "file": "small.gguf"}}}}
+    variables["llama_models"] = {
+        "m": {"quants": {"Q8_0": source, "Q4_1": {"urls": ["file:///small.gguf"], "file": "small.gguf"}}}
+    }
     item = dict(source, model="m", quant="Q8_0", dest=str(tmp_path / "models/large.gguf"), repo="", files=[], sha256=[])
-    status, output = play(tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables)
+    status, output = play(
+        tmp_path, "preflight.yml", model_items=[item], model_dir=str(tmp_path / "models"), **variables
+    )
     assert status != 0
     assert "large.gguf needs 4.4 TB" in output
-    assert "; or set llama_services.chat.quant to Q4_1, which is there, and run site.yml, then switch_model.yml -e service=chat -e quant=Q8_0" in output
+    assert (
+        "; or set llama_services.chat.quant to Q4_1, which is there, and run site.yml, then switch_model.yml -e "
+        "service=chat -e quant=Q8_0" in output
+    )

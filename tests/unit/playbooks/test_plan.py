@@ -7,13 +7,27 @@ import json
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
-SERVICE = {"model": "big", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052, "ctx_size": 8192}
+SERVICE = {
+    "model": "big",
+    "quant": "Q4",
+    "head": "node1",
+    "workers": "node2",
+    "port": 8000,
+    "rpc_port": 50052,
+    "ctx_size": 8192,
+}
 FIVE_NODES = ROOT / "tests/unit/fixtures/five_nodes"
 INVENTORY = {
     "llama_nodes": {
-        "hosts": {name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(("node1", "node2"), 1)},
+        "hosts": {
+            name: {"llama_fabric_address": "10.0.0.%d" % index} for index, name in enumerate(("node1", "node2"), 1)
+        },
         "vars": {
             "llama_services": {"chat": dict(SERVICE, force_split=True)},
             "llama_models": {"big": {"quants": {"Q4": {"urls": ["file:///nowhere/big.gguf"], "file": "big.gguf"}}}},
@@ -38,8 +52,15 @@ def plan(tmp_path):
 
     def run(*settings, inventory="hosts", limit=None):
         where = FIVE_NODES if inventory == "five_nodes" else tmp_path / ("%s.json" % inventory)
-        arguments = (*(("-i", str(where)) if inventory else ()), "-e", " ".join(settings), *(("--limit", limit) if limit else ()))
-        return run_playbook(ROOT / "playbooks/plan.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+        arguments = (
+            *(("-i", str(where)) if inventory else ()),
+            "-e",
+            " ".join(settings),
+            *(("--limit", limit) if limit else ()),
+        )
+        return run_playbook(
+            ROOT / "playbooks/plan.yml", *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS
+        )
 
     return run
 
@@ -47,7 +68,14 @@ def plan(tmp_path):
 def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tmp_path):
     with open(model, "rb") as stream:
         (tmp_path / "big.gguf").write_bytes(stream.read(16 << 20))
-    settings = ("headers=%s" % tmp_path, "devices=2x24GB", "service=chat", "slot_ctx_size=16384", "cache_type=q8_0", "tensor_split=auto")
+    settings = (
+        "headers=%s" % tmp_path,
+        "devices=2x24GB",
+        "service=chat",
+        "slot_ctx_size=16384",
+        "cache_type=q8_0",
+        "tensor_split=auto",
+    )
     status, output = plan(*settings)
     assert status == 0, output
     assert "chat: big Q4, 16384 tokens a slot of q8_0 KV cache" in output
@@ -55,7 +83,14 @@ def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tm
 
 
 def test_any_model_on_cards_that_need_not_exist(plan, model):
-    status, output = plan("url=file://%s" % model, "devices=12GiB+12GB", "slot_ctx_size=32768", "cache_type=q4_0", "ctx=8192", inventory="nobody")
+    status, output = plan(
+        "url=file://%s" % model,
+        "devices=12GiB+12GB",
+        "slot_ctx_size=32768",
+        "cache_type=q4_0",
+        "ctx=8192",
+        inventory="nobody",
+    )
     assert status == 0, output
     assert "[WARNING]: ctx: nothing reads this variable, did you mean ctx_size?" in output
     assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
@@ -65,13 +100,18 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     assert "what the GPUs cannot hold is left over for node1 main" in output
     status, output = plan("url=file://%s" % model, "devices=16GB,main:256GB", "slot_ctx_size=4096", inventory="nobody")
     assert status != 0
-    assert "it does not fit 1 device: give node1 last, without a GPU the head node2 holds no layers beside workers, or use 2 cards of 16384 MiB" in output
+    assert (
+        "it does not fit 1 device: give node1 last, without a GPU the head node2 holds no layers beside workers, or "
+        "use 2 cards of 16384 MiB" in output
+    )
     status, output = plan("url=file://%s" % model, "devices=4GB", inventory="nobody")
     assert status != 0
     assert "it does not fit 1 device: use 12 cards of 4096 MiB" in output and "Could not match" not in output
     status, output = plan("url=file://%s" % model, "slot_ctx_size=8192", inventory="five_nodes")
     assert status == 0, output
-    assert "head rtx2 (24576 + 24576 MiB), workers a6000 (49140 MiB) and rtx1 (24576 + 24576 MiB)" in output, "nodes with cards alone"
+    assert "head rtx2 (24576 + 24576 MiB), workers a6000 (49140 MiB) and rtx1 (24576 + 24576 MiB)" in output, (
+        "nodes with cards alone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,16 +119,39 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     [
         ("nobody", "ctx_size=4096", "group llama_nodes: no host in "),
         ("typo", "", "whose groups are llama_node, at least one is needed, did you mean llama_node?"),
-        (None, "ctx_size=4096", "plan: neither a url nor an inventory given, one of them is needed: run with -e url=... -e devices=3x24GB, or with -i "),
-        (None, "url=file:///m.gguf", "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e devices=48GB"),
+        (
+            None,
+            "ctx_size=4096",
+            "plan: neither a url nor an inventory given, one of them is needed: run with -e url=... -e devices=3x24GB, "
+            "or with -i ",
+        ),
+        (
+            None,
+            "url=file:///m.gguf",
+            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e "
+            "devices=48GB",
+        ),
         (
             "hosts",
             "slot_ctx_size=4096 quant=Q8",
-            "plan: quant, slot_ctx_size seen without a service, the one to plan it for is needed: run with -e service=NAME",
+            "plan: quant, slot_ctx_size seen without a service, the one to plan it for is needed: run with -e "
+            "service=NAME",
         ),
-        ("hosts", "url=file:///m.gguf", "llama_devices: missing for node1, node2, the memory of each card is needed to plan without asking nodes: "),
-        ("hosts", "url=file:///m.gguf devices=24GB ctx_size=4096", "plan: ctx_size seen with a url, the tokens of each slot are needed: run with -e slot"),
-        ("hosts", "devices=24000", "devices: 1 nodes seen, 2 are needed, one for each of node1, node2: give such as 2x24GB"),
+        (
+            "hosts",
+            "url=file:///m.gguf",
+            "llama_devices: missing for node1, node2, the memory of each card is needed to plan without asking nodes: ",
+        ),
+        (
+            "hosts",
+            "url=file:///m.gguf devices=24GB ctx_size=4096",
+            "plan: ctx_size seen with a url, the tokens of each slot are needed: run with -e slot",
+        ),
+        (
+            "hosts",
+            "devices=24000",
+            "devices: 1 nodes seen, 2 are needed, one for each of node1, node2: give such as 2x24GB",
+        ),
         ("hosts", "devices=5x24TB", "devices: 5x24TB seen, COUNTxSIZE such as 3x24GB is needed: "),
         ("hosts", "devices=2x24GB service=chta", "service: chta seen, one of chat is needed: run with -e service=chat"),
     ],
@@ -106,12 +169,17 @@ def test_a_service_that_is_not_planned_makes_it_red(plan):
     status, output = plan("devices=2x24GB", "llama_cpp_accelerator=cuda")
     assert status != 0
     assert "note: " not in output
-    assert output.count("not planned, /nowhere/big.gguf: No such file or directory: check the path on this node") <= 2  # and Ansible's own
+    assert (
+        output.count("not planned, /nowhere/big.gguf: No such file or directory: check the path on this node") <= 2
+    )  # and Ansible's own
     assert "llama_services.chat: not planned, /nowhere/big.gguf: " in output
     status, output = plan(inventory="five_nodes", limit="rtx1")
     assert status != 0
     assert "small: qwen2.5-14b Q4_K_M, 8192 tokens a slot of f16 KV cache" in output
-    sentence = "llama_services.big: not planned, a6000 and rtx2 are not part of this run, a plan needs all nodes of a service: run without --limit"
+    sentence = (
+        "llama_services.big: not planned, a6000 and rtx2 are not part of this run, a plan needs all nodes of a "
+        "service: run without --limit"
+    )
     assert sentence in output
 
 
@@ -119,7 +187,10 @@ def test_a_limit_that_leaves_out_this_machine_is_refused(plan, model):
     """Which plans any model: no plan would look like a success."""
     status, output = plan("url=file://%s" % model, "devices=24GB", limit="node1")
     assert status != 0
-    assert "big.gguf was not planned, localhost is not part of this run and is needed for it: run without --limit" in output
+    assert (
+        "big.gguf was not planned, localhost is not part of this run and is needed for it: run without --limit"
+        in output
+    )
 
 
 def test_five_nodes_as_people_own_them(plan):
@@ -129,5 +200,9 @@ def test_five_nodes_as_people_own_them(plan):
     assert " alone --tensor-split 17,17,17,17,13 main memory of the head: 823 MiB of weights" in output
     assert "decision: beside big, as in the table" in output
     assert "mem1 main" not in output
-    note = "note: mem1, mem2 have main memory alone and llama_cpp_accelerator is cuda, site.yml refuses a node without NVIDIA's driver: leave them out of"
+    note = (
+        "note: mem1, mem2 have main memory alone and llama_cpp_accelerator is cuda, site.yml refuses a node "
+        "without "
+        "NVIDIA's driver: leave them out of"
+    )
     assert note in output

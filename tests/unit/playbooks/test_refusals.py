@@ -18,7 +18,8 @@ REFUSALS = [
     "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
     "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
     "/nonexistent/m.gguf: missing on node1, the model of service chat is needed: run with --tags model first",
-    "llama_services.chat.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml without --skip-tags",
+    "llama_services.chat.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml "
+    "without --skip-tags",
 ]
 
 

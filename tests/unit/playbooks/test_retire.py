@@ -6,7 +6,11 @@
 import json
 import sys
 
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, ROOT, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 
@@ -16,7 +20,10 @@ def retire(tmp_path, *names, forged=False):
     for name in ("old.gguf", "other.gguf"):
         (models / name).write_text("weights")
     (tmp_path / "precious.gguf").write_text("theirs")
-    record = {"version": 1, "files": [{"name": name, "size": 7, "pieces": [{"size": 7, "sha256": None}]} for name in names]}
+    record = {
+        "version": 1,
+        "files": [{"name": name, "size": 7, "pieces": [{"size": 7, "sha256": None}]} for name in names],
+    }
     (models / "old.gguf.manifest.json").write_text(json.dumps(record))
     if forged:
         give_away(models / "old.gguf.manifest.json")

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What parts of roles refuse by what they are told, and by what lies in a directory of the test's: all of them asked in one run."""
+"""What parts of roles refuse by what they are told, and by what lies in a directory of the test's: all of them asked in
+one run."""
 
 import json
 import os
@@ -17,47 +18,79 @@ HELD = {"held": "worker", "kind": "start", "where": "worker", "action": "kill"}
 # role, part of it, variables (FOLDER is the test's), what it says.
 REFUSALS = {
     "drill of a service without workers": (
-        "drill", "names", dict(DRILL, drill_names=["all"], drill_head={"workers": []}),
+        "drill",
+        "names",
+        dict(DRILL, drill_names=["all"], drill_head={"workers": []}),
         "drills: chat has no workers, a service with workers is needed: name another one with -e service=NAME",
     ),
     "drill that nothing notices": (
-        "drill", "held", dict(DRILL, __drill=HELD, __drill_name="port_taken", __drill_broken_at=1e9, drill_head={"workers": ["node1"]}),
+        "drill",
+        "held",
+        dict(DRILL, __drill=HELD, __drill_name="port_taken", __drill_broken_at=1e9, drill_head={"workers": ["node1"]}),
         "port_taken: not noticed by the worker in 1 s, a line in its journal is needed",
     ),
     "bundle without a source": (
-        "llama_cpp", "bundle", {"llama_cpp_source": "/nonexistent/x.tar.gz", "folder": "FOLDER"},
-        "llama_cpp_source: /nonexistent/x.tar.gz is no file on this machine, the source archive of llama.cpp b11434 is needed: fetch it or give its URL",
+        "llama_cpp",
+        "bundle",
+        {"llama_cpp_source": "/nonexistent/x.tar.gz", "folder": "FOLDER"},
+        "llama_cpp_source: /nonexistent/x.tar.gz is no file on this machine, the source archive of llama.cpp b11434 is "
+        "needed: fetch it or give its URL",
     ),
     "build for another distribution": (
-        "llama_cpp", "obtain", {"llama_cpp_build_host": "node9"},
-        "llama_cpp_build_host: node9 made no build for Debian 13 on riscv64, which node1 needs: set llama_cpp_build_host to a node of the same kind",
+        "llama_cpp",
+        "obtain",
+        {"llama_cpp_build_host": "node9"},
+        "llama_cpp_build_host: node9 made no build for Debian 13 on riscv64, which node1 needs: set "
+        "llama_cpp_build_host to a node of the same kind",
     ),
     "RDMA of an old release": (
-        "llama_cpp", "preflight",
-        {"llama_cpp_rdma": True, "llama_cpp_version": "b7772", "llama_cpp_source": "FOLDER/hosts.json", "llama_cpp_prefix": "/opt/llama.cpp"},
-        "llama_cpp_rdma: true seen with llama_cpp_version b7772, b9824 or a newer release is needed for it: older ones have RPC over TCP alone",
+        "llama_cpp",
+        "preflight",
+        {
+            "llama_cpp_rdma": True,
+            "llama_cpp_version": "b7772",
+            "llama_cpp_source": "FOLDER/hosts.json",
+            "llama_cpp_prefix": "/opt/llama.cpp",
+        },
+        "llama_cpp_rdma: true seen with llama_cpp_version b7772, b9824 or a newer release is needed for it: older ones "
+        "have RPC over TCP alone",
     ),
     "build that is not there": (
-        "llama_cpp", "activate", {"activate_build": "b9"},
-        "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an installed build is needed: run with --tags build",
+        "llama_cpp",
+        "activate",
+        {"activate_build": "b9"},
+        "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an installed build is needed: run "
+        "with --tags build",
     ),
     "link that is none": (
-        "llama_cpp", "activate", {"activate_build": "b1"},
+        "llama_cpp",
+        "activate",
+        {"activate_build": "b1"},
         "FOLDER/llama.cpp/previous: no link seen on node1, a link to a release or nothing is needed: move it away",
     ),
     "model whose bytes nobody has hashed": (
-        "model", "copy_old",
-        {"model_old": "FOLDER/old.gguf", "__model_old": {"pieces": [{"sha256": None}]}, "giver": "node1", "taker": "node2"},
-        "FOLDER/old.gguf: no sha256 recorded on node1, one is needed to park it on node2: run gguf_fetch with reverify full there, or choose "
-        "-e retire=first",
+        "model",
+        "copy_old",
+        {
+            "model_old": "FOLDER/old.gguf",
+            "__model_old": {"pieces": [{"sha256": None}]},
+            "giver": "node1",
+            "taker": "node2",
+        },
+        "FOLDER/old.gguf: no sha256 recorded on node1, one is needed to park it on node2: run gguf_fetch with reverify "
+        "full there, or choose -e retire=first",
     ),
     "model that is smaller than what is missing": (
-        "model", "make_room",
-        {"model_old": "FOLDER/old.gguf", "model_items": [{"dest": "/opt/models/new.gguf"}],
-         "__model_disk": {"folder": "/opt/models", "free": 1500000000, "missing": 8000000000}},
+        "model",
+        "make_room",
+        {
+            "model_old": "FOLDER/old.gguf",
+            "model_items": [{"dest": "/opt/models/new.gguf"}],
+            "__model_disk": {"folder": "/opt/models", "free": 1500000000, "missing": 8000000000},
+        },
         "/opt/models: 1.5 GB free on node1, new.gguf needs 8.0 GB, and old.gguf only has 0.0 GB: free other space",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module", name="said")
@@ -77,7 +110,11 @@ def fixture_said(tmp_path_factory):
     for case, (role, part, variables, _sentence) in REFUSALS.items():
         asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}
         given = json.loads(json.dumps(variables).replace("FOLDER", str(folder)))
-        failed = "ansible_failed_result.results | default([ansible_failed_result]) | selectattr('failed', 'defined') | selectattr('failed')"
+        failed = (
+            "ansible_failed_result.results | default([ansible_failed_result]) | selectattr('failed', 'defined') "
+            "| "
+            "selectattr('failed')"
+        )
         kept = {"said": "{{ said | default({}) | combine({case: (%s | first).msg}) }}" % failed}
         rescue = [{"ansible.builtin.set_fact": kept, "vars": {"case": case}}]
         tasks.append({"block": [{"ansible.builtin.include_role": asked, "vars": given}], "rescue": rescue})
@@ -87,9 +124,19 @@ def fixture_said(tmp_path_factory):
     (folder / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
     (folder / "play.yml").write_text(json.dumps([{"hosts": "llama_nodes", "gather_facts": False, "tasks": tasks}]))
     path = "%s:%s" % (folder, os.environ["PATH"])
-    status, output = run_playbook(folder / "play.yml", "-i", str(folder / "hosts.json"), home=folder, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path)
+    status, output = run_playbook(
+        folder / "play.yml",
+        "-i",
+        str(folder / "hosts.json"),
+        home=folder,
+        ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+        PATH=path,
+    )
     assert status == 0, output
-    return {case: " ".join(text.replace(str(folder), "FOLDER").split()) for case, text in json.loads((folder / "said.json").read_text()).items()}
+    return {
+        case: " ".join(text.replace(str(folder), "FOLDER").split())
+        for case, text in json.loads((folder / "said.json").read_text()).items()
+    }
 
 
 @pytest.mark.parametrize("case", REFUSALS)

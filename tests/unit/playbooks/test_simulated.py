@@ -1,13 +1,18 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks promise of their order, of their refusals and of runs that died, over simulated nodes (simulation.py)."""
+"""What playbooks promise of their order, of their refusals and of runs that died, over simulated nodes
+(simulation.py)."""
 
 import json
 import re
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import Simulation, build_collection, once
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    Simulation,
+    build_collection,
+    once,
+)
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
@@ -64,17 +69,26 @@ def rolled_back(deployed, tmp_path_factory):
 
     def make(folder):
         cluster = deployed.copy(folder)
-        cluster.keep_moments(up="node1 started " + HEAD, restored="node1 stopped " + HEAD, undoing="node2 restarted " + WORKER)
+        cluster.keep_moments(
+            up="node1 started " + HEAD, restored="node1 stopped " + HEAD, undoing="node2 restarted " + WORKER
+        )
         status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
         assert status != 0
-        assert "upgrade: llama_health: http://node1:8000 is loading: it has been loading for ever: rolled back, b1 serves again, " in output
+        assert (
+            "upgrade: llama_health: http://node1:8000 is loading: it has been loading for ever: rolled back, b1 serves "
+            "again, " in output
+        )
 
     return Simulation(once(tmp_path_factory, "rolled_back", make), deployed.home)
 
 
 def disturbed(cluster):
     """Events that change what serves."""
-    return [event for event in cluster.events if event.split()[1] in ("configure", "stopped", "started", "restarted", "activate")]
+    return [
+        event
+        for event in cluster.events
+        if event.split()[1] in ("configure", "stopped", "started", "restarted", "activate")
+    ]
 
 
 def test_what_a_first_run_prints_and_one_that_changes_nothing(deployed, cluster):
@@ -99,23 +113,38 @@ def test_a_worker_without_its_layers_is_refused(cluster):
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
     status, output = cluster.run("_verify")
     assert status != 0
-    assert "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u llama-head-chat on node1" in output
+    assert (
+        "llama_services.chat: worker 10.0.0.2:50052 holds 29 layers of m, 30 needed: see journalctl -u llama-head-chat "
+        "on node1" in output
+    )
 
 
 def test_a_worker_without_any_layer_is_refused(cluster):
     loaded = {"reason": "the log has no layers", "devices": []}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
-    status, output = cluster.run("_verify", "-e", json.dumps({"preflight_plan": {"services": {"chat": [{"layers": {}, "tensor_split": [], "devices": []}]}}}))
+    status, output = cluster.run(
+        "_verify",
+        "-e",
+        json.dumps({"preflight_plan": {"services": {"chat": [{"layers": {}, "tensor_split": [], "devices": []}]}}}),
+    )
     assert status != 0
-    assert "worker 10.0.0.2:50052 holds 0 layers of m, at least one needed (the log has no layers): see journalctl" in output
+    assert (
+        "worker 10.0.0.2:50052 holds 0 layers of m, at least one needed (the log has no layers): see journalctl"
+        in output
+    )
 
 
 def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
-    unknown = {"workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]}
+    unknown = {
+        "workers": [{"endpoint": "10.0.0.2:50052", "connected": True, "bytes_sent": None, "bytes_received": None}]
+    }
     (cluster.node("node1") / "health.json").write_text(json.dumps(unknown))
     status, output = cluster.run("_verify")
     assert status == 0, output
-    assert "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer unknown" in output
+    assert (
+        "worker node2 (10.0.0.2:50052): 30 layers, 1.0 MiB of weights, 1.0 MiB of KV cache, bytes for the answer "
+        "unknown" in output
+    )
 
 
 # Check mode
@@ -150,7 +179,10 @@ def test_different_builds_start_nothing(cluster):
     (cluster.node("node2") / "run" / WORKER).unlink()
     status, output = cluster.run("_apply")
     assert status != 0
-    assert "/opt/llama.cpp: different builds on the nodes ({'node1': '" in output and "one identical build is needed: run with --tags build" in output
+    assert (
+        "/opt/llama.cpp: different builds on the nodes ({'node1': '" in output
+        and "one identical build is needed: run with --tags build" in output
+    )
     assert disturbed(cluster) == []
 
 
@@ -159,7 +191,10 @@ def test_a_build_with_changed_files_starts_nothing(cluster):
     (cluster.node("node2") / "run" / WORKER).unlink()
     status, output = cluster.run("_apply")
     assert status != 0
-    assert "node2: program of build b1 differ from its build.json, an intact build is needed: remove the release and run with --tags build" in output
+    assert (
+        "node2: program of build b1 differ from its build.json, an intact build is needed: remove the release and run "
+        "with --tags build" in output
+    )
     assert disturbed(cluster) == []
 
 
@@ -181,7 +216,10 @@ def test_running_requests_end_before_anything_stops(cluster):
     # Nothing upgrades around a node that is held.
     status, output = cluster.run("upgrade", *TO_B2)
     assert status != 0
-    assert "upgrade: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e node=node2 -e state=return" in output
+    assert (
+        "upgrade: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e "
+        "node=node2 -e state=return" in output
+    )
     assert disturbed(cluster) == [] and cluster.configuration() == held
 
 
@@ -191,7 +229,10 @@ def test_a_node_without_a_unit_cannot_be_held(cluster):
     (cluster.node("node2") / "run" / WORKER).unlink()
     status, output = cluster.run("maintenance", "-e", "node=node2")
     assert status != 0
-    assert "maintenance: no unit of a service seen on node2, at least one is needed to hold it: run site.yml first" in output
+    assert (
+        "maintenance: no unit of a service seen on node2, at least one is needed to hold it: run site.yml first"
+        in output
+    )
     assert cluster.events == []
 
 
@@ -212,7 +253,10 @@ def test_what_is_not_fit_does_not_return(held, tmp_path):
     cluster.install("node2", "b1", "another program")
     status, output = cluster.run("maintenance", *returns)
     assert status != 0
-    assert "node2: build b1 (whole) seen, the intact build of the other nodes is needed: run site.yml --tags build, then return it" in output
+    assert (
+        "node2: build b1 (whole) seen, the intact build of the other nodes is needed: run site.yml --tags build, then "
+        "return it" in output
+    )
     assert cluster.events == []
     cluster.install("node2", "b1")
     (cluster.node("node2") / "opt/llama.cpp/releases/b1/program").unlink()
@@ -223,7 +267,10 @@ def test_what_is_not_fit_does_not_return(held, tmp_path):
     cluster.install("node2", "b1")
     status, output = cluster.run("maintenance", *returns, "-e", "llama_cpp_accelerator=cuda")
     assert status != 0
-    assert "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then return it" in output
+    assert (
+        "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then "
+        "return it" in output
+    )
     assert cluster.events == []
 
 
@@ -248,7 +295,10 @@ def test_staged_builds_that_differ_stop_nothing(cluster):
     before = cluster.configuration()
     status, output = cluster.run("upgrade", *TO_B2)
     assert status != 0
-    assert "b2: different builds on the nodes ({'node1': '" in output and "remove /opt/llama.cpp/releases/b2 on those that differ and run again" in output
+    assert (
+        "b2: different builds on the nodes ({'node1': '" in output
+        and "remove /opt/llama.cpp/releases/b2 on those that differ and run again" in output
+    )
     assert disturbed(cluster) == [] and cluster.configuration() == before and cluster.snapshots() == [[], []]
 
 
@@ -270,7 +320,10 @@ def test_a_build_that_is_slower_than_four_fifths_is_rolled_back(upgraded, tmp_pa
 def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
     status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-deaf")
     assert status != 0
-    assert "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is needed" in output
+    assert (
+        "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is "
+        "needed" in output
+    )
     assert "rolled back, b1 serves again" in output
     assert "node2 caches of chat" in cluster.events
     assert cluster.builds() == ALL_B1 and cluster.configuration() == deployed.configuration()
@@ -280,7 +333,10 @@ def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
     cluster.lose("node2 restarted " + WORKER)
     status, output = cluster.run("upgrade", *TO_B2)
     assert status != 0
-    assert "upgrade: node2 cannot be reached any more: the old one is not back either (" in output and "correct this and run rollback.yml" in output
+    assert (
+        "upgrade: node2 cannot be reached any more: the old one is not back either (" in output
+        and "correct this and run rollback.yml" in output
+    )
     assert cluster.builds()["head-chat"] == "b1" and cluster.current() == ["b1", "b1"]
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
     (cluster.node("node2") / "lost").unlink()
@@ -293,7 +349,10 @@ def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluste
     cluster.fail("node2 snapshot restored")
     status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
     assert status != 0
-    assert "it has been loading for ever: the old one is not back either (llama_health: http://node1:8000 is degraded: " in output
+    assert (
+        "it has been loading for ever: the old one is not back either (llama_health: http://node1:8000 is degraded: "
+        in output
+    )
     assert "; no space left), correct this and run rollback.yml" in output
     head = "nodes/node1/etc/systemd/system/" + HEAD
     assert cluster.builds()["head-chat"] == "b1" and cluster.configuration()[head] == deployed.configuration()[head]
@@ -359,7 +418,10 @@ def test_a_switch_restarts_the_head_alone_and_can_be_rolled_back(deployed, clust
     # Nothing stops before the model is there.
     assert cluster.events.index("node1 model fetch") < cluster.events.index("node1 configure " + HEAD)
     assert "chat: m8.gguf serves, /opt/models/m.gguf stays on node1" in output
-    assert "the inventory says F16: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back" in output
+    assert (
+        "the inventory says F16: set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
+        in output
+    )
     assert cluster.snapshots() == [["last.json"], ["last.json"]]
     # A second run changes nothing, and leaves the way back.
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
@@ -388,8 +450,8 @@ def test_a_model_that_does_not_load_gives_way_to_the_old_one(deployed, cluster):
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X")
     assert status != 0
     assert (
-        "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been loading for ever), "
-        "the old one serves again: see journalctl -u llama-head-chat.service on node1"
+        "llama_services.chat: the new model does not serve (llama_health: http://node1:8000 is loading: it has been "
+        "loading for ever), the old one serves again: see journalctl -u llama-head-chat.service on node1"
     ) in output
     assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
     assert cluster.snapshots() == [[], []] and "node1 model retire" not in cluster.events
@@ -400,14 +462,21 @@ def test_a_model_that_cannot_be_had_stops_nothing(deployed, cluster):
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
     assert status != 0
     assert "no space left" in output
-    assert disturbed(cluster) == [] and cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
+    assert (
+        disturbed(cluster) == []
+        and cluster.configuration() == deployed.configuration()
+        and cluster.snapshots() == [[], []]
+    )
 
 
 def test_a_parked_model_comes_back_before_its_head_starts(deployed, cluster):
     cluster.fail("node1 model fetch")
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0 park=node2")
     assert status != 0
-    assert "llama_services.chat: the new model does not serve (no space left), m.gguf is back from node2 and serves again" in output
+    assert (
+        "llama_services.chat: the new model does not serve (no space left), m.gguf is back from node2 and serves again"
+        in output
+    )
     assert disturbed(cluster) == ["node1 stopped " + HEAD, "node1 started " + HEAD]
     assert cluster.events.index("node1 model unpark") < cluster.events.index("node1 started " + HEAD)
     assert cluster.configuration() == deployed.configuration() and cluster.snapshots() == [[], []]
@@ -417,7 +486,10 @@ def test_a_parked_model_that_does_not_come_back_is_named(deployed, cluster):
     cluster.fail("node1 model unpark")
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X park=node2")
     assert status != 0
-    assert "it has been loading for ever), the old one does not answer either (no space left): see journalctl -u llama-head-chat.service on node1" in output
+    assert (
+        "it has been loading for ever), the old one does not answer either (no space left): see journalctl -u "
+        "llama-head-chat.service on node1" in output
+    )
     # The next run, or rollback.yml, goes on with it.
     assert cluster.snapshots() == [["open.json"], ["open.json"]]
     status, output = cluster.run("rollback")
@@ -430,7 +502,10 @@ def test_nothing_is_switched_around_a_node_that_is_held(held, tmp_path):
     before = cluster.files()
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
     assert status != 0
-    assert "switch_model: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml -e node=node2" in output
+    assert (
+        "switch_model: node2 is held for maintenance, a node that takes part is needed: return it with maintenance.yml "
+        "-e node=node2" in output
+    )
     assert cluster.files() == before and cluster.events == []
 
 
@@ -460,11 +535,19 @@ def recorded(cluster):
 def test_heads_stop_before_workers_and_start_after_them(by_hand):
     status, output = by_hand.run("adopt")
     assert status == 0, output
-    order = ["node1 adoption stop head", "node2 adoption stop worker", "node2 started " + WORKER, "node1 started " + HEAD, "node1 ask " + HEAD]
+    order = [
+        "node1 adoption stop head",
+        "node2 adoption stop worker",
+        "node2 started " + WORKER,
+        "node1 started " + HEAD,
+        "node1 ask " + HEAD,
+    ]
     assert [event for event in by_hand.events if event in order] == order
     assert by_hand.events.index("node2 adoption put_aside") < by_hand.events.index("node2 started " + WORKER)
     assert "adopt: nothing answered for at most " in output and "adopt.yml -e undo=true brings it back" in output
-    assert by_hand.builds() == ALL_B1 and serves_by_hand(by_hand) == [False, False] and recorded(by_hand) == [True, True]
+    assert (
+        by_hand.builds() == ALL_B1 and serves_by_hand(by_hand) == [False, False] and recorded(by_hand) == [True, True]
+    )
     # Nothing is left to do, and nothing is undone but when it is asked for.
     status, output = by_hand.run("adopt")
     assert status == 0, output
@@ -472,7 +555,12 @@ def test_heads_stop_before_workers_and_start_after_them(by_hand):
     status, output = by_hand.run("adopt", "-e", "undo=true")
     assert status == 0, output
     assert "adopt: undone, the old one serves again; nothing answered for " in output
-    order = ["node1 remove all of head_server", "node2 remove all of rpc_worker", "node2 adoption start worker", "node1 adoption start head"]
+    order = [
+        "node1 remove all of head_server",
+        "node2 remove all of rpc_worker",
+        "node2 adoption start worker",
+        "node1 adoption start head",
+    ]
     assert [event for event in by_hand.events if event in order] == order
     assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [False, False]
 
@@ -487,13 +575,19 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
     assert status != 0
     end = "and the old one does not answer either: old nobody listens" if broken else "the old one serves again"
     reason = "llama_health: http://node1:8000 is loading: it has been loading for ever"
-    assert "adopt: the new deployment does not serve (%s), %s: correct that, then run adopt.yml again" % (reason, end) in output
+    assert (
+        "adopt: the new deployment does not serve (%s), %s: correct that, then run adopt.yml again" % (reason, end)
+        in output
+    )
     # The record stays for as long as something is to be repaired by it.
     assert serves_by_hand(by_hand) == [True, True] and recorded(by_hand) == [broken, broken]
     if broken:
         status, output = by_hand.run("adopt", "-e", "undo=true")
         assert status != 0
-        assert "adopt: ours is gone, and the old one does not answer either: old nobody listens: see journalctl on the node" in output
+        assert (
+            "adopt: ours is gone, and the old one does not answer either: old nobody listens: see journalctl on the "
+            "node" in output
+        )
 
 
 # Teardown
@@ -501,20 +595,27 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
 
 def removed(cluster):
     """{node: the roles whose things went, in order}"""
-    return {node: [event.split()[-1] for event in cluster.events if event.startswith(node + " remove all of ")] for node in ("node1", "node2")}
+    return {
+        node: [event.split()[-1] for event in cluster.events if event.startswith(node + " remove all of ")]
+        for node in ("node1", "node2")
+    }
 
 
 def test_teardown_keeps_the_models(cluster):
     status, output = cluster.run("teardown")
     assert status == 0, output
-    assert removed(cluster) == dict.fromkeys(("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "node_setup"])
+    assert removed(cluster) == dict.fromkeys(
+        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "node_setup"]
+    )
     assert "Models in /opt/models were kept; run with -e teardown_models=true" in output
 
 
 def test_teardown_removes_models_when_it_is_told_to(cluster):
     status, output = cluster.run("teardown", "-e", "teardown_models=true")
     assert status == 0, output
-    assert removed(cluster) == dict.fromkeys(("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "model", "node_setup"])
+    assert removed(cluster) == dict.fromkeys(
+        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
+    )
     assert "were kept" not in output
 
 
@@ -525,7 +626,10 @@ def test_teardown_refuses_while_an_adoption_can_be_undone(cluster):
     record.write_text(json.dumps({"created": "2026-10-01T08:00:00Z", "finished": True, "heads": []}))
     status, output = cluster.run("teardown", "-e", "teardown_models=true")
     assert status != 0
-    assert "the deployment of before 2026-10-01T08:00:00Z is saved there on node2, none may be: bring it back with adopt.yml -e undo=true" in output
+    assert (
+        "the deployment of before 2026-10-01T08:00:00Z is saved there on node2, none may be: bring it back with "
+        "adopt.yml -e undo=true" in output
+    )
     assert cluster.events == []
 
 
@@ -535,7 +639,10 @@ def test_a_port_that_clients_do_not_reach_is_no_success(cluster):
     asker.write_text("10.0.0.2")
     status, output = cluster.run("verify")
     assert status != 0
-    assert "llama_services.chat.port: node2 (10.0.0.2) gets no answer from http://node1:8000/v1 (No route to host), which answers on node1 itself" in output
+    assert (
+        "llama_services.chat.port: node2 (10.0.0.2) gets no answer from http://node1:8000/v1 (No route to host), which "
+        "answers on node1 itself" in output
+    )
     # From there nobody has to reach it.
     asker.write_text("192.0.2.9")
     status, output = cluster.run("verify")

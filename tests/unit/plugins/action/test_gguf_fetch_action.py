@@ -56,7 +56,13 @@ class Control:
         playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         command = [playbook, "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml"), *options]
         return subprocess.Popen(
-            command, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
         )
 
     def run(self, *arguments, **options):
@@ -93,7 +99,10 @@ def test_several_hosts_print_whole_lines_and_publish(control, fake):
     for host in ("node1", "node2"):
         lines = [line for line in output.splitlines() if line.startswith(host + ": ")]
         assert lines, output
-        assert all(line.startswith("%s: %s.gguf " % (host, host)) and "% (" in line and " of 12.6 MB), " in line for line in lines)
+        assert all(
+            line.startswith("%s: %s.gguf " % (host, host)) and "% (" in line and " of 12.6 MB), " in line
+            for line in lines
+        )
         assert (control.folder / "models" / (host + ".gguf")).read_bytes() == MODEL
     assert [outcome["changed"] for outcome in outcomes] == [True, True]
     assert left(control.asynchronous) == []
@@ -151,10 +160,22 @@ def test_a_killed_job_is_reported_and_goes_on_next_time(control, fake):
 @pytest.mark.parametrize(
     ("state", "text"),
     [
-        ({"phase": "fetch", "done": 26 * 10**9, "total": 77 * 10**9, "rate": 5e8}, "33 % (26.0 GB of 77.0 GB), 500.0 MB/s, 1 min 43 s left"),
-        ({"phase": "fetch", "done": 0, "total": 77 * 10**9, "rate": 0.0}, "0 % (0 bytes of 77.0 GB), waiting for the source"),
-        ({"phase": "verify", "done": 77 * 10**9, "total": 77 * 10**9, "rate": 5e8}, "100 % (77.0 GB of 77.0 GB), hashing the rest"),
-        ({"phase": "hash", "done": 10**9, "total": 2 * 10**9, "rate": 1e9}, "hashing 50 % (1.0 GB of 2.0 GB), 1.0 GB/s, 2 s left"),
+        (
+            {"phase": "fetch", "done": 26 * 10**9, "total": 77 * 10**9, "rate": 5e8},
+            "33 % (26.0 GB of 77.0 GB), 500.0 MB/s, 1 min 43 s left",
+        ),
+        (
+            {"phase": "fetch", "done": 0, "total": 77 * 10**9, "rate": 0.0},
+            "0 % (0 bytes of 77.0 GB), waiting for the source",
+        ),
+        (
+            {"phase": "verify", "done": 77 * 10**9, "total": 77 * 10**9, "rate": 5e8},
+            "100 % (77.0 GB of 77.0 GB), hashing the rest",
+        ),
+        (
+            {"phase": "hash", "done": 10**9, "total": 2 * 10**9, "rate": 1e9},
+            "hashing 50 % (1.0 GB of 2.0 GB), 1.0 GB/s, 2 s left",
+        ),
     ],
 )
 def test_lines(state, text):

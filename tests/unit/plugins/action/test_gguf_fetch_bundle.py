@@ -120,22 +120,33 @@ def test_a_flipped_byte_is_one_sentence_and_leaves_nothing(site):
 def test_a_file_cut_short_is_not_even_sent(site):
     site.bundled.write_bytes(MODEL[:-1])
     output, outcome = site.run()
-    assert "m.gguf is {:,} bytes, {:,} bytes are needed by bundle.json: copy".format(len(MODEL) - 1, len(MODEL)) in outcome["msg"], output
+    assert (
+        "m.gguf is {:,} bytes, {:,} bytes are needed by bundle.json: copy".format(len(MODEL) - 1, len(MODEL))
+        in outcome["msg"]
+    ), output
     assert site.left() == []
 
 
 def test_what_the_bundle_has_not_is_one_sentence(site):
     for options in ((), ("--check",)):
         output, outcome = site.run(*options, name="n.gguf")
-        assert "gguf_fetch: bundle: %s/bundle has no n.gguf, it has m F16 (m.gguf): make it again" % site.folder in outcome["msg"], output
+        assert (
+            "gguf_fetch: bundle: %s/bundle has no n.gguf, it has m F16 (m.gguf): make it again" % site.folder
+            in outcome["msg"]
+        ), output
     output, outcome = site.run(url="http://127.0.0.1:9/other.gguf")
-    assert "has m.gguf of http://127.0.0.1:9/m.gguf, the inventory wants http://127.0.0.1:9/other.gguf" in outcome["msg"], output
+    assert (
+        "has m.gguf of http://127.0.0.1:9/m.gguf, the inventory wants http://127.0.0.1:9/other.gguf" in outcome["msg"]
+    ), output
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(site):
     (site.folder / "models").rmdir()
     output, outcome = site.run()
-    assert "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it goes on" in outcome["msg"], output
+    assert (
+        "models/m.gguf.sent on the node cannot be written (No such file or directory): run again, it goes on"
+        in outcome["msg"]
+    ), output
 
 
 @pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
@@ -171,7 +182,9 @@ def test_a_bundle_that_leaves_its_directory_is_refused_before_a_node_is_asked(si
     record["models"][0]["files"].append(dict(record["models"][0]["files"][0], name="../../../victim.gguf"))
     path.write_text(json.dumps(record))
     output, outcome = site.run()
-    assert "are not all NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml" in outcome["msg"], output
+    assert (
+        "are not all NAME.gguf with size and sha256: make the bundle again with playbooks/bundle.yml" in outcome["msg"]
+    ), output
     assert site.left() == []
 
 
@@ -180,6 +193,8 @@ def test_a_node_gets_no_other_file_of_the_controller(name):
     arguments = {"bundle": "/b", "_bundled": {"files": [{"name": "m.gguf", "size": 5}]}}
     asked = {"name": "m.gguf", "path": "/m/m.gguf.sent", "size": 99, "there": 0}
     assert gguf_fetch.sendable(arguments, [asked]) == [(dict(asked, size=5), "/b/models/m.gguf")]
-    with pytest.raises(AnsibleActionFail, match="the node asks for .*, a file of this model is needed: look into that node"):
+    with pytest.raises(
+        AnsibleActionFail, match="the node asks for .*, a file of this model is needed: look into that node"
+    ):
         gguf_fetch.sendable(arguments, [dict(asked, name=name)])
     assert gguf_fetch.sendable({}, []) == []

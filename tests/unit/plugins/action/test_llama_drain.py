@@ -19,7 +19,11 @@ def drain(monkeypatch):
     monkeypatch.setattr(_progress.display, "display", lambda line, **_options: lines.append(line))
 
     def run(answers, timeout=60, check=False):
-        task = mock.MagicMock(args={"url": "http://127.0.0.1:1", "unit": "llama-head-chat.service", "timeout": timeout}, check_mode=check, async_val=0)
+        task = mock.MagicMock(
+            args={"url": "http://127.0.0.1:1", "unit": "llama-head-chat.service", "timeout": timeout},
+            check_mode=check,
+            async_val=0,
+        )
         action = llama_drain.ActionModule(task, mock.MagicMock(), mock.MagicMock(), None, None, None)
         left = iter(answers)
         last = []
@@ -60,5 +64,7 @@ def test_check_mode_does_not_wait(drain):
 
 
 def test_what_cannot_be_asked_fails_with_its_sentence(drain):
-    result, _lines = drain([{"failed": True, "msg": "llama_health: unit llama-head-chat.service does not exist on this node"}])
+    result, _lines = drain(
+        [{"failed": True, "msg": "llama_health: unit llama-head-chat.service does not exist on this node"}]
+    )
     assert result["failed"] and result["msg"].startswith("llama_health: unit")

@@ -10,7 +10,10 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
 
 # There is no systemd where unit tests run: this process is the head.
-STUB = "#!/bin/sh\nprintf 'Id=llama-head-chat.service\\nLoadState=loaded\\nActiveState=active\\nSubState=running\\nMainPID=%s\\n'\n"
+STUB = (
+    "#!/bin/sh\nprintf "
+    "'Id=llama-head-chat.service\\nLoadState=loaded\\nActiveState=active\\nSubState=running\\nMainPID=%s\\n'\n"
+)
 PLAY = """
 - hosts: node1
   gather_facts: false
@@ -49,7 +52,9 @@ def test_the_request_that_runs_ends_first(working, tmp_path):
     threading.Thread(target=end, daemon=True).start()
     settings = ("-i", "node1,", "-e", "ansible_connection=local ansible_python_interpreter=%s" % sys.executable)
     path = "%s:%s" % (tmp_path, os.environ["PATH"])
-    status, output = run_playbook(tmp_path / "play.yml", *settings, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path)
+    status, output = run_playbook(
+        tmp_path / "play.yml", *settings, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS, PATH=path
+    )
     assert status == 0, output
     assert ended and "drained True, " in output
     assert "node1: llama-head-chat.service 1 of 1 slots work" in output and " s more" in output

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Callback brief while nothing changes: plays share a line, but not for so long that nobody knows whether the run still goes on."""
+"""Callback brief while nothing changes: plays share a line, but not for so long that nobody knows whether the run still
+goes on."""
 
 import types
 
@@ -17,5 +18,8 @@ def test_plays_share_a_line_for_a_minute_of_them(monkeypatch):
         callback.v2_playbook_on_play_start(types.SimpleNamespace(hosts=["all"], get_name=lambda name=name: name))
         clock[0] += seconds
     callback.end_play()
-    assert lines == [(70.0, "Preflight 1 min 10 s: no change"), (138.0, "Nodes 30 s, Build 29 s, Models 9 s: no change")]
+    assert lines == [
+        (70.0, "Preflight 1 min 10 s: no change"),
+        (138.0, "Nodes 30 s, Build 29 s, Models 9 s: no change"),
+    ]
     assert callback.unchanged == ["Heads 5 s"]

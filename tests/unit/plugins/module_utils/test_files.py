@@ -157,7 +157,10 @@ def test_missing_directories_are_made_on_request(folder):
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
 def test_a_directory_that_others_may_write_is_refused(folder, mode):
     folder.chmod(mode)
-    with pytest.raises(Refusal, match=r"inner: its mode 0?1?77[70] lets others than its owner write it, root uses it: look at who changed it"):
+    with pytest.raises(
+        Refusal,
+        match=r"inner: its mode 0?1?77[70] lets others than its owner write it, root uses it: look at who changed it",
+    ):
         _files.read(str(folder / "record"))
     with pytest.raises(Refusal):
         _files.write_atomically(str(folder / "new"), b"")

@@ -25,10 +25,16 @@ def install(folder, sources, check=False):
 def test_a_program_runs_as_installed(tmp_path):
     assert install(tmp_path, SOURCES)[0] == ["llama-program", "__init__.py", "__init__.py", "hello.py", "words.py"]
     (tmp_path / "os.py").write_text("raise SystemExit('taken from the working directory')")
-    output = subprocess.check_output([str(tmp_path / "bin/llama-program"), "hello", "a b"], cwd=str(tmp_path), universal_newlines=True)
+    output = subprocess.check_output(
+        [str(tmp_path / "bin/llama-program"), "hello", "a b"], cwd=str(tmp_path), universal_newlines=True
+    )
     assert output == "hello ['a b'] /\n"
-    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster"))) == ["__init__.py", "programs", "words.py"], "no bytecode"
-    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster/programs"))) == ["__init__.py", "hello.py"], "no bytecode"
+    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster"))) == ["__init__.py", "programs", "words.py"], (
+        "no bytecode"
+    )
+    assert sorted(os.listdir(str(tmp_path / "lib/llama_cluster/programs"))) == ["__init__.py", "hello.py"], (
+        "no bytecode"
+    )
 
 
 def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
@@ -54,7 +60,11 @@ def test_what_differs_is_replaced_and_what_is_no_part_of_it_goes(tmp_path):
 
 
 def test_the_digest_stands_for_content_and_place(tmp_path):
-    digests = {install(tmp_path, SOURCES)[1], install(tmp_path, dict(SOURCES, **{"words.py": "1"}))[1], install(tmp_path / "other", SOURCES)[1]}
+    digests = {
+        install(tmp_path, SOURCES)[1],
+        install(tmp_path, dict(SOURCES, **{"words.py": "1"}))[1],
+        install(tmp_path / "other", SOURCES)[1],
+    }
     assert len(digests) == 3
 
 
@@ -75,7 +85,10 @@ def test_a_python_that_a_user_may_exchange_is_not_roots(venv, tmp_path, whose):
     give_away(venv / whose)
     assert _install.choose_python(candidates) == str(system)
     system.chmod(0o666)
-    with pytest.raises(_install.Refusal, match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3"):
+    with pytest.raises(
+        _install.Refusal,
+        match=r"no Python of root's alone, .*belongs to user id 4711.*mode 0666.*: install the distribution's python3",
+    ):
         _install.choose_python(candidates)
 
 
@@ -114,5 +127,12 @@ def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):
 def test_a_program_brings_what_it_imports():
     sources = _install.loaded_sources()
     assert sources["programs/backoff.py"] == Path(backoff.__file__).read_text()
-    assert {"__init__.py", "programs/__init__.py", "_node/__init__.py", "_node/notify.py", "_node/units.py", "_text.py"} <= set(sources)
+    assert {
+        "__init__.py",
+        "programs/__init__.py",
+        "_node/__init__.py",
+        "_node/notify.py",
+        "_node/units.py",
+        "_text.py",
+    } <= set(sources)
     assert "_install.py" not in sources

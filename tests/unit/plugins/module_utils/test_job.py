@@ -41,7 +41,13 @@ def test_there_is_one_job_per_state_file(path):
 def test_a_job_is_abandoned_a_minute_after_its_last_follower(path, clock):
     is_live(path)
     job = Job(path)
-    for passed, renew, abandoned in ((0, False, False), (59, False, False), (1, True, False), (60, False, False), (1, False, True)):
+    for passed, renew, abandoned in (
+        (0, False, False),
+        (59, False, False),
+        (1, True, False),
+        (60, False, False),
+        (1, False, True),
+    ):
         clock[0] += passed
         if renew:
             os.utime(lease_path(path), ns=(0, int(clock[0])))

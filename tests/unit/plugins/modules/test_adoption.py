@@ -19,15 +19,32 @@ UNDO = (("put_back", None, 2), ("start", "worker", 2), ("start", "head", 0), ("f
 
 @pytest.fixture(name="node")
 def fixture_node(tmp_path, monkeypatch):
-    """A node with a unit made by hand, which runs, and a worker that nohup left; nothing real is asked, stopped or ended."""
+    """A node with a unit made by hand, which runs, and a worker that nohup left; nothing real is asked, stopped or
+    ended."""
     (tmp_path / "system").mkdir()
     (tmp_path / "system/rpc.service").write_text(UNIT)
     (tmp_path / "build").mkdir()
-    process = {"pid": 9471200, "kind": "worker", "executable": "/x/rpc-server", "argv": ["rpc-server"], "cwd": "/", "environment": {}, "outputs": {}}
+    process = {
+        "pid": 9471200,
+        "kind": "worker",
+        "executable": "/x/rpc-server",
+        "argv": ["rpc-server"],
+        "cwd": "/",
+        "environment": {},
+        "outputs": {},
+    }
 
     def find(_units):
         names = ["rpc.service"] if (tmp_path / "system/rpc.service").exists() else []
-        unit = {"kind": "worker", "path": "", "drop_ins": [], "unit_file_state": "enabled", "active": True, "main_pid": None, "process": None}
+        unit = {
+            "kind": "worker",
+            "path": "",
+            "drop_ins": [],
+            "unit_file_state": "enabled",
+            "active": True,
+            "main_pid": None,
+            "process": None,
+        }
         return {"units": [dict(unit, name=name) for name in names], "processes": [process] * len(names), "foreign": []}
 
     def touched(*arguments):
@@ -55,7 +72,10 @@ def fixture_run(node, capsys):
 
 
 def content(folder):
-    return {str(path): os.readlink(str(path)) if path.is_symlink() else path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+    return {
+        str(path): os.readlink(str(path)) if path.is_symlink() else path.is_file() and path.read_bytes()
+        for path in folder.rglob("*")
+    }
 
 
 def steps(run, wanted, check=True):
@@ -87,4 +107,7 @@ def test_a_record_of_somebody_else_is_one_sentence(run, node, monkeypatch):
     for module, options in ((adoption, {"step": "put_back"}), (adoption_info, {})):
         code, result = run(module, **options)
         assert code == 1 and "exception" not in result
-        assert result["msg"].startswith("%s: %s: it belongs to user id 4711, 0 is needed" % (module.__name__.rpartition(".")[2], node.path / "adopted"))
+        assert result["msg"].startswith(
+            "%s: %s: it belongs to user id 4711, 0 is needed"
+            % (module.__name__.rpartition(".")[2], node.path / "adopted")
+        )

@@ -32,7 +32,12 @@ def test_twice_and_check_mode(capsys, fake, tmp_path):
     options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf"), "mode": "0640"}
     for check, changed, there in ((True, True, False), (False, True, True), (True, False, True), (False, False, True)):
         code, result, _out = run(capsys, _ansible_check_mode=check, **options)
-        assert (code, result["changed"], result["there"], (tmp_path / "m.gguf").exists()) == (0, changed, not changed, there)
+        assert (code, result["changed"], result["there"], (tmp_path / "m.gguf").exists()) == (
+            0,
+            changed,
+            not changed,
+            there,
+        )
     assert os.stat(tmp_path / "m.gguf").st_mode & 0o777 == 0o640
 
 
@@ -53,7 +58,9 @@ def test_a_forged_record_and_a_link_change_no_file_elsewhere(capsys, fake, tmp_p
     secret.write_text("precious")
     secret.chmod(0o600)
     status = os.stat(secret)
-    record["files"][0].update(size=8, mtime_ns=status.st_mtime_ns, inode=status.st_ino, pieces=[{"size": 8, "sha256": "0" * 64}])
+    record["files"][0].update(
+        size=8, mtime_ns=status.st_mtime_ns, inode=status.st_ino, pieces=[{"size": 8, "sha256": "0" * 64}]
+    )
     (folder / "m.gguf.manifest.json").write_text(json.dumps(record))
     (folder / "m.gguf").unlink()
     (folder / "m.gguf").symlink_to(secret)
@@ -90,10 +97,16 @@ def test_owner_group_and_symbolic_mode(capsys, fake, tmp_path):
     for more in ({"mode": "u=rw,go=r"}, {"mode": "g+w", "group": "nogroup"}, {"owner": "4711"}):
         if os.geteuid() != 0 and "mode" not in more:
             continue
-        assert [run(capsys, _ansible_check_mode=check, **more, **options)[1]["changed"] for check in (True, False, False)] == [True, True, False]
+        assert [
+            run(capsys, _ansible_check_mode=check, **more, **options)[1]["changed"] for check in (True, False, False)
+        ] == [True, True, False]
     status = os.stat(tmp_path / "m.gguf")
     assert (status.st_mode & 0o777, status.st_uid) == (0o664, 4711)
-    for wrong, words in (({"mode": "rwx"}, "mode: rwx seen"), ({"mode": "0x1"}, "mode: 0x1 seen"), ({"owner": "nobody-here"}, "owner: nobody-here is unknown")):
+    for wrong, words in (
+        ({"mode": "rwx"}, "mode: rwx seen"),
+        ({"mode": "0x1"}, "mode: 0x1 seen"),
+        ({"owner": "nobody-here"}, "owner: nobody-here is unknown"),
+    ):
         code, result, _out = run(capsys, **wrong, **options)
         assert (code, words in result["msg"]) == (1, True)
 
@@ -118,7 +131,9 @@ def test_an_error_is_one_sentence_that_names_the_module(capsys, fake, tmp_path):
     code, result, _out = run(capsys, urls=[url], dest=str(tmp_path / "m.gguf"))
     assert (code, result["msg"]) == (
         1,
-        "gguf_fetch: {}: {:,} bytes present, {:,} bytes needed by its header: fetch it again".format(url, len(MODEL) - 5, len(MODEL)),
+        "gguf_fetch: {}: {:,} bytes present, {:,} bytes needed by its header: fetch it again".format(
+            url, len(MODEL) - 5, len(MODEL)
+        ),
     )
 
 
@@ -137,7 +152,11 @@ def test_options_that_exclude_each_other(capsys, tmp_path, options):
 
 
 def test_a_job_leaves_its_result_in_the_state_file(capsys, fake, tmp_path):
-    options = {"urls": [fake.add_plain("m.gguf", MODEL)], "dest": str(tmp_path / "m.gguf"), "_job": str(tmp_path / "async" / "job.json")}
+    options = {
+        "urls": [fake.add_plain("m.gguf", MODEL)],
+        "dest": str(tmp_path / "m.gguf"),
+        "_job": str(tmp_path / "async" / "job.json"),
+    }
     code, asked, _out = run(capsys, _ask=True, **options)
     assert (code, asked["wanted"], asked["live"], asked["state"]) == (0, True, False, options["_job"])
     code, result, _out = run(capsys, **options)
@@ -146,8 +165,16 @@ def test_a_job_leaves_its_result_in_the_state_file(capsys, fake, tmp_path):
 
 
 def test_a_failed_job_leaves_its_sentence(capsys, fake, tmp_path):
-    options = {"urls": [fake.url + "/files/none"], "dest": str(tmp_path / "m.gguf"), "_job": str(tmp_path / "async" / "job.json")}
+    options = {
+        "urls": [fake.url + "/files/none"],
+        "dest": str(tmp_path / "m.gguf"),
+        "_job": str(tmp_path / "async" / "job.json"),
+    }
     run(capsys, _ask=True, **options)
     assert run(capsys, **options)[0] == 1
     state = json.loads((tmp_path / "async" / "job.json").read_text())
-    assert state["result"] == {"failed": True, "changed": False, "msg": "gguf_fetch: %s/files/none: answered 404 Not Found: check the address" % fake.url}
+    assert state["result"] == {
+        "failed": True,
+        "changed": False,
+        "msg": "gguf_fetch: %s/files/none: answered 404 Not Found: check the address" % fake.url,
+    }

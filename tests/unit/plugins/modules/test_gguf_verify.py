@@ -30,7 +30,10 @@ def test_every_model_has_an_entry_in_order(capsys, path, tmp_path):
     (tmp_path / "n.gguf").write_bytes(gguf_files.model(2))
     code, result = run(capsys, paths=[str(tmp_path / "n.gguf"), path])
     assert (code, result["changed"]) == (0, False)
-    assert [(model["path"], model["tensors"]) for model in result["models"]] == [(str(tmp_path / "n.gguf"), 2), (path, 1)]
+    assert [(model["path"], model["tensors"]) for model in result["models"]] == [
+        (str(tmp_path / "n.gguf"), 2),
+        (path, 1),
+    ]
 
 
 def test_one_bad_model_fails_and_all_are_returned(capsys, path, tmp_path):
@@ -38,7 +41,9 @@ def test_one_bad_model_fails_and_all_are_returned(capsys, path, tmp_path):
     code, result = run(capsys, paths=[path, str(tmp_path / "short.gguf"), str(tmp_path / "none.gguf")])
     assert code == 1
     assert [model["complete"] for model in result["models"]] == [True, False, False]
-    assert result["msg"] == "gguf_verify: %s/short.gguf: 1,000 bytes present, %s bytes needed by its header: fetch it again; %s" % (
+    assert result[
+        "msg"
+    ] == "gguf_verify: %s/short.gguf: 1,000 bytes present, %s bytes needed by its header: fetch it again; %s" % (
         tmp_path,
         "{:,}".format(len(MODEL)),
         "%s/none.gguf: No such file or directory: fetch it, or correct the path" % tmp_path,

@@ -38,7 +38,10 @@ def test_facts_and_warnings(capsys, monkeypatch):
     code, result = run(capsys, address="127.0.0.1", peers=["10.100.0.32"], interface="ib0")
     facts = result["ansible_facts"]["llama_fabric"]
     assert (code, result["changed"], facts["interface"], facts["link_layer"]) == (0, False, "lo", "loopback")
-    assert [warning.partition(": ")[0] for warning in facts["warnings"]] == ["llama_fabric_interface", "llama_fabric_address"]
+    assert [warning.partition(": ")[0] for warning in facts["warnings"]] == [
+        "llama_fabric_interface",
+        "llama_fabric_address",
+    ]
     assert shown == facts["warnings"]
 
 
@@ -49,7 +52,9 @@ def test_without_ip_there_are_no_facts(capsys, monkeypatch):
     monkeypatch.setattr(fabric.subprocess, "Popen", missing)
     code, result = run(capsys, address="127.0.0.1")
     assert code == 1
-    assert result["msg"].startswith("llama_fabric_facts: ip cannot be run (No such file or directory): install the package")
+    assert result["msg"].startswith(
+        "llama_fabric_facts: ip cannot be run (No such file or directory): install the package"
+    )
 
 
 @pytest.mark.usefixtures("ip")

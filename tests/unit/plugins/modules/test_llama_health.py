@@ -35,7 +35,14 @@ def test_a_look_changes_nothing_and_asks_nothing(run, server):
 
 def test_a_deep_look_asks_with_key_model_and_length(run, server, tmp_path):
     (tmp_path / "keys").write_text("k3y\n")
-    code, result = run(deep=True, api_key_file=str(tmp_path / "keys"), model="m", prompt="Count to ten.", max_tokens=64, _ansible_check_mode=True)
+    code, result = run(
+        deep=True,
+        api_key_file=str(tmp_path / "keys"),
+        model="m",
+        prompt="Count to ten.",
+        max_tokens=64,
+        _ansible_check_mode=True,
+    )
     assert (code, result["state"], result["tokens"]) == (0, "ready", 8)
     request = server.asked("/v1/chat/completions")[0]
     assert (request["model"], request["max_tokens"], request["messages"][0]["content"]) == ("m", 64, "Count to ten.")
@@ -46,7 +53,10 @@ def test_a_state_without_answers_fails_with_the_whole_result(run, server):
     server.responses["/health"] = fake.LOADING
     code, result = run()
     assert (code, result["state"], result["workers"]) == (1, "loading", [])
-    assert result["msg"] == "llama_health: %s is loading: it answers 503 (Loading model); see the journal of its unit" % server.url
+    assert (
+        result["msg"]
+        == "llama_health: %s is loading: it answers 503 (Loading model); see the journal of its unit" % server.url
+    )
 
 
 def test_fail_on_decides(run, server):
@@ -64,8 +74,12 @@ def test_health_alone_needs_no_key(run, server):
 
 
 def test_the_next_step_names_the_unit(run, server, monkeypatch):
-    monkeypatch.setattr(llama_health.Head, "check", lambda head, wait, deep: {"state": "down", "reason": "Connection refused"})
-    assert run(unit="llama-head-chat.service")[1]["msg"].endswith(" is down: Connection refused; see journalctl -u llama-head-chat.service")
+    monkeypatch.setattr(
+        llama_health.Head, "check", lambda head, wait, deep: {"state": "down", "reason": "Connection refused"}
+    )
+    assert run(unit="llama-head-chat.service")[1]["msg"].endswith(
+        " is down: Connection refused; see journalctl -u llama-head-chat.service"
+    )
 
 
 @pytest.mark.parametrize(

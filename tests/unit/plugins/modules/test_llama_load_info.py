@@ -19,10 +19,17 @@ def run(capsys):
 
 def test_the_load_is_returned(capsys, monkeypatch):
     lines = ["load_tensors: offloaded 31/31 layers to GPU", "load_tensors: RPC0[a:1] model buffer size =    33.82 MiB"]
-    monkeypatch.setattr(load_log, "systemctl_show", lambda names, properties: "Id=%s.service\nInvocationID=4a1d\n" % names[0])
+    monkeypatch.setattr(
+        load_log, "systemctl_show", lambda names, properties: "Id=%s.service\nInvocationID=4a1d\n" % names[0]
+    )
     monkeypatch.setattr(load_log, "read_journal", lambda invocation: lines)
     code, result = run(capsys)
-    assert (code, result["changed"], result["unit"], result["endpoints"]) == (0, False, "llama-head-chat.service", {"a:1": 33.82})
+    assert (code, result["changed"], result["unit"], result["endpoints"]) == (
+        0,
+        False,
+        "llama-head-chat.service",
+        {"a:1": 33.82},
+    )
 
 
 def test_an_error_names_the_module(capsys, monkeypatch):

@@ -45,7 +45,17 @@ def test_a_local_model(capsys, qwen):
     assert [device["node"] for device in result["devices"]] == ["node2", "node3", "node1"]
     assert result["advice"] == []
     assert result["lines"][1] == "  head node1 (32510 MiB), workers node2 (32510 MiB) and node3 (32510 MiB)"
-    assert result["lines"][2].split() == ["node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free"]
+    assert result["lines"][2].split() == [
+        "node",
+        "device",
+        "layers",
+        "weights",
+        "KV",
+        "compute",
+        "margin",
+        "total",
+        "free",
+    ]
     assert result["lines"][3].split()[2:4] == ["0-26", "(27)"]
 
 
@@ -78,7 +88,14 @@ def test_where_the_weights_alone_are_too_large_fewer_cards_with_less_context_are
 def test_a_remote_header_with_its_vocabulary_costs_little(capsys, tmp_path):
     size = header.write(tmp_path / "m.gguf")
     with FakeHub() as fake:
-        code, result = run(capsys, url=[remote(fake, tmp_path / "m.gguf")], devices=CARDS, slot_ctx_size=4096, parallel=1, build="b11434")
+        code, result = run(
+            capsys,
+            url=[remote(fake, tmp_path / "m.gguf")],
+            devices=CARDS,
+            slot_ctx_size=4096,
+            parallel=1,
+            build="b11434",
+        )
         assert size < fake.sent < 16 << 20
     assert (code, result["tensor_split"]) == (0, [27, 27, 27])
 
@@ -121,7 +138,8 @@ def test_a_repository_and_its_shards(capsys):
 def test_context_beyond_the_models_own_is_named(capsys, qwen):
     result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache_type="q4_0")[1]
     assert result["advice"][0] == (
-        "lower slot_ctx_size to 32768, where llama-server caps each slot, or set rope_scaling: yarn, rope_scale: 2, yarn_orig_ctx: 32768, "
+        "lower slot_ctx_size to 32768, where llama-server caps each slot, or set rope_scaling: yarn, rope_scale: 2, "
+        "yarn_orig_ctx: 32768, "
         "or for a model that needs no scaling override_kv: ['qwen2.context_length=int:65536']"
     )
 
@@ -130,7 +148,10 @@ def test_context_beyond_the_models_own_is_named(capsys, qwen):
     "options, sentence",
     [
         ({"path": "/nowhere/m.gguf"}, "/nowhere/m.gguf: No such file or directory: fetch it, or correct the path"),
-        ({"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]}, "/nowhere/n.gguf: No such file or directory: "),
+        (
+            {"path": "/nowhere/m.gguf", "url": ["file:///nowhere/n.gguf"]},
+            "/nowhere/n.gguf: No such file or directory: ",
+        ),
         ({"path": __file__}, "%s: starts with " % __file__),
     ],
 )
@@ -153,12 +174,18 @@ def test_two_cards_of_one_node_and_main_memory_beside_them(capsys, qwen):
     ]
     code, result = run(capsys, path=str(qwen), devices=devices, slot_ctx_size=4096)
     assert (code, result["fits"]) == (0, True)
-    assert [(one["node"], one["device"]) for one in result["devices"]] == [("mem1", "main"), ("rtx1", "GPU0"), ("rtx1", "GPU1")]
+    assert [(one["node"], one["device"]) for one in result["devices"]] == [
+        ("mem1", "main"),
+        ("rtx1", "GPU0"),
+        ("rtx1", "GPU1"),
+    ]
     main, first, second = (one["layers"] for one in result["devices"])
     assert main == 0 and first > 1.2 * second
     assert result["lines"][1] == "  head rtx1 (49152 + 49152 MiB), worker mem1 (257000 MiB)"
     (sentence,) = result["refused"]
-    assert sentence.startswith("nodes: mem1 would hold no layers, since the GPUs hold all of ") and sentence.endswith(": leave it out of nodes")
+    assert sentence.startswith("nodes: mem1 would hold no layers, since the GPUs hold all of ") and sentence.endswith(
+        ": leave it out of nodes"
+    )
     # A head without a GPU holds none beside workers, however much memory it has.
     result = run(capsys, path=str(qwen), devices=devices[1:2] + devices[:1], slot_ctx_size=4096)[1]
     assert result["refused"] and [one["node"] for one in result["devices"]] == ["rtx1"]

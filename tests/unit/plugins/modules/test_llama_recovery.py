@@ -11,14 +11,24 @@ from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_
 
 
 def run(capsys, tmp_path, **changes):
-    arguments = dict({"url": "http://127.0.0.1:1", "unit": "llama-head-chat.service", "armed_file": str(tmp_path / "armed"), "timeout": 3}, **changes)
+    arguments = dict(
+        {
+            "url": "http://127.0.0.1:1",
+            "unit": "llama-head-chat.service",
+            "armed_file": str(tmp_path / "armed"),
+            "timeout": 3,
+        },
+        **changes,
+    )
     with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
         llama_recovery.main()
     return stop.value.code, json.loads(capsys.readouterr().out)
 
 
 def shown(monkeypatch, pid):
-    monkeypatch.setattr(llama_recovery, "systemctl_show", lambda units, properties: "Id=%s\nMainPID=%d\n" % (units[0], pid))
+    monkeypatch.setattr(
+        llama_recovery, "systemctl_show", lambda units, properties: "Id=%s\nMainPID=%d\n" % (units[0], pid)
+    )
 
 
 def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
@@ -28,7 +38,12 @@ def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
         assert wanted()
         os.remove(str(tmp_path / "armed"))
         assert not wanted()
-        return {"pid": pid, "answered_at": None, "seconds_to_token": None, "client": {"url": api.url, "timeout": timeout, "generate": generate}}
+        return {
+            "pid": pid,
+            "answered_at": None,
+            "seconds_to_token": None,
+            "client": {"url": api.url, "timeout": timeout, "generate": generate},
+        }
 
     shown(monkeypatch, 948)
     monkeypatch.setattr(llama_recovery, "watch", watch)

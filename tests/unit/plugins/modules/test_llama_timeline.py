@@ -11,15 +11,24 @@ from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_
 
 
 def run(capsys):
-    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5}), pytest.raises(SystemExit) as stop:
+    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5}), pytest.raises(
+        SystemExit
+    ) as stop:
         llama_timeline.main()
     return stop.value.code, json.loads(capsys.readouterr().out)
 
 
 def test_what_happened_is_returned(capsys, monkeypatch):
-    monkeypatch.setattr(llama_timeline, "timeline", lambda units, since: {"now": since + 1, "events": [], "units": {units[0]: {}}})
+    monkeypatch.setattr(
+        llama_timeline, "timeline", lambda units, since: {"now": since + 1, "events": [], "units": {units[0]: {}}}
+    )
     code, result = run(capsys)
-    assert (code, result["changed"], result["now"], result["units"]) == (0, False, 1795292606.5, {"llama-rpc-chat.service": {}})
+    assert (code, result["changed"], result["now"], result["units"]) == (
+        0,
+        False,
+        1795292606.5,
+        {"llama-rpc-chat.service": {}},
+    )
 
 
 def test_an_error_names_the_module(capsys, monkeypatch):

@@ -22,7 +22,12 @@ def test_defaults_ask_for_all_our_units_and_change_nothing(capsys, monkeypatch, 
     code, result = run(capsys, prefix=str(tmp_path))
     assert asked == ["llama-rpc-*.service", "llama-head-*.service", "llama-router-*.service"]
     assert code == 0
-    assert (result["changed"], result["units"], result["current_build"], result["build_intact"]) == (False, [], None, None)
+    assert (result["changed"], result["units"], result["current_build"], result["build_intact"]) == (
+        False,
+        [],
+        None,
+        None,
+    )
 
 
 def test_an_error_is_one_sentence_that_names_the_module(capsys, monkeypatch, tmp_path):
@@ -31,4 +36,7 @@ def test_an_error_is_one_sentence_that_names_the_module(capsys, monkeypatch, tmp
 
     monkeypatch.setattr(llama_unit_info, "unit_info", unit_info)
     code, result = run(capsys, prefix=str(tmp_path))
-    assert (code, result["msg"]) == (1, "llama_unit_info: systemctl show answered 'no': is systemd running on this node?")
+    assert (code, result["msg"]) == (
+        1,
+        "llama_unit_info: systemctl show answered 'no': is systemd running on this node?",
+    )

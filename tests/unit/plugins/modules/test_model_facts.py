@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which models of a list are there: what gguf_fetch would say without a look at a single byte, and what llama_plan would."""
+"""Which models of a list are there: what gguf_fetch would say without a look at a single byte, and what llama_plan
+would."""
 
 import json
 
@@ -10,11 +11,22 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import gguf_fetch, llama_plan, model_facts
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 
-NUMBERS = {"block_count": 2, "context_length": 64, "embedding_length": 32, "feed_forward_length": 64, "attention.head_count": 2}
-HEADER = [("general.architecture", gguf_files.STRING, "llama"), *(("llama." + name, gguf_files.U32, value) for name, value in NUMBERS.items())]
+NUMBERS = {
+    "block_count": 2,
+    "context_length": 64,
+    "embedding_length": 32,
+    "feed_forward_length": 64,
+    "attention.head_count": 2,
+}
+HEADER = [
+    ("general.architecture", gguf_files.STRING, "llama"),
+    *(("llama." + name, gguf_files.U32, value) for name, value in NUMBERS.items()),
+]
 HEADER.append(("tokenizer.ggml.tokens", gguf_files.ARRAY, (gguf_files.STRING, ["a", "b", "c"])))
 # One that a plan can be made of.
-MODEL = gguf_files.file_bytes(HEADER, [("token_embd.weight", (32, 3), 1), ("blk.0.weight", (32, 64), 1), ("blk.1.weight", (32, 64), 1)])
+MODEL = gguf_files.file_bytes(
+    HEADER, [("token_embd.weight", (32, 3), 1), ("blk.0.weight", (32, 64), 1), ("blk.1.weight", (32, 64), 1)]
+)
 
 
 def run(capsys, module, **options):
@@ -27,7 +39,14 @@ def run(capsys, module, **options):
 def fixture_item(capsys, tmp_path):
     """A model that was fetched."""
     (tmp_path / "source.gguf").write_bytes(MODEL)
-    item = {"model": "m", "quant": "Q8_0", "dest": str(tmp_path / "m.gguf"), "urls": ["file://%s/source.gguf" % tmp_path], "files": [], "repo": ""}
+    item = {
+        "model": "m",
+        "quant": "Q8_0",
+        "dest": str(tmp_path / "m.gguf"),
+        "urls": ["file://%s/source.gguf" % tmp_path],
+        "files": [],
+        "repo": "",
+    }
     fetched = run(capsys, gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")
     assert fetched["changed"]
     return item
@@ -43,7 +62,9 @@ def test_what_is_there_is_told_as_by_those_that_fetch_and_plan(capsys, item):
     assert missing == {"item": other, "there": False}
     again = run(capsys, gguf_fetch, dest=item["dest"], urls=item["urls"], mode="0644")
     assert there["there"] and there["item"] == item
-    assert {name: there[name] for name in ("files", "commit", "dest", "size")} == {name: again[name] for name in ("files", "commit", "dest", "size")}
+    assert {name: there[name] for name in ("files", "commit", "dest", "size")} == {
+        name: again[name] for name in ("files", "commit", "dest", "size")
+    }
     assert there["shape"] == run(capsys, llama_plan, path=item["dest"])["shape"]
 
 

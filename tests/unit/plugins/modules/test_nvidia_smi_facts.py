@@ -27,7 +27,12 @@ def test_facts_of_the_tool_on_the_path(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("STUB_NVIDIA_SMI", str(UNIT / "fixtures" / "nvidia_smi_535_v100s.xml"))
     code, result = run(capsys)
     facts = result["ansible_facts"]["nvidia_smi"]
-    assert (code, result["changed"], facts["available"], facts["gpus"][0]["name"]) == (0, False, True, "Tesla V100S-PCIE-32GB")
+    assert (code, result["changed"], facts["available"], facts["gpus"][0]["name"]) == (
+        0,
+        False,
+        True,
+        "Tesla V100S-PCIE-32GB",
+    )
 
 
 def test_a_node_without_gpu_is_no_error(capsys, monkeypatch, tmp_path):

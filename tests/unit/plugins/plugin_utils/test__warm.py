@@ -23,5 +23,11 @@ assert set(sys.modules) == before, set(sys.modules) - before
 
 
 def test_a_filter_that_a_task_uses_loads_nothing_any_more():
-    done = subprocess.run([sys.executable, "-c", PROGRAM, COLLECTIONS], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, COLLECTIONS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout

@@ -1,4 +1,5 @@
-"""Finding, saving, putting aside and putting back on a tree that looks like a node; the servers are copies of sleep with the servers' names."""
+"""Finding, saving, putting aside and putting back on a tree that looks like a node; the servers are copies of sleep
+with the servers' names."""
 
 import os
 import shutil
@@ -7,14 +8,28 @@ import subprocess
 import time
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import handmade, look, processes, steps
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption import (
+    handmade,
+    look,
+    processes,
+    steps,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._adoption.steps import Adoption
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 RPC_UNIT = "[Service]\nUser=root\nExecStart=/opt/llama.cpp/build/bin/rpc-server --host 0.0.0.0 --port 50052\n"
-HEAD_ARGV = ["/opt/llama.cpp/build/bin/llama-server", "-m", "/opt/models/m.gguf", "--host", "0.0.0.0", "--port=8000", "--rpc", "10.1.0.2:50052,10.1.0.3:50052"]
+HEAD_ARGV = [
+    "/opt/llama.cpp/build/bin/llama-server",
+    "-m",
+    "/opt/models/m.gguf",
+    "--host",
+    "0.0.0.0",
+    "--port=8000",
+    "--rpc",
+    "10.1.0.2:50052,10.1.0.3:50052",
+]
 
 
 @pytest.fixture
@@ -24,7 +39,9 @@ def node(tmp_path, monkeypatch):
     (units / "multi-user.target.wants").mkdir(parents=True)
 
     def show(names, _properties=None):
-        return "\n\n".join("Id=%s\nFragmentPath=%s\nUnitFileState=enabled\nActiveState=active" % (name, units / name) for name in names)
+        return "\n\n".join(
+            "Id=%s\nFragmentPath=%s\nUnitFileState=enabled\nActiveState=active" % (name, units / name) for name in names
+        )
 
     monkeypatch.setattr(handmade.find, "__defaults__", (str(units), str(tmp_path / "proc"), show))
     monkeypatch.setattr(handmade.around, "__defaults__", ((str(tmp_path / "around/*"),),))
@@ -33,7 +50,9 @@ def node(tmp_path, monkeypatch):
     (tmp_path / "proc").mkdir()
     node.called = []
     node.units = units
-    node.adoption = lambda **options: Adoption(str(tmp_path / "adopted"), [str(tmp_path / "build")], unit_dir=str(units), **options)
+    node.adoption = lambda **options: Adoption(
+        str(tmp_path / "adopted"), [str(tmp_path / "build")], unit_dir=str(units), **options
+    )
     return node
 
 
@@ -61,7 +80,10 @@ def handmade_units(node):
     (node.units / "multi-user.target.wants/llama-rpc.service").symlink_to(node.units / "llama-rpc.service")
     (node.units / "rpc.service").symlink_to(node.units / "llama-rpc.service")
     write(node.units / "ssh.service", "[Service]\nExecStart=/usr/sbin/sshd -D\n")
-    write(node.units / "llama-head-chat.service", "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n")
+    write(
+        node.units / "llama-head-chat.service",
+        "[Service]\nExecStart=/opt/llama.cpp/releases/b1/bin/llama-server\nEnvironment=LLAMA_CLUSTER_DIGEST=1\n",
+    )
 
 
 def test_settings_of_a_command_line():
@@ -72,7 +94,12 @@ def test_settings_of_a_command_line():
         "rpc": ["10.1.0.2:50052", "10.1.0.3:50052"],
     }
     assert handmade.arguments("head", ["llama-server", "-p", "a prompt"])["port"] == 8080
-    assert handmade.arguments("worker", ["rpc-server", "-p", "50053", "-H", "10.1.0.2"]) == {"host": "10.1.0.2", "port": 50053, "model": None, "rpc": []}
+    assert handmade.arguments("worker", ["rpc-server", "-p", "50053", "-H", "10.1.0.2"]) == {
+        "host": "10.1.0.2",
+        "port": 50053,
+        "model": None,
+        "rpc": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,13 +109,22 @@ def test_settings_of_a_command_line():
         ("/user.slice/user-0.slice/session-3.scope", (None, None)),
         ("/user.slice/user-1000.slice/session-c5.scope", (None, None)),  # sudo nohup
         ("/system.slice/cron.service", ("cron.service", None)),
-        ("/system.slice/system-sshd.slice/sshd@3-10.0.0.1:22-10.0.0.2:4711.service", ("sshd@3-10.0.0.1:22-10.0.0.2:4711.service", None)),
-        ("/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service", ("user@1000.service", "user@1000.service")),
+        (
+            "/system.slice/system-sshd.slice/sshd@3-10.0.0.1:22-10.0.0.2:4711.service",
+            ("sshd@3-10.0.0.1:22-10.0.0.2:4711.service", None),
+        ),
+        (
+            "/user.slice/user-1000.slice/user@1000.service/app.slice/llama.service",
+            ("user@1000.service", "user@1000.service"),
+        ),
         ("/system.slice/slurmd.service/job_5", ("slurmd.service", "slurmd.service")),
         ("/system.slice/docker-0123.scope", (None, "docker-0123.scope")),
         ("/docker/0123", (None, "/docker/0123")),
         ("/docker/0123/system.slice/llama-rpc.service", (None, "/docker/0123/system.slice/llama-rpc.service")),
-        ("/docker/0123/user.slice/user-0.slice/session-3.scope", (None, "/docker/0123/user.slice/user-0.slice/session-3.scope")),
+        (
+            "/docker/0123/user.slice/user-0.slice/session-3.scope",
+            (None, "/docker/0123/user.slice/user-0.slice/session-3.scope"),
+        ),
         ("/kubepods/burstable/pod7/0123", (None, "/kubepods/burstable/pod7/0123")),
         ("/kubepods.slice/kubepods-pod7.slice/crio-0123.scope", (None, "crio-0123.scope")),
         ("/lxc.payload.web", (None, "/lxc.payload.web")),
@@ -100,7 +136,10 @@ def test_settings_of_a_command_line():
 def test_who_owns_a_control_group(cgroup, owner):
     assert handmade.group_owner(cgroup, "/init.scope") == owner
     # The node itself may be a container.
-    assert handmade.group_owner("/system.slice/docker-node.scope" + cgroup, "/system.slice/docker-node.scope/init.scope") == owner
+    assert (
+        handmade.group_owner("/system.slice/docker-node.scope" + cgroup, "/system.slice/docker-node.scope/init.scope")
+        == owner
+    )
     assert handmade.group_owner(cgroup, "/") == owner
 
 
@@ -111,7 +150,10 @@ def test_a_version_1_and_a_version_2_hierarchy():
 
 def test_only_units_made_by_hand_are_found(node):
     handmade_units(node)
-    write(node.units / "wrapped.service", "[Service]\nExecStart=-/usr/bin/numactl -N 0 \\\n  /opt/x/llama-server -m m.gguf\n")
+    write(
+        node.units / "wrapped.service",
+        "[Service]\nExecStart=-/usr/bin/numactl -N 0 \\\n  /opt/x/llama-server -m m.gguf\n",
+    )
     write(node.units / "other.service", "[Service]\nExecStart=/usr/bin/tail -f /var/log/llama-server.log.1\n")
     names = handmade.unit_files(str(node.units))
     assert names == {"llama-rpc.service": "worker", "rpc.service": "worker", "wrapped.service": "head"}
@@ -177,14 +219,18 @@ def test_a_unit_that_differs_from_the_saved_one_is_refused(node):
     handmade_units(node)
     node.adoption().save()
     write(node.units / "llama-rpc.service", RPC_UNIT.replace("50052", "50053"))
-    with pytest.raises(Refusal, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that adoption first"):
+    with pytest.raises(
+        Refusal, match=r"llama-rpc.service: it differs from the one that was saved at .*: undo that adoption first"
+    ):
         node.adoption().save()
 
 
 def test_a_unit_that_came_after_the_look_is_refused(node):
     node.adoption().save()
     handmade_units(node)
-    with pytest.raises(Refusal, match=r"llama-rpc.service.*: it came after everything had been looked at and saved: run again"):
+    with pytest.raises(
+        Refusal, match=r"llama-rpc.service.*: it came after everything had been looked at and saved: run again"
+    ):
         node.adoption().stop("worker")
     assert node.called == []
 
@@ -254,7 +300,14 @@ def leftover(tmp_path):
     def start():
         with open(str(tmp_path / "rpc.log"), "ab") as log:
             environment = {"PATH": "/bin", "HF_TOKEN": "hf_secret", "LLAMA_CACHE": "/var/cache"}
-            process = subprocess.Popen([str(program), "300"], cwd=str(tmp_path), env=environment, stdout=log, stderr=log, start_new_session=True)
+            process = subprocess.Popen(
+                [str(program), "300"],
+                cwd=str(tmp_path),
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
         started.append(process)
         return process
 
@@ -268,7 +321,11 @@ def leftover(tmp_path):
 
 
 def of(tmp_path):
-    return [handmade.with_words(process) for process in handmade.read_processes() if process["executable"] == str(tmp_path / "rpc-server")]
+    return [
+        handmade.with_words(process)
+        for process in handmade.read_processes()
+        if process["executable"] == str(tmp_path / "rpc-server")
+    ]
 
 
 def wait_for(true):
@@ -354,15 +411,25 @@ def test_check_mode_of_an_undo_changes_nothing(node, tmp_path):
     assert snapshot(tmp_path) == before and node.called == called
 
 
-def test_a_server_that_is_started_again_stops_the_adoption_with_the_name_of_what_starts_it(node, tmp_path, leftover, monkeypatch):
+def test_a_server_that_is_started_again_stops_the_adoption_with_the_name_of_what_starts_it(
+    node, tmp_path, leftover, monkeypatch
+):
     """A shell in a loop stands for a timer or a cron job."""
-    looper = subprocess.Popen(["/bin/sh", "-c", "while :; do %s 300; done" % (tmp_path / "rpc-server")], cwd=str(tmp_path), start_new_session=True)
+    looper = subprocess.Popen(
+        ["/bin/sh", "-c", "while :; do %s 300; done" % (tmp_path / "rpc-server")],
+        cwd=str(tmp_path),
+        start_new_session=True,
+    )
     try:
         wait_for(lambda: of(tmp_path))
         # Whatever else runs on this machine is not looked at, and above all not ended.
         monkeypatch.setattr(steps, "find", lambda _units: {"units": [], "processes": of(tmp_path), "foreign": []})
         node.adoption().save()
-        with pytest.raises(Refusal, match=r"rpc-server: process \d+ started after its like was ended, by process %d \(sh\): end what" % looper.pid):
+        with pytest.raises(
+            Refusal,
+            match=r"rpc-server: process \d+ started after its like was ended, by process %d \(sh\): end what"
+            % looper.pid,
+        ):
             node.adoption().stop("worker")
     finally:
         os.killpg(looper.pid, signal.SIGKILL)
@@ -406,7 +473,13 @@ def running(node, tmp_path, monkeypatch):
 def test_a_server_in_other_namespaces_is_left_alone(tmp_path):
     """Its control group is one that a login leaves behind, as that of a container may be that shares this node's."""
     assert handmade.sees_our_files(os.getpid())
-    for link, other in (("ns/mnt", "mnt:[2]"), ("ns/pid", "pid:[2]"), ("ns/user", "user:[2]"), ("root", "/srv/jail"), ("root", None)):
+    for link, other in (
+        ("ns/mnt", "mnt:[2]"),
+        ("ns/pid", "pid:[2]"),
+        ("ns/user", "user:[2]"),
+        ("root", "/srv/jail"),
+        ("root", None),
+    ):
         proc = tmp_path / link.replace("/", "-") / str(other).replace("/", "-")
         for who in ("self", "71"):
             (proc / who / "ns").mkdir(parents=True)
@@ -460,7 +533,10 @@ def test_nothing_that_a_process_says_is_read_of_one_that_is_left_alone(node, tmp
     plant_process(tmp_path, 72, os.geteuid(), "/docker/0123", words=False)
     plant_process(tmp_path, 73, os.geteuid(), session)
     found = handmade.find(str(node.units))
-    assert [(process["pid"], process["foreign"]) for process in found["foreign"]] == [(71, "user id 4711"), (72, "/docker/0123")]
+    assert [(process["pid"], process["foreign"]) for process in found["foreign"]] == [
+        (71, "user id 4711"),
+        (72, "/docker/0123"),
+    ]
     assert [(process["pid"], process["argv"]) for process in found["processes"]] == [(73, ["llama-server"])]
 
 
@@ -483,7 +559,11 @@ def test_a_unit_that_only_holds_a_server_of_its_users_is_not_taken_over(node, tm
 
     def show(names, _properties):
         assert names == ["hub.service"]
-        return "Id=hub.service\nFragmentPath=%s/hub.service\nActiveState=active\nMainPID=%d\nUser=%s\n" % (node.units, main_pid, user)
+        return "Id=hub.service\nFragmentPath=%s/hub.service\nActiveState=active\nMainPID=%d\nUser=%s\n" % (
+            node.units,
+            main_pid,
+            user,
+        )
 
     found = handmade.find(str(node.units), str(tmp_path / "proc"), show)
     assert [unit["name"] for unit in found["units"]] == (["hub.service"] if taken else [])
@@ -493,7 +573,12 @@ def test_a_unit_that_only_holds_a_server_of_its_users_is_not_taken_over(node, tm
 
 @pytest.mark.parametrize("end", ["\r", "\v", "\x85"])
 def test_a_user_cannot_name_a_group_so_that_it_reads_as_another(tmp_path, end):
-    plant_process(tmp_path, 71, 4711, "/user.slice/user-1000.slice/user@1000.service/x%s1:name=systemd:/system.slice/rpc.service" % end)
+    plant_process(
+        tmp_path,
+        71,
+        4711,
+        "/user.slice/user-1000.slice/user@1000.service/x%s1:name=systemd:/system.slice/rpc.service" % end,
+    )
     assert handmade.read_process(71, str(tmp_path / "proc"))["unit"] == "user@1000.service"
 
 
@@ -531,11 +616,18 @@ def test_servers_of_other_users_are_told_and_left_alone(node, tmp_path, running)
     running.append(process_of(tmp_path, pid=9471500))
     result = look.look(str(tmp_path / "adopted"), unit_dir=str(node.units))
     assert [process["pid"] for process in result["processes"]] == [9471500] == result["pids"]
-    assert [(entry["pid"], entry["owner"]) for entry in result["foreign"]] == [(9471200, "user id 4711"), (9471300, "root"), (9471400, "root")]
+    assert [(entry["pid"], entry["owner"]) for entry in result["foreign"]] == [
+        (9471200, "user id 4711"),
+        (9471300, "root"),
+        (9471400, "root"),
+    ]
     needed = "end it with kill 9471200 if its port or memory is needed"
     assert "process 9471200: left alone, it belongs to user id 4711, not to root: " + needed in result["lines"]
     assert any(
-        line.startswith("process 9471300: left alone, others may change what it runs as root (%s: it belongs" % (tmp_path / "theirs"))
+        line.startswith(
+            "process 9471300: left alone, others may change what it runs as root (%s: it belongs"
+            % (tmp_path / "theirs")
+        )
         for line in result["lines"]
     )
     node.adoption().save()
@@ -543,11 +635,14 @@ def test_servers_of_other_users_are_told_and_left_alone(node, tmp_path, running)
 
 
 def test_a_server_that_leaves_out_our_digest_is_still_ours(node, tmp_path, running):
-    """One of ours that was taken over would be ended and started again, out of its sandbox, with arguments of its choice."""
+    """One of ours that was taken over would be ended and started again, out of its sandbox, with arguments of its
+    choice."""
     handmade_units(node)
     running.append(process_of(tmp_path, unit="llama-head-chat.service"))
     # And one that says that it is ours is not.
-    running.append(process_of(tmp_path, pid=9471300, unit="rpc.service", kind="worker", environment={"LLAMA_CLUSTER_DIGEST": "1"}))
+    running.append(
+        process_of(tmp_path, pid=9471300, unit="rpc.service", kind="worker", environment={"LLAMA_CLUSTER_DIGEST": "1"})
+    )
     found = handmade.find(str(node.units))
     assert found["processes"] == [] == found["foreign"]
     assert [unit["name"] for unit in found["units"] if unit["process"]] == ["rpc.service"]
@@ -587,16 +682,26 @@ def test_a_log_that_is_gone_is_made_again_and_everybody_may_read_it(tmp_path):
 
 
 def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):
-    record = {"executable": str(tmp_path / "rpc-server"), "argv": ["rpc-server", "300"], "cwd": "/", "environment": {}, "outputs": {}}
+    record = {
+        "executable": str(tmp_path / "rpc-server"),
+        "argv": ["rpc-server", "300"],
+        "cwd": "/",
+        "environment": {},
+        "outputs": {},
+    }
     tmp_path.chmod(0o777)
-    with pytest.raises(Refusal, match=r"rpc-server: it cannot be started again in / \(.*its mode 0777.*\): start it by hand"):
+    with pytest.raises(
+        Refusal, match=r"rpc-server: it cannot be started again in / \(.*its mode 0777.*\): start it by hand"
+    ):
         processes.start_detached(record)
     tmp_path.chmod(0o700)
     assert of(tmp_path) == []
 
 
 def test_what_a_process_says_of_itself_cannot_drive_a_terminal():
-    serves = dict(handmade.arguments("head", ["x", "-m", "\x1b]0;title\x07m.gguf\n\udcff"]), program="/x/llama-server", build=None)
+    serves = dict(
+        handmade.arguments("head", ["x", "-m", "\x1b]0;title\x07m.gguf\n\udcff"]), program="/x/llama-server", build=None
+    )
     assert handmade.words("head", serves) == "/x/llama-server at 127.0.0.1:8080, model ?]0;title?m.gguf??"
 
 
@@ -625,9 +730,19 @@ def test_a_port_is_a_number_that_fits():
 
 
 def test_heads_to_ask_after_everything_is_back():
-    serves = {"host": "0.0.0.0", "port": 8000, "model": "m.gguf", "rpc": ["10.1.0.2:50052"], "program": "llama-server", "build": None}
+    serves = {
+        "host": "0.0.0.0",
+        "port": 8000,
+        "model": "m.gguf",
+        "rpc": ["10.1.0.2:50052"],
+        "program": "llama-server",
+        "build": None,
+    }
     record = {
-        "units": [{"name": "llama-head.service", "kind": "head", "serves": serves}, {"name": "idle.service", "kind": "head", "serves": None}],
+        "units": [
+            {"name": "llama-head.service", "kind": "head", "serves": serves},
+            {"name": "idle.service", "kind": "head", "serves": None},
+        ],
         "processes": [{"pid": 5, "kind": "worker", "serves": dict(serves, rpc=[])}],
     }
     assert [(head["name"], head["url"], head["rpc_endpoints"]) for head in look.recorded_heads(record)] == [

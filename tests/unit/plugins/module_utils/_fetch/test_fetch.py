@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Acquisition against real servers that misbehave: whatever happens, either the right file is there or none, and the next run goes on."""
+"""Acquisition against real servers that misbehave: whatever happens, either the right file is there or none, and the
+next run goes on."""
 
 import argparse
 import errno
@@ -18,7 +19,16 @@ import time
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import fetch as fetch_fetch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal, lanes, lock, pieces, present, resolve, sources, transfer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import (
+    journal,
+    lanes,
+    lock,
+    pieces,
+    present,
+    resolve,
+    sources,
+    transfer,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Stopped
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
@@ -93,7 +103,13 @@ def test_raw_pieces_of_a_hub_become_one_file(fake, tmp_path):
     dest = tmp_path / "m.Q8_0.gguf"
     done = fetch(dest, fake, repo=REPO, quant="Q8_0")
     assert whole(dest)
-    assert (done["changed"], done["transferred"], done["resumed"], done["verified"], done["commit"]) == (True, len(MODEL), 0, "sha256", COMMIT)
+    assert (done["changed"], done["transferred"], done["resumed"], done["verified"], done["commit"]) == (
+        True,
+        len(MODEL),
+        0,
+        "sha256",
+        COMMIT,
+    )
     assert done["files"][0]["pieces"] == [{"size": len(data), "sha256": sha(data)} for data in PIECES.values()]
     assert (done["gguf"]["architecture"], done["gguf"]["expected_size"]) == ("llama", len(MODEL))
 
@@ -111,7 +127,11 @@ def test_the_second_run_asks_nobody_and_reads_nothing(fake, tmp_path, monkeypatc
 
 def test_every_byte_crosses_once_over_few_connections(fake, tmp_path):
     fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", connections=4)
-    asked = [rng for _path, rng in fake.bytes_requests() if rng and int(rng.split("-")[1]) - int(rng.split("=")[1].split("-")[0]) >= 1]
+    asked = [
+        rng
+        for _path, rng in fake.bytes_requests()
+        if rng and int(rng.split("-")[1]) - int(rng.split("=")[1].split("-")[0]) >= 1
+    ]
     header = 1 << 20  # the first window, read to check the header
     assert fake.sent <= len(MODEL) + header + 10
     assert len(asked) >= 7
@@ -122,7 +142,9 @@ def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
     fake.token = "hf_secret"
     fake.add_repo(REPO, PIECES, gated=True)
     fetch(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0", token="hf_secret")
-    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "hub"} == {"Bearer hf_secret"}
+    assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "hub"} == {
+        "Bearer hf_secret"
+    }
     assert {headers.get("Authorization") for server, _path, headers in fake.log if server == "cdn"} == {None}
     for path in tmp_path.iterdir():
         assert b"hf_secret" not in path.read_bytes()
@@ -131,7 +153,9 @@ def test_the_token_goes_to_the_hub_and_never_to_the_cdn(fake, tmp_path):
 def test_a_gated_repo_that_lists_its_files_asks_for_a_token(fake, tmp_path):
     fake.add_repo(REPO, PIECES, gated="files")
     text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
-    assert text.endswith("answered 401 Unauthorized: the repository is gated, accept its terms there and set model_token_file")
+    assert text.endswith(
+        "answered 401 Unauthorized: the repository is gated, accept its terms there and set model_token_file"
+    )
 
 
 def test_one_plain_url(fake, tmp_path):
@@ -162,7 +186,10 @@ def test_shards_stay_shards_and_are_named_by_the_first(fake, tmp_path):
     assert done["dest"] == str(tmp_path / "m-00001-of-00003.gguf")
     assert {path.name: path.read_bytes() for path in tmp_path.glob("*.gguf")} == parts
     assert left(tmp_path) == [*parts][:1] + ["m-00001-of-00003.gguf.manifest.json"] + [*parts][1:]
-    assert fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])["changed"] is False
+    assert (
+        fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])["changed"]
+        is False
+    )
     (tmp_path / "m-00002-of-00003.gguf").unlink()
     again = fetch(tmp_path / "whatever.gguf", fake, repo="owner/split", files=["Q8_0/m-00001-of-00003.gguf"])
     assert (again["changed"], again["transferred"]) == (True, len(parts["m-00002-of-00003.gguf"]))
@@ -185,11 +212,15 @@ def test_one_sha256_of_the_joined_file(fake, tmp_path):
 def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     (tmp_path / "second").mkdir()
-    done = fetch(tmp_path / "second" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], pieces=first["files"][0]["pieces"])
+    done = fetch(
+        tmp_path / "second" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], pieces=first["files"][0]["pieces"]
+    )
     assert (done["verified"], done["files"][0]["pieces"]) == ("sha256", first["files"][0]["pieces"])
     damaged = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
     (tmp_path / "third").mkdir()
-    text = refused(tmp_path / "third" / "m.gguf", urls=[fake.add_plain("m.gguf", damaged)], pieces=first["files"][0]["pieces"])
+    text = refused(
+        tmp_path / "third" / "m.gguf", urls=[fake.add_plain("m.gguf", damaged)], pieces=first["files"][0]["pieces"]
+    )
     assert text.startswith("m.gguf, piece 2: sha256 is ")
 
 
@@ -221,7 +252,11 @@ def test_shards_are_copied_each_by_its_own_digest(fake, tmp_path):
     urls = [fake.add_plain(name, files[name]) for name in names]
     first = fetch(str(tmp_path) + "/", urls=urls)
     (tmp_path / "second").mkdir()
-    done = fetch(str(tmp_path / "second") + "/", urls=["http://127.0.0.1:9/" + name for name in names], copy_of=copied(first, urls[0].rpartition("/")[0]))
+    done = fetch(
+        str(tmp_path / "second") + "/",
+        urls=["http://127.0.0.1:9/" + name for name in names],
+        copy_of=copied(first, urls[0].rpartition("/")[0]),
+    )
     assert (done["verified"], done["transferred"]) == ("sha256", sum(map(len, files.values())))
     assert all((tmp_path / "second" / name).read_bytes() == files[name] for name in names)
 
@@ -243,7 +278,9 @@ def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path)
     dest = tmp_path / "second/m.gguf"
     options = {"urls": [url], "copy_of": copied(first, url.rpartition("/")[0])}
     assert fetch(dest, check=True, **options)["changed"] is True
-    assert refused(dest, **options) == ("copy_of: m.gguf has no sha256 on the node that has it, one is needed: fetch it there with reverify: full")
+    assert refused(dest, **options) == (
+        "copy_of: m.gguf has no sha256 on the node that has it, one is needed: fetch it there with reverify: full"
+    )
     hashed = fetch(tmp_path / "m.gguf", urls=[url], full=True)
     assert fetch(dest, urls=[url], copy_of=copied(hashed, url.rpartition("/")[0]))["verified"] == "sha256"
 
@@ -251,15 +288,29 @@ def test_a_copy_of_what_nobody_has_hashed_is_refused_until_it_is(fake, tmp_path)
 def test_a_copy_of_another_model_is_refused(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", OTHER)])
     (tmp_path / "second").mkdir()
-    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], sha256=[sha(MODEL)], copy_of=copied(first, "http://127.0.0.1:9/"))
+    text = refused(
+        tmp_path / "second/m.gguf",
+        urls=["http://127.0.0.1:9/m.gguf"],
+        sha256=[sha(MODEL)],
+        copy_of=copied(first, "http://127.0.0.1:9/"),
+    )
     assert text == "copy_of: m.gguf has sha256 %s, %s needed: another model is there" % (sha(OTHER), sha(MODEL))
-    text = refused(tmp_path / "second/m.gguf", urls=["http://127.0.0.1:9/m.gguf"], copy_of={"url": "http://127.0.0.1:9/", "files": [], "commit": None})
+    text = refused(
+        tmp_path / "second/m.gguf",
+        urls=["http://127.0.0.1:9/m.gguf"],
+        copy_of={"url": "http://127.0.0.1:9/", "files": [], "commit": None},
+    )
     assert text == "copy_of: no files given, those of gguf_fetch on the node that has the model are needed"
 
 
 def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
     done = fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
-    assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (True, 0, len(MODEL), "F16")
+    assert (done["changed"], done["transferred"], done["size"], done["gguf"]["quantization"]) == (
+        True,
+        0,
+        len(MODEL),
+        "F16",
+    )
     assert left(tmp_path) == []
     assert fake.sent < 2 << 20
     done = fetch(tmp_path / "not" / "yet" / "there" / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
@@ -271,15 +322,19 @@ def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
 
 def test_a_missing_piece_is_refused_by_the_header(fake, tmp_path):
     text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL[:CUT])])
-    assert text.endswith("/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)))
+    assert text.endswith(
+        "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL))
+    )
     assert left(tmp_path) == []
 
 
 def test_a_foreign_piece_is_refused_by_the_header(fake, tmp_path):
     urls = [fake.add_plain("a.part1of2", MODEL[:CUT]), fake.add_plain("b.part2of2", OTHER[CUT:-1])]
     text = refused(tmp_path / "m.gguf", urls=urls)
-    assert text == "m.gguf: 2 pieces have {:,} bytes together, {:,} bytes needed by its header: a piece is missing or belongs to another model".format(
-        len(MODEL) - 1, len(MODEL)
+    assert (
+        text
+        == "m.gguf: 2 pieces have {:,} bytes together, {:,} bytes needed by its header: a piece is missing or belongs "
+        "to another model".format(len(MODEL) - 1, len(MODEL))
     )
     assert fake.sent <= (1 << 20) + 2
 
@@ -292,26 +347,37 @@ def test_pieces_in_the_wrong_order_are_refused(fake, tmp_path):
 def test_a_login_page_with_status_200_is_refused(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fake.html = b"<html>log in</html>"
-    assert refused(tmp_path / "m.gguf", urls=[url]).endswith("a web page with status 200, not a model: check the address, or log in with a token")
+    assert refused(tmp_path / "m.gguf", urls=[url]).endswith(
+        "a web page with status 200, not a model: check the address, or log in with a token"
+    )
     assert left(tmp_path) == []
 
 
 def test_shards_of_two_models_are_refused(fake, tmp_path):
     first, second = gguf_files.shards(2), gguf_files.shards(3)
     fake.add_repo("owner/split", {"m-00001-of-00002.gguf": first[0], "m-00002-of-00002.gguf": second[1]})
-    assert "its header names 3 shards, 2 given" in refused(tmp_path / "x.gguf", fake, repo="owner/split", files=["m-00001-of-00002.gguf"])
+    assert "its header names 3 shards, 2 given" in refused(
+        tmp_path / "x.gguf", fake, repo="owner/split", files=["m-00001-of-00002.gguf"]
+    )
 
 
 def test_a_full_disk_is_refused_before_the_first_byte(fake, tmp_path, monkeypatch):
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: 12300000)
     text = refused(tmp_path / "m.Q8_0.gguf", fake, repo=REPO, quant="Q8_0")
-    assert text == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB and 67.1 MB to spare: free space or set dest elsewhere" % tmp_path
+    assert (
+        text
+        == "%s has 12.3 MB free, m.Q8_0.gguf needs 12.6 MB and 67.1 MB to spare: free space or set dest elsewhere"
+        % tmp_path
+    )
     assert left(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(404, "answered 404 Not Found: check the address"), (403, "answered 403 Forbidden: a token with access is needed, see model_token_file")],
+    [
+        (404, "answered 404 Not Found: check the address"),
+        (403, "answered 403 Forbidden: a token with access is needed, see model_token_file"),
+    ],
 )
 def test_a_missing_source_is_one_sentence_with_url_and_status(fake, tmp_path, status, words):
     url = fake.add_plain("m.gguf", MODEL)
@@ -337,7 +403,10 @@ def test_a_server_that_is_down_is_one_sentence(tmp_path):
         ({"urls": ["file:///a.gguf"], "connections": 0}, "connections: 0 given, 1 to 16 are possible"),
         ({"urls": ["file:///m.gguf.part1of2"]}, "m.gguf: piece 2 is missing, pieces 1 are there: give all pieces"),
         ({"urls": ["file:///m.gguf.part2of2", "file:///m.gguf.part1of2"]}, "are not in order: give them by number"),
-        ({"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]}, "are not in order: give them by number"),
+        (
+            {"urls": ["file:///m-00002-of-00002.gguf", "file:///m-00001-of-00002.gguf"]},
+            "are not in order: give them by number",
+        ),
     ],
 )
 def test_requests_that_cannot_be_met(tmp_path, options, words):
@@ -383,7 +452,9 @@ def test_access_that_is_lost_for_good_ends_the_run_resumably(fake, tmp_path):
 
 def test_too_many_requests_are_waited_for_as_asked(fake, tmp_path, monkeypatch):
     waits = []
-    monkeypatch.setattr(transfer.Transfer, "_sleep_until", lambda self, deadline: waits.append(deadline - time.monotonic()))
+    monkeypatch.setattr(
+        transfer.Transfer, "_sleep_until", lambda self, deadline: waits.append(deadline - time.monotonic())
+    )
     url = fake.add_plain("m.gguf", MODEL)
 
     def refuse(name, start, end):
@@ -420,7 +491,9 @@ def test_the_back_off_goes_from_half_a_second_to_one_minute_and_ends_after_ten_t
 
     fake.on_bytes = fail
     text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
-    assert text.endswith("answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept")
+    assert text.endswith(
+        "answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept"
+    )
     assert backoffs == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60], abs=0.4)
 
 
@@ -470,7 +543,9 @@ def test_a_server_that_only_drips_is_given_up_after_ten_times(fake, tmp_path, mo
     monkeypatch.setattr(fetch_http, "_LOWEST_OVER", 0.05)
     Dripping(monkeypatch, fake, connections=1000)
     text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], connections=1)
-    assert "slower than 4,096 bytes per second" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
+    assert "slower than 4,096 bytes per second" in text and text.endswith(
+        ", 10 times in a row: check the source and run again, what was fetched is kept"
+    )
 
 
 def test_idle_connections_take_over_what_a_slow_one_holds_up(fake, tmp_path, monkeypatch):
@@ -479,7 +554,12 @@ def test_idle_connections_take_over_what_a_slow_one_holds_up(fake, tmp_path, mon
     monkeypatch.setattr(lanes, "_HELD_UP", 0.2)
     slow, last = Dripping(monkeypatch, fake), time.monotonic() + 20
     url = fake.add_plain("m.gguf", MODEL)
-    done = fetch(tmp_path / "m.gguf", urls=[url], connections=4, stopping=lambda: "held up for ever" if time.monotonic() > last else None)
+    done = fetch(
+        tmp_path / "m.gguf",
+        urls=[url],
+        connections=4,
+        stopping=lambda: "held up for ever" if time.monotonic() > last else None,
+    )
     assert (whole(tmp_path / "m.gguf"), done["transferred"], len(slow.told)) == (True, len(MODEL), 1)
 
 
@@ -537,7 +617,13 @@ def test_a_connection_is_held_against_what_the_others_took():
 def test_retry_after_is_understood_as_seconds_and_as_a_date():
     assert fetch_http._retry_after({"Retry-After": "3"}) == 3
     assert fetch_http._retry_after({"Retry-After": "99999"}) == 600
-    assert 50 < fetch_http._retry_after({"Retry-After": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))}) <= 60
+    assert (
+        50
+        < fetch_http._retry_after(
+            {"Retry-After": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 60))}
+        )
+        <= 60
+    )
     assert fetch_http._retry_after({"Retry-After": "soon"}) is None
     assert fetch_http._retry_after({}) is None
 
@@ -551,7 +637,11 @@ def test_a_server_that_keeps_failing_is_given_up_and_what_came_is_kept(fake, tmp
 
     fake.on_bytes = fail
     text = refused(tmp_path / "m.gguf", urls=[url])
-    assert text == "%s: answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched is kept" % url
+    assert (
+        text
+        == "%s: answered 503 Service Unavailable, 10 times in a row: check the source and run again, what was fetched "
+        "is kept" % url
+    )
     fake.on_bytes, fake.answers = None, []
     done = fetch(tmp_path / "m.gguf", urls=[url])
     assert done["resumed"] > 0
@@ -606,7 +696,9 @@ def test_a_server_that_lies_about_its_ranges_is_given_up(fake, tmp_path):
 
     fake.on_bytes = lie_later
     text = refused(tmp_path / "m.gguf", urls=[url], connections=1)
-    assert " to bytes=" in text and text.endswith(", 10 times in a row: check the source and run again, what was fetched is kept")
+    assert " to bytes=" in text and text.endswith(
+        ", 10 times in a row: check the source and run again, what was fetched is kept"
+    )
 
 
 def test_a_file_replaced_during_the_transfer_is_not_spliced(fake, tmp_path):
@@ -677,7 +769,8 @@ def test_after_a_reboot_only_what_was_flushed_is_trusted(fake, tmp_path, monkeyp
 
 
 def fail_once(monkeypatch, function, path, after):
-    """From when ``after()`` holds, the next call of os.``function`` for ``path`` fails as a disk does: later ones say that all is well. -> calls that failed"""
+    """From when ``after()`` holds, the next call of os.``function`` for ``path`` fails as a disk does: later ones say
+    that all is well. -> calls that failed"""
     real, failed = getattr(os, function), []
 
     def call(fd):
@@ -695,7 +788,9 @@ def test_after_a_failed_flush_only_what_was_flushed_before_is_trusted(fake, tmp_
     fake.rate = 4 << 20
     url = fake.add_plain("m.gguf", MODEL)
     failed = fail_once(monkeypatch, "fdatasync", tmp_path / "m.gguf.partial", lambda: fake.sent > 6 << 20)
-    assert refused(tmp_path / "m.gguf", urls=[url], connections=2).endswith("m.gguf.partial: cannot be written: Input/output error")
+    assert refused(tmp_path / "m.gguf", urls=[url], connections=2).endswith(
+        "m.gguf.partial: cannot be written: Input/output error"
+    )
     assert failed
     lines = (tmp_path / "m.gguf.partial.journal").read_bytes().splitlines()[1:]
     kept = sum(int(line.split()[2]) for line in lines if line.startswith(b"w"))
@@ -715,7 +810,9 @@ def test_a_last_flush_that_fails_publishes_nothing_and_is_not_believed_the_secon
     assert whole(tmp_path / "m.gguf")
 
 
-@pytest.mark.parametrize("name", ["m.gguf.partial", ".m.gguf.partial.journal.partial", ".m.gguf.manifest.json.partial", "m.gguf.lock"])
+@pytest.mark.parametrize(
+    "name", ["m.gguf.partial", ".m.gguf.partial.journal.partial", ".m.gguf.manifest.json.partial", "m.gguf.lock"]
+)
 @pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo"])
 def test_what_others_have_put_under_our_names_is_not_written_through(fake, tmp_path, name, kind):
     folder, victim = tmp_path / "models", tmp_path / "victim"
@@ -746,7 +843,17 @@ def test_a_link_in_place_of_a_partial_file_with_a_journal_is_replaced(fake, tmp_
     assert victim.read_bytes() == bytes(len(MODEL))
 
 
-@pytest.mark.parametrize("change", [{"name": "../../victim"}, {"name": "/etc/passwd"}, {"name": None}, {"size": "1"}, {"pieces": [{}]}, {"inode": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "../../victim"},
+        {"name": "/etc/passwd"},
+        {"name": None},
+        {"size": "1"},
+        {"pieces": [{}]},
+        {"inode": None},
+    ],
+)
 def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
     dest = tmp_path / "models" / "m.gguf"
     dest.parent.mkdir()
@@ -762,7 +869,10 @@ def test_a_manifest_that_leaves_its_directory_is_none(fake, tmp_path, change):
 
 @pytest.mark.parametrize("name", [".gguf", "..gguf", "a\nb.gguf", "%s.gguf" % ("a" * 300)])
 def test_a_name_that_is_none_in_the_models_directory_is_refused(fake, tmp_path, name):
-    with pytest.raises(Refusal, match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest"):
+    with pytest.raises(
+        Refusal,
+        match="is hidden, has more than 220 bytes or holds what cannot be printed: give the model's path as dest",
+    ):
         fetch(str(tmp_path) + "/", urls=[fake.add_plain(name, MODEL)])
     assert left(tmp_path) == []
 
@@ -771,7 +881,9 @@ def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=secret"])
     fake.log.clear()
-    assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith("untouched since it was published")
+    assert fetch(tmp_path / "m.gguf", urls=[url + "?version=1&X-Amz-Signature=renewed"])["msg"].endswith(
+        "untouched since it was published"
+    )
     assert fake.log == []
     fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
     with pytest.raises(Refusal, match="is there, but its header is not that of m.gguf"):
@@ -794,7 +906,11 @@ def test_a_wrong_digest_publishes_nothing_and_keeps_the_good_piece(fake, tmp_pat
     urls = [fake.add_plain(first, PIECES[first]), fake.add_plain(second, damaged)]
     needed = [sha(data) for data in PIECES.values()]
     text = refused(tmp_path / "m.gguf", urls=urls, sha256=needed)
-    assert text == "%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (second, sha(damaged), needed[1])
+    assert text == "%s: sha256 is %s, %s needed: source or transfer is damaged, the next run fetches it again" % (
+        second,
+        sha(damaged),
+        needed[1],
+    )
     fake.add_plain(second, PIECES[second])
     done = fetch(tmp_path / "m.gguf", urls=urls, sha256=needed)
     assert done["transferred"] >= len(PIECES[second])
@@ -834,7 +950,12 @@ print(json.dumps(acquire(Request(**json.loads(sys.argv[1])))))
 
 def process(options, setup="", prefix=()):
     code = RUN % (os.path.dirname(os.path.dirname(HERE)), setup)
-    return subprocess.Popen([*prefix, sys.executable, "-c", code, json.dumps(options)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", code, json.dumps(options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
@@ -854,7 +975,15 @@ def test_kill_9_loses_at_most_what_was_in_flight(fake, tmp_path):
     assert done["resumed"] + done["transferred"] == len(MODEL)
 
 
-MOUNT_OWN_TMPFS = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"')
+MOUNT_OWN_TMPFS = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "sh",
+    "-c",
+    'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"',
+)
 
 
 def namespaces():
@@ -917,7 +1046,10 @@ def test_a_file_of_another_user_is_hashed_and_becomes_ours(fake, tmp_path):
     (tmp_path / "m.gguf").chmod(0o666)
     before = os.stat(tmp_path / "m.gguf")
     fetch(tmp_path / "m.gguf", fake, check=True, repo=REPO, quant="Q8_0")
-    assert (os.stat(tmp_path / "m.gguf").st_uid, os.stat(tmp_path / "m.gguf").st_ctime_ns) == (before.st_uid, before.st_ctime_ns)
+    assert (os.stat(tmp_path / "m.gguf").st_uid, os.stat(tmp_path / "m.gguf").st_ctime_ns) == (
+        before.st_uid,
+        before.st_ctime_ns,
+    )
     fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     after = os.stat(tmp_path / "m.gguf")
     assert (after.st_ino, after.st_uid, after.st_mode & 0o7777) == (before.st_ino, 0, 0o644)
@@ -985,7 +1117,9 @@ def test_a_file_of_another_user_is_ours_from_before_it_is_read(fake, tmp_path, m
     path.write_bytes(MODEL)
     give_away(path)
     real, owners = present.hash_pieces, []
-    monkeypatch.setattr(present, "hash_pieces", lambda *arguments: owners.append(os.stat(path).st_uid) or real(*arguments))
+    monkeypatch.setattr(
+        present, "hash_pieces", lambda *arguments: owners.append(os.stat(path).st_uid) or real(*arguments)
+    )
     fetch(path, fake, repo=REPO, quant="Q8_0")
     assert owners == [0]
 
@@ -993,7 +1127,10 @@ def test_a_file_of_another_user_is_ours_from_before_it_is_read(fake, tmp_path, m
 @pytest.mark.parametrize("check", [True, False])
 def test_another_file_under_the_name_is_refused_and_left(fake, tmp_path, check):
     url = fake.add_plain("m.gguf", MODEL)
-    for data, words in ((MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)), (OTHER, "its sha256 is not that of m.gguf")):
+    for data, words in (
+        (MODEL[:-1], "is there with {:,} bytes".format(len(MODEL) - 1)),
+        (OTHER, "its sha256 is not that of m.gguf"),
+    ):
         (tmp_path / "m.gguf").write_bytes(data)
         with pytest.raises(Refusal, match=words):
             fetch(tmp_path / "m.gguf", check=check, urls=[url], sha256=[sha(MODEL)])
@@ -1125,16 +1262,28 @@ def test_pieces_without_a_digest_are_refused_and_left(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     (tmp_path / "by hand").write_bytes(OTHER)
     text = refused(tmp_path / "m.gguf", urls=[url], adopt=[str(tmp_path / "by hand")])
-    assert text.startswith("adopt: %s: no sha256 of m.gguf is known, one is needed to use it: " % (tmp_path / "by hand"))
+    assert text.startswith(
+        "adopt: %s: no sha256 of m.gguf is known, one is needed to use it: " % (tmp_path / "by hand")
+    )
     # Neither is one of the joined file, which tells nothing of a piece before it is consumed.
-    text = refused(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", sha256=None, pieces=[{"size": len(MODEL), "sha256": sha(MODEL)}], adopt=loose(tmp_path))
+    text = refused(
+        tmp_path / "m.gguf",
+        fake,
+        repo=REPO,
+        quant="Q8_0",
+        sha256=None,
+        pieces=[{"size": len(MODEL), "sha256": sha(MODEL)}],
+        adopt=loose(tmp_path),
+    )
     assert "no sha256 of m.Q8_0.gguf.part1of2 is known" in text
     assert left(tmp_path) == ["by hand", *sorted(PIECES)]
 
 
 def test_pieces_do_not_matter_where_the_model_is_there(fake, tmp_path):
     (tmp_path / "m.gguf").write_bytes(MODEL)
-    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path))["msg"].endswith("is there and proved")
+    assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", adopt=loose(tmp_path))["msg"].endswith(
+        "is there and proved"
+    )
 
 
 def others(tmp_path, spoil):
@@ -1161,7 +1310,9 @@ def test_where_the_disk_does_not_hold_a_copy_the_way_without_one_is_named(fake, 
     dest, paths = others(tmp_path, give_away)
     monkeypatch.setattr(fetch_target, "free_disk", lambda folder: (64 << 20) + len(MODEL) // 2)
     text = refused(dest, fake, repo=REPO, quant="Q8_0", adopt=paths)
-    assert text.endswith("; %s would be used without a copy if only root could write it: chown root, chmod go-w" % ", ".join(paths))
+    assert text.endswith(
+        "; %s would be used without a copy if only root could write it: chown root, chmod go-w" % ", ".join(paths)
+    )
 
 
 @pytest.mark.parametrize("kind", ["symlink", "link", "mkfifo", "mkdir"])
@@ -1308,7 +1459,9 @@ def test_what_is_not_the_model_or_not_roots_is_not_copied(fake, tmp_path, kind):
     if kind in ("symlink", "link"):
         getattr(os, kind)(str(tmp_path / "victim"), str(beside))
     else:
-        beside.write_bytes({"other bytes": MODEL[:-1] + b"X", "other header": b"GGUF" + bytes(len(MODEL) - 4)}.get(kind, MODEL))
+        beside.write_bytes(
+            {"other bytes": MODEL[:-1] + b"X", "other header": b"GGUF" + bytes(len(MODEL) - 4)}.get(kind, MODEL)
+        )
     if kind == "stranger's":
         give_away(beside)
     assert fetch(tmp_path / "models/m.gguf", fake, repo=REPO, quant="Q8_0")["transferred"] == len(MODEL)
@@ -1331,7 +1484,12 @@ def test_a_model_from_another_folder_moves(fake, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "old" / "x.gguf").write_bytes(MODEL)
     inode = (tmp_path / "old" / "x.gguf").stat().st_ino
-    fetch(tmp_path / "new" / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL)], sha256=[sha(MODEL)], adopt=[str(tmp_path / "old" / "x.gguf")])
+    fetch(
+        tmp_path / "new" / "m.gguf",
+        urls=[fake.add_plain("m.gguf", MODEL)],
+        sha256=[sha(MODEL)],
+        adopt=[str(tmp_path / "old" / "x.gguf")],
+    )
     assert whole(tmp_path / "new" / "m.gguf")
     assert (left(tmp_path / "old"), (tmp_path / "new" / "m.gguf").stat().st_ino) == ([], inode)
 
@@ -1342,7 +1500,10 @@ def test_a_model_from_another_folder_moves(fake, tmp_path):
 def test_progress_counts_up_to_the_total(fake, tmp_path):
     fake.rate = 4 << 20
     states = []
-    acquire(request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2), watch=Watch(lambda state: states.append(dict(state))))
+    acquire(
+        request(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0", connections=2),
+        watch=Watch(lambda state: states.append(dict(state))),
+    )
     assert {state["total"] for state in states} == {len(MODEL)}
     assert [state["done"] for state in states] == sorted(state["done"] for state in states)
     assert states[-1]["done"] == len(MODEL)
@@ -1355,6 +1516,8 @@ def test_memory_stays_small(fake, tmp_path):
 import atexit
 atexit.register(lambda: print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0], file=sys.stderr))
 """
-    out, err = process({"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup).communicate(timeout=120)
+    out, err = process(
+        {"dest": str(tmp_path / "m.gguf"), "urls": [fake.url + "/files/m.gguf"], "connections": 16}, setup
+    ).communicate(timeout=120)
     assert json.loads(out)["transferred"] > 200 << 20
     assert int(err.splitlines()[-1]) < 150000

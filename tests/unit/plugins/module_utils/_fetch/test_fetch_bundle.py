@@ -11,7 +11,15 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 A, B = b"first half, ", b"second half"
-WANTED = {"model": "m", "quant": "Q8_0", "urls": [], "repo": "some/m-GGUF", "revision": "main", "files": ["a", "b"], "sha256": []}
+WANTED = {
+    "model": "m",
+    "quant": "Q8_0",
+    "urls": [],
+    "repo": "some/m-GGUF",
+    "revision": "main",
+    "files": ["a", "b"],
+    "sha256": [],
+}
 
 
 def sha(data):
@@ -41,8 +49,12 @@ def seal(folder, *models, check=False):
 def test_the_sums_are_those_that_sha256sum_takes(folder):
     _record, changed = seal(folder, model(folder, *JOINED))
     assert changed
-    checked = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=str(folder), stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
-    assert checked == ["%s: OK" % name for name in ("models/m.gguf", "builds/b.tar.gz", "source/s.tar.gz", "bundle.json")]
+    checked = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=str(folder), stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.splitlines()
+    assert checked == [
+        "%s: OK" % name for name in ("models/m.gguf", "builds/b.tar.gz", "source/s.tar.gz", "bundle.json")
+    ]
     (folder / "models/m.gguf").write_bytes(b"other bytes")
     assert subprocess.run(["sha256sum", "-c", "--status", "SHA256SUMS"], cwd=str(folder), check=False).returncode == 1
 
@@ -77,9 +89,17 @@ def test_check_mode_tells_the_truth_and_writes_nothing(tmp_path, folder):
 
 def test_lines_name_every_file_and_say_where_a_build_is_missing(folder):
     record, _changed = seal(folder, model(folder, *JOINED))
-    assert bundle.lines(str(folder), record)[1:4] == ["  models/m.gguf (23 bytes)", "  builds/b.tar.gz (5 bytes)", "  source/s.tar.gz (6 bytes)"]
+    assert bundle.lines(str(folder), record)[1:4] == [
+        "  models/m.gguf (23 bytes)",
+        "  builds/b.tar.gz (5 bytes)",
+        "  source/s.tar.gz (6 bytes)",
+    ]
     assert not [line for line in bundle.lines(str(folder), record) if "no build" in line]
-    assert [line for line in bundle.lines(str(folder), dict(record, builds=[])) if "no build: the site compiles the source" in line]
+    assert [
+        line
+        for line in bundle.lines(str(folder), dict(record, builds=[]))
+        if "no build: the site compiles the source" in line
+    ]
 
 
 @pytest.mark.parametrize(
@@ -98,15 +118,28 @@ def test_find(folder, wanted):
 
 def test_a_url_is_compared_without_its_secrets(folder):
     seal(folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?signature=1"]))
-    bundle.find(bundle.read(str(folder)), {"name": "m.gguf", "urls": ["https://user:secret@mirror.example/m.gguf"]}, "x")
+    bundle.find(
+        bundle.read(str(folder)), {"name": "m.gguf", "urls": ["https://user:secret@mirror.example/m.gguf"]}, "x"
+    )
 
 
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        ({"name": "n.gguf"}, "bundle: FOLDER has no n.gguf, it has m Q8_0 (m.gguf): make it again with playbooks/bundle.yml for this inventory"),
-        ({"revision": "v2"}, "bundle: FOLDER has m.gguf of some/m-GGUF at main, the inventory wants some/m-GGUF at v2: make it again"),
-        ({"sha256": ["0" * 64]}, "bundle: FOLDER has m.gguf of some/m-GGUF at main, the inventory wants sha256 %s: make it again" % ("0" * 64)),
+        (
+            {"name": "n.gguf"},
+            "bundle: FOLDER has no n.gguf, it has m Q8_0 (m.gguf): make it again with playbooks/bundle.yml for this "
+            "inventory",
+        ),
+        (
+            {"revision": "v2"},
+            "bundle: FOLDER has m.gguf of some/m-GGUF at main, the inventory wants some/m-GGUF at v2: make it again",
+        ),
+        (
+            {"sha256": ["0" * 64]},
+            "bundle: FOLDER has m.gguf of some/m-GGUF at main, the inventory wants sha256 %s: make it again"
+            % ("0" * 64),
+        ),
     ],
 )
 def test_what_is_not_in_it_is_one_sentence(folder, wanted, sentence):
@@ -149,13 +182,30 @@ FILE = ("models", 0, "files", 0)
     ("path", "values"),
     [
         (FILE, {"name": name})
-        for name in ("../../etc/cron.d/llama", "../x.gguf", "/etc/x.gguf", "a/b.gguf", "..", ".x.gguf", "", "x", "x.gguf\n", "\ud800.gguf", 5, None)
+        for name in (
+            "../../etc/cron.d/llama",
+            "../x.gguf",
+            "/etc/x.gguf",
+            "a/b.gguf",
+            "..",
+            ".x.gguf",
+            "",
+            "x",
+            "x.gguf\n",
+            "\ud800.gguf",
+            5,
+            None,
+        )
     ]
     + [(FILE, {"size": size}) for size in (-1, "5", 5.0, True, None, len(A), 10**30)]
     + [(FILE, {"sha256": digest}) for digest in (None, "", "0" * 63, "0" * 64 + "\n", 5, "../" + "0" * 61)]
     + [(FILE, {"pieces": pieces}) for pieces in (None, [], "x", [None], [{}], [{"size": len(A + B), "sha256": None}])]
     + [(("models", 0), {key: value}) for key in ("files", "wanted", "gguf") for value in (None, 5, "text", [5])]
-    + [(("models", 0, "wanted"), {key: value}) for key in ("urls", "files", "sha256", "repo") for value in (None, 5, [5], {})]
+    + [
+        (("models", 0, "wanted"), {key: value})
+        for key in ("urls", "files", "sha256", "repo")
+        for value in (None, 5, [5], {})
+    ]
     + [((), {key: value}) for key in ("models", "builds", "source") for value in (None, 5, "text", [5], [{}])]
     + [((kind, 0), {"name": name}) for kind in ("builds", "source") for name in ("../x", "/x", "..", None)],
 )
@@ -178,7 +228,9 @@ def test_a_deep_record_is_damaged(folder):
 
 
 def test_urls_that_differ_in_their_query_are_two_sources(folder):
-    seal(folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?version=1&token=secret"]))
+    seal(
+        folder, model(folder, *JOINED, repo="", files=[], urls=["https://mirror.example/m.gguf?version=1&token=secret"])
+    )
     assert "secret" not in (folder / "bundle.json").read_text()
     record = bundle.read(str(folder))
     bundle.find(record, {"name": "m.gguf", "urls": ["https://mirror.example/m.gguf?version=1&token=other"]}, "x")

@@ -100,7 +100,17 @@ def test_compressed_answers_are_refused(fake, client):
 
 @pytest.mark.parametrize(
     ("status", "followed"),
-    [(301, True), (302, True), (303, True), (307, True), (308, True), (300, False), (305, False), (306, False), (309, False)],
+    [
+        (301, True),
+        (302, True),
+        (303, True),
+        (307, True),
+        (308, True),
+        (300, False),
+        (305, False),
+        (306, False),
+        (309, False),
+    ],
 )
 def test_a_location_is_followed_where_the_status_is_a_redirect(fake, client, status, followed):
     location = fake.add_plain("a", DATA).encode()
@@ -149,7 +159,9 @@ def test_a_body_that_breaks_off_at_once_every_time_is_given_up(fake, client, mon
     monkeypatch.setattr(sources, "FIRST_WAIT", 0)
     source = resolved(fake.add_plain("a", DATA), client)
     fake.cuts = [0] * 4
-    with pytest.raises(Refusal, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"):
+    with pytest.raises(
+        Refusal, match="the connection ended 5,000 bytes early, 4 times: check the network and run again"
+    ):
         read_range(source, client, 0, 5000)
 
 
@@ -202,8 +214,23 @@ def test_a_proxy_of_the_environment_is_used(fake, client, monkeypatch):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost",
+    ]
+    subprocess.run(
+        [*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem"], check=True, capture_output=True
+    )
     return folder
 
 
@@ -229,7 +256,9 @@ def test_tls_is_verified_and_not_left_again(certificate, client, monkeypatch):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(str(certificate / "cert.pem"), str(certificate / "key.pem"))
     with serving(OverTls, context) as port:
-        with pytest.raises(Refusal, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"):
+        with pytest.raises(
+            Refusal, match="its certificate does not verify .*: install the CA on this node or set SSL_CERT_FILE"
+        ):
             resolved("https://localhost:%d/m.gguf" % port, client)
         monkeypatch.setattr(Client, "_tls", ssl.create_default_context(cafile=str(certificate / "cert.pem")))
         assert resolved("https://localhost:%d/m.gguf" % port, client).size == 1
@@ -249,7 +278,8 @@ def test_a_local_file_that_changes_is_noticed(tmp_path, client):
 
 @contextlib.contextmanager
 def speaking(*answers):
-    """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte until the client goes."""
+    """A server that says each answer to one connection, then what the last one says; an iterator is said byte by byte
+    until the client goes."""
 
     def speak(connection, answer):
         with connection, contextlib.suppress(OSError):
@@ -262,7 +292,9 @@ def speaking(*answers):
         with contextlib.suppress(OSError):
             while True:
                 connection = listener.accept()[0]
-                threading.Thread(target=speak, args=(connection, left.pop(0) if len(left) > 1 else left[0]), daemon=True).start()
+                threading.Thread(
+                    target=speak, args=(connection, left.pop(0) if len(left) > 1 else left[0]), daemon=True
+                ).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
@@ -298,9 +330,13 @@ def test_a_header_that_drips_is_given_up(client, impatient):
 
 
 def test_header_fields_without_an_end_are_given_up(client):
-    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises((Transient, Refusal)):
+    with speaking(b"HTTP/1.1 200 OK\r\n" + b"HTTP/1.1 100 Continue\r\n\r\n" * 10) as url, pytest.raises(
+        (Transient, Refusal)
+    ):
         resolved(url, client)
-    with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(Transient, match="more than 1,048,576 bytes of header fields"):
+    with speaking(b"HTTP/1.1 100 Continue\r\n\r\n" * 100000) as url, pytest.raises(
+        Transient, match="more than 1,048,576 bytes of header fields"
+    ):
         resolved(url, client)
 
 
@@ -310,7 +346,10 @@ HEAD = b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes %d-%d/100000\r\nCo
 def test_a_body_that_drips_is_given_up_after_a_few_attempts(client, impatient):
     with speaking(HEAD % (0, 0, 1) + b"x", drip(HEAD % (0, 999, 1000))) as url:
         source = resolved(url, client)
-        with pytest.raises(Refusal, match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again"):
+        with pytest.raises(
+            Refusal,
+            match="slower than 4,096 bytes per second for [0-9]+ seconds, 4 times: check the network and run again",
+        ):
             read_range(source, client, 0, 1000)
 
 
@@ -343,7 +382,10 @@ def test_a_body_of_one_byte_per_connection_is_given_up(client, impatient):
         ("http://a..b/m.gguf", "its host or port cannot be read"),
         ("http://%s.example/m.gguf" % ("a" * 64), "its host or port cannot be read"),
         ("http:///m.gguf", "an http or https URL is needed"),
-        ("http://user:hunter2@h/m.gguf?key=hunter2", "http://h/m.gguf: has a user or password in it, which are never sent: leave them out"),
+        (
+            "http://user:hunter2@h/m.gguf?key=hunter2",
+            "http://h/m.gguf: has a user or password in it, which are never sent: leave them out",
+        ),
         ("http://user:hunter2/x@h/m.gguf", "its host or port cannot be read"),
         ("http://user@h/m.gguf", "has a user or password in it"),
     ],
@@ -356,12 +398,18 @@ def test_a_url_that_cannot_be_asked_is_one_sentence_without_secrets(url, words):
 
 
 def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
-    assert urls.clean_url("http://B\u00fccher.example:80/\u00fc a?n=\u00fc&s=%2F+#f") == "http://xn--bcher-kva.example:80/%C3%BC%20a?n=%C3%BC&s=%2F+"
+    assert (
+        urls.clean_url("http://B\u00fccher.example:80/\u00fc a?n=\u00fc&s=%2F+#f")
+        == "http://xn--bcher-kva.example:80/%C3%BC%20a?n=%C3%BC&s=%2F+"
+    )
     url = fake.add_plain("\u00fc b.gguf", DATA)
     assert resolved(url.replace("%C3%BC%20", "\u00fc "), client).size == len(DATA)
     location = ("/files/\u00fc b.gguf").encode("utf-8")
     for end in (location, b"%s/files/\xff.gguf" % fake.url.encode()):
-        with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s%s\r\n\r\n" % (fake.url.encode() if end is location else b"", end)) as other:
+        with speaking(
+            b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s%s\r\n\r\n"
+            % (fake.url.encode() if end is location else b"", end)
+        ) as other:
             if end is location:
                 assert resolved(other, client).size == len(DATA)
             else:
@@ -380,7 +428,9 @@ def test_letters_beyond_ascii_are_quoted_in_urls_and_redirects(fake, client):
     ],
 )
 def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, words):
-    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(Refusal) as caught:
+    with speaking(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: %s\r\n\r\n" % location) as url, pytest.raises(
+        Refusal
+    ) as caught:
         resolved(url, client)
     assert words in str(caught.value)
     assert str(caught.value).isprintable()
@@ -390,7 +440,9 @@ def test_a_redirect_that_cannot_be_followed_is_one_sentence(client, location, wo
     "answer",
     [
         b"HTTP/1.1 503 \x1b[2Jgone\r\nContent-Length: 0\r\nRetry-After: nan\r\n\r\n",
-        b"HTTP/1.1 503 Gone" + b"e" * 60000 + b"\r\nContent-Length: 0\r\nRetry-After: Mon, 01 Jan 0001 00:00:00 GMT\r\n\r\n",
+        b"HTTP/1.1 503 Gone"
+        + b"e" * 60000
+        + b"\r\nContent-Length: 0\r\nRetry-After: Mon, 01 Jan 0001 00:00:00 GMT\r\n\r\n",
         b"HTTP/1.1 206 OK\r\nContent-Length: 1\r\nContent-Range: bytes 0-0/" + b"9" * 5000 + b"\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nContent-Length: \xb2\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
@@ -411,16 +463,30 @@ def test_retry_after_that_is_no_number_is_passed_over(value):
 
 def test_the_token_is_never_sent_over_plain_http():
     home = "http://mirror.example/m.gguf"
-    with pytest.raises(Refusal, match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or leave"):
+    with pytest.raises(
+        Refusal,
+        match="^http://mirror.example/m.gguf: a token is not sent over http, https is needed: correct the address or "
+        "leave",
+    ):
         urls.authorization(home, "hf_secret", home)
     sent = {"Authorization": "Bearer hf_secret"}
     for url in ("https://mirror.example/a", "http://127.0.0.1:80/a", "http://[::1]/a", "http://localhost/a"):
         assert urls.authorization(url, "hf_secret", url) == sent
         assert urls.authorization(url, None, url) == {}
-    for near in ("http://127.0.0.1.example/a", "http://localhost.example/a", "http://128.0.0.1/a", "http://[::ffff:10.0.0.1]/a"):
+    for near in (
+        "http://127.0.0.1.example/a",
+        "http://localhost.example/a",
+        "http://128.0.0.1/a",
+        "http://[::ffff:10.0.0.1]/a",
+    ):
         with pytest.raises(Refusal, match="a token is not sent over http"):
             urls.authorization(near, "hf_secret", near)
-    for other in ("http://mirror.example/a", "https://mirror.example:8443/a", "https://mirror.example.org/a", "https://sub.mirror.example/a"):
+    for other in (
+        "http://mirror.example/a",
+        "https://mirror.example:8443/a",
+        "https://mirror.example.org/a",
+        "https://sub.mirror.example/a",
+    ):
         assert urls.authorization(other, "hf_secret", "https://mirror.example/b") == {}
 
 
@@ -450,7 +516,9 @@ def test_user_and_password_of_a_proxy_are_used(client, monkeypatch):
             resolved("http://other.invalid/m.gguf", client)
     for wrong in ("socks5://user:hunter2@127.0.0.1:1", "http://user:hunter2@127.0.0.1:port", "http://"):
         monkeypatch.setenv("http_proxy", wrong)
-        with pytest.raises(Refusal, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$") as caught:
+        with pytest.raises(
+            Refusal, match="^http_proxy: .*given, http://HOST:PORT is needed: correct the environment$"
+        ) as caught:
             resolved("http://third.invalid/m.gguf", client)
         assert "hunter2" not in str(caught.value)
 

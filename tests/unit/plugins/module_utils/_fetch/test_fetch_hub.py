@@ -12,12 +12,25 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import Hub, HubFile, model_name, order_files, piece_name, read_token, select
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import (
+    Hub,
+    HubFile,
+    model_name,
+    order_files,
+    piece_name,
+    read_token,
+    select,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import following_url
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_hub import COMMIT, FakeHub, HubHandler
 
-FILES = {"README.md": b"text", "m.Q4_K_M.gguf": b"four", "m.Q8_0.gguf.part1of2": b"eight", "m.Q8_0.gguf.part2of2": b"more"}
+FILES = {
+    "README.md": b"text",
+    "m.Q4_K_M.gguf": b"four",
+    "m.Q8_0.gguf.part1of2": b"eight",
+    "m.Q8_0.gguf.part2of2": b"more",
+}
 
 
 @pytest.fixture
@@ -40,7 +53,10 @@ def test_listing_gives_size_and_sha256_pinned_to_a_commit(fake):
     found = {entry.path: entry for entry in hub(fake).files(COMMIT)}
     assert sorted(found) == sorted(FILES)
     assert found["m.Q4_K_M.gguf"] == HubFile("m.Q4_K_M.gguf", 4, hashlib.sha256(b"four").hexdigest())
-    assert hub(fake).source(COMMIT, found["m.Q4_K_M.gguf"]).url == "%s/owner/m-GGUF/resolve/%s/m.Q4_K_M.gguf" % (fake.url, COMMIT)
+    assert hub(fake).source(COMMIT, found["m.Q4_K_M.gguf"]).url == "%s/owner/m-GGUF/resolve/%s/m.Q4_K_M.gguf" % (
+        fake.url,
+        COMMIT,
+    )
 
 
 def test_a_commit_is_not_asked_for_again(fake):
@@ -56,17 +72,23 @@ def test_all_pages_are_read(fake):
 
 def test_files_outside_large_file_storage_have_a_size_and_no_sha256(fake):
     fake.add_repo("owner/plain", FILES, lfs=False)
-    assert sorted(hub(fake, "owner/plain").files(COMMIT)) == sorted(HubFile(name, len(data), None) for name, data in FILES.items())
+    assert sorted(hub(fake, "owner/plain").files(COMMIT)) == sorted(
+        HubFile(name, len(data), None) for name, data in FILES.items()
+    )
 
 
 def test_an_unknown_repo_names_its_neighbours(fake):
     fake.add_repo("owner/other", {})
-    with pytest.raises(Refusal, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"):
+    with pytest.raises(
+        Refusal, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"
+    ):
         hub(fake, "owner/m-GUF").commit("main")
 
 
 def test_an_unknown_owner_is_said_to_have_nothing(fake):
-    with pytest.raises(Refusal, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"):
+    with pytest.raises(
+        Refusal, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"
+    ):
         hub(fake, "nobody/m").commit("main")
 
 
@@ -138,7 +160,10 @@ def test_incomplete_sets_are_refused(names, words):
 
 def test_the_first_shard_stands_for_all():
     files = listed("q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf")
-    assert [entry.path for entry in select(files, "r", ["q/m-00001-of-00002.gguf"])] == ["q/m-00001-of-00002.gguf", "q/m-00002-of-00002.gguf"]
+    assert [entry.path for entry in select(files, "r", ["q/m-00001-of-00002.gguf"])] == [
+        "q/m-00001-of-00002.gguf",
+        "q/m-00002-of-00002.gguf",
+    ]
     with pytest.raises(Refusal, match="q/m-00002-of-00002.gguf: missing in the repository"):
         select(files[:1], "r", ["q/m-00001-of-00002.gguf"])
 
@@ -154,7 +179,13 @@ def test_the_first_shard_stands_for_all():
 )
 def test_a_quant_is_found_by_name_or_folder(quant, found):
     files = listed(
-        *FILES, "m.Q4_K_S.gguf", "m-IQ4_XS.gguf", "mmproj-m.Q8_0.gguf", "m.imatrix-Q6_K.gguf", "Q6_K/m-00002-of-00002.gguf", "Q6_K/m-00001-of-00002.gguf"
+        *FILES,
+        "m.Q4_K_S.gguf",
+        "m-IQ4_XS.gguf",
+        "mmproj-m.Q8_0.gguf",
+        "m.imatrix-Q6_K.gguf",
+        "Q6_K/m-00002-of-00002.gguf",
+        "Q6_K/m-00001-of-00002.gguf",
     )
     assert [entry.path for entry in select(files, "r", quant=quant)] == found
 
@@ -203,7 +234,10 @@ def test_a_token_that_others_may_read_is_refused(tmp_path, mode):
     path.chmod(mode)
     with pytest.raises(Refusal) as caught:
         read_token(str(path))
-    text = "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct both, others may have read the token"
+    text = (
+        "model_token_file: %s has mode %04o and user id %d, mode 0600 and root's or your own are needed: correct "
+        "both, others may have read the token"
+    )
     assert str(caught.value) == text % (path, mode, os.geteuid())
 
 
@@ -270,15 +304,27 @@ LISTED = {"type": "file", "path": "m.Q8_0.gguf", "size": 5, "oid": "0" * 40}
 def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
     text = answer if isinstance(answer, str) and answer.startswith("[") else json.dumps(answer)
     monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(200, {}, text.encode()))
-    with pytest.raises(Refusal, match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub does: check"):
+    with pytest.raises(
+        Refusal,
+        match=r"^http://127.0.0.1:[0-9]+/api/models/owner/m-GGUF/tree/[0-9a-f]{40}: does not answer as a model hub "
+        r"does: check",
+    ):
         hub(fake).files(COMMIT)
 
 
-@pytest.mark.parametrize("answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []])
+@pytest.mark.parametrize(
+    "answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []]
+)
 def test_odd_revisions_and_neighbours_are_passed_over(fake, monkeypatch, answer):
-    monkeypatch.setattr(HubHandler, "json", lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()))
+    monkeypatch.setattr(
+        HubHandler,
+        "json",
+        lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()),
+    )
     with pytest.raises(Refusal, match="has no revision v9, it has none that it lists"):
-        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9")
+        raise hub(fake)._refusal(
+            namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9"
+        )
     with pytest.raises(Refusal, match="the hub lists no models of owner: check the name"):
         raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {}), "main")
 

@@ -26,7 +26,9 @@ def pieces(data, *cuts):
 
 
 def bundled(**files):
-    entries = [{"name": name + ".gguf", "size": len(data), "pieces": pieces(data, 1000)} for name, data in files.items()]
+    entries = [
+        {"name": name + ".gguf", "size": len(data), "pieces": pieces(data, 1000)} for name, data in files.items()
+    ]
     return {"files": entries, "commit": None, "gguf": {"architecture": "llama"}}
 
 
@@ -93,7 +95,9 @@ def test_a_file_that_is_there_is_proved_and_nothing_is_awaited(tmp_path):
 def test_shards_keep_their_names(tmp_path):
     names = ["m-00001-of-00002", "m-00002-of-00002"]
     data = dict(zip(names, gguf_files.shards(2)))
-    request = Request(str(tmp_path / "m-00001-of-00002.gguf"), urls=["http://127.0.0.1:9/%s.gguf" % name for name in names])
+    request = Request(
+        str(tmp_path / "m-00001-of-00002.gguf"), urls=["http://127.0.0.1:9/%s.gguf" % name for name in names]
+    )
     for name in names:
         (tmp_path / (name + ".gguf.sent")).write_bytes(data[name])
     done = receive(request, bundled(**data))
@@ -117,7 +121,9 @@ def test_a_record_that_leaves_the_directory_is_refused(tmp_path, name):
     entry = bundled(m=MODEL)
     entry["files"].append(dict(entry["files"][0], name=name))
     for ask in (awaited, receive):
-        with pytest.raises(Refusal, match="its record has files that are not NAME.gguf with size and sha256: make the bundle again"):
+        with pytest.raises(
+            Refusal, match="its record has files that are not NAME.gguf with size and sha256: make the bundle again"
+        ):
             ask(Request(str(tmp_path / "m.gguf"), **NOWHERE), entry)
     assert left(tmp_path) == []
 
@@ -172,7 +178,10 @@ def test_what_others_have_put_in_place_of_the_sent_file_is_not_published(tmp_pat
     assert not (tmp_path / "m.gguf").exists()
 
 
-@pytest.mark.parametrize("plant", [give_away, lambda path: os.link(str(path), str(path) + " 2"), lambda path: (path.unlink(), os.mkfifo(str(path)))])
+@pytest.mark.parametrize(
+    "plant",
+    [give_away, lambda path: os.link(str(path), str(path) + " 2"), lambda path: (path.unlink(), os.mkfifo(str(path)))],
+)
 def test_the_controller_does_not_write_to_what_others_have_put_there(tmp_path, plant):
     sent = tmp_path / "m.gguf.sent"
     sent.write_bytes(MODEL[:1234])

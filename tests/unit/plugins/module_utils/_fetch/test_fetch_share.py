@@ -15,7 +15,14 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import share
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.share import Server, byte_range, is_running, names, start, stop
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.share import (
+    Server,
+    byte_range,
+    is_running,
+    names,
+    start,
+    stop,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
@@ -130,7 +137,9 @@ def test_a_replaced_file_is_not_spliced(ask, model):
     assert (status, body == MODEL[::-1], headers["ETag"] != etag) == (200, True, True)
 
 
-@pytest.mark.parametrize("path", ["/", "/n.gguf", "/../m.gguf", "/%2e%2e/m.gguf", "/m.gguf/", "/m.gguf.partial", "/etc/passwd"])
+@pytest.mark.parametrize(
+    "path", ["/", "/n.gguf", "/../m.gguf", "/%2e%2e/m.gguf", "/m.gguf/", "/m.gguf.partial", "/etc/passwd"]
+)
 def test_a_path_that_is_not_shared_is_404(ask, model, path):
     (model.parent / "m.gguf.partial").write_bytes(b"")
     assert (ask(path)[0], ask(path, method="HEAD")[0]) == (404, 404)
@@ -149,7 +158,10 @@ def test_strangers_get_no_thread_and_are_not_read_from(model, monkeypatch):
     handled = []
     monkeypatch.setattr(Server, "process_request_thread", lambda self, *asked: handled.append(asked))
     with serving([str(model)], peers=["127.0.0.2"]) as server:
-        strangers = [socket.create_connection(("127.0.0.1", server.port), 10, source_address=("127.0.0.1", 0)) for _number in range(20)]
+        strangers = [
+            socket.create_connection(("127.0.0.1", server.port), 10, source_address=("127.0.0.1", 0))
+            for _number in range(20)
+        ]
         assert [stranger.recv(1) for stranger in strangers] == [b""] * 20  # closed, although nothing was sent
     assert handled == []
     for stranger in strangers:
@@ -203,7 +215,9 @@ def test_it_ends_by_itself_when_nobody_asks(model, monkeypatch):
 
 def test_a_server_of_its_own_process_lends_a_model_and_ends_when_told(model, tmp_path):
     port = free_port()
-    original = acquire(Request(str(tmp_path / "m.gguf"), urls=["file://%s" % model], sha256=[hashlib.sha256(MODEL).hexdigest()]))
+    original = acquire(
+        Request(str(tmp_path / "m.gguf"), urls=["file://%s" % model], sha256=[hashlib.sha256(MODEL).hexdigest()])
+    )
     child = start("127.0.0.1", port, [str(model)], ["127.0.0.1"])
     assert child != os.getpid()
     assert is_running(port)
@@ -240,13 +254,19 @@ def test_a_port_in_use_and_an_address_that_is_elsewhere_are_refused(model):
 
 
 def test_a_port_that_another_address_shares_is_refused(server, model):
-    with pytest.raises(Refusal, match=r"^port: %d is shared by another server on this node, a free port is needed$" % server.port):
+    with pytest.raises(
+        Refusal, match=r"^port: %d is shared by another server on this node, a free port is needed$" % server.port
+    ):
         Server("127.0.0.2", server.port, names([str(model)]), ["127.0.0.1"])
 
 
 def test_another_user_cannot_end_it(server, monkeypatch):
     monkeypatch.setattr(share, "_user", lambda connection: os.geteuid() + 1)
-    with pytest.raises(Refusal, match="^port: the name of %d is held by a process of user id %d, one of the same" % (server.port, os.geteuid() + 1)):
+    with pytest.raises(
+        Refusal,
+        match="^port: the name of %d is held by a process of user id %d, one of the same"
+        % (server.port, os.geteuid() + 1),
+    ):
         stop(server.port)
     assert is_running(server.port)
     monkeypatch.undo()
@@ -262,7 +282,9 @@ def test_files_that_cannot_be_served_are_refused(model, tmp_path):
     assert names([str(model), str(model)]) == {"m.gguf": str(model)}
 
 
-@pytest.mark.parametrize("plant", [give_away, lambda path: (path.rename(path.parent / "secret"), path.symlink_to("secret"))])
+@pytest.mark.parametrize(
+    "plant", [give_away, lambda path: (path.rename(path.parent / "secret"), path.symlink_to("secret"))]
+)
 def test_what_others_have_put_in_place_of_a_model_is_not_lent(model, server, ask, plant):
     plant(model)
     assert ask()[0] == 404

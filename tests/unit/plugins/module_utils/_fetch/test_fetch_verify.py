@@ -30,7 +30,12 @@ def test_a_whole_file(path):
     assert answer["complete"] is True
     assert answer["problem"] is None
     assert answer["sha256"] is None
-    assert (answer["path"], answer["size"], answer["expected_size"], answer["architecture"]) == (str(path), len(MODEL), len(MODEL), "llama")
+    assert (answer["path"], answer["size"], answer["expected_size"], answer["architecture"]) == (
+        str(path),
+        len(MODEL),
+        len(MODEL),
+        "llama",
+    )
 
 
 def test_a_digest_is_computed_on_request_and_compared_when_given(path):
@@ -46,12 +51,20 @@ def test_a_truncated_file_says_what_it_has_and_needs(path):
     path.write_bytes(MODEL[:1000])
     answer = verify_path(str(path))
     assert answer["complete"] is False
-    assert answer["problem"] == "%s: 1,000 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)) % path
+    assert (
+        answer["problem"]
+        == "%s: 1,000 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL)) % path
+    )
     assert (answer["size"], answer["expected_size"]) == (1000, len(MODEL))
 
 
 @pytest.mark.parametrize(
-    ("data", "words"), [(None, "No such file or directory: fetch it, or correct the path"), (b"<html>", "starts with b'<htm'"), (b"", "empty")]
+    ("data", "words"),
+    [
+        (None, "No such file or directory: fetch it, or correct the path"),
+        (b"<html>", "starts with b'<htm'"),
+        (b"", "empty"),
+    ],
 )
 def test_what_is_no_model(path, data, words):
     path.unlink()
@@ -69,7 +82,12 @@ def test_any_shard_stands_for_all_of_them(tmp_path):
         (tmp_path / ("m-%05d-of-00003.gguf" % (number + 1))).write_bytes(part)
     answer = verify_path(str(tmp_path / "m-00002-of-00003.gguf"))
     assert answer["path"] == str(tmp_path / "m-00001-of-00003.gguf")
-    assert (answer["complete"], answer["shards"], answer["size"], answer["expected_size"]) == (True, 3, sum(map(len, parts)), sum(map(len, parts)))
+    assert (answer["complete"], answer["shards"], answer["size"], answer["expected_size"]) == (
+        True,
+        3,
+        sum(map(len, parts)),
+        sum(map(len, parts)),
+    )
     assert "no single sha256" in verify_path(answer["path"], checksum=True)["problem"]
     (tmp_path / "m-00003-of-00003.gguf").write_bytes(parts[1])
     assert "m-00003-of-00003.gguf: its header says shard 1" in verify_path(answer["path"])["problem"]

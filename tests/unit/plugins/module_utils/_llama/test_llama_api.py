@@ -57,13 +57,22 @@ def test_a_router_is_asked_for_a_model_without_loading_it(server):
     api = llama_api.LlamaApi(server.url, model="strand rust/14b")
     api.get("/health", 5)
     api.get("/slots", 5, of_model=True)
-    assert [path for _method, path, _body in server.requests] == ["/health", "/slots?model=strand%20rust%2F14b&autoload=false"]
+    assert [path for _method, path, _body in server.requests] == [
+        "/health",
+        "/slots?model=strand%20rust%2F14b&autoload=false",
+    ]
 
 
 def test_a_completion_is_computed_in_full_and_at_temperature_0(server):
     llama_api.LlamaApi(server.url, model="m").chat("Name one color.", 64, 5)
     assert server.asked("/v1/chat/completions") == [
-        {"messages": [{"role": "user", "content": "Name one color."}], "max_tokens": 64, "temperature": 0, "cache_prompt": False, "model": "m"}
+        {
+            "messages": [{"role": "user", "content": "Name one color."}],
+            "max_tokens": 64,
+            "temperature": 0,
+            "cache_prompt": False,
+            "model": "m",
+        }
     ]
 
 
@@ -128,7 +137,10 @@ def test_an_answer_without_end_is_refused_early(told):
 
         thread = threading.Thread(target=pour)
         thread.start()
-        with pytest.raises(llama_api.Refusal, match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program"):
+        with pytest.raises(
+            llama_api.Refusal,
+            match="/slots: an answer of more than 2 MiB seen, at most 2 are allowed: see which program",
+        ):
             llama_api.LlamaApi("http://127.0.0.1:%d" % listener.getsockname()[1]).get("/slots", 10)
         thread.join(10)
     assert sum(sent) < 20e6
@@ -168,7 +180,9 @@ def test_the_first_key_of_a_file(tmp_path):
     assert llama_api.read_api_key(str(tmp_path / "keys")) == "first"
 
 
-@pytest.mark.parametrize(("content", "text"), [(None, "cannot be read (No such file or directory)"), ("# none\n", "holds no key")])
+@pytest.mark.parametrize(
+    ("content", "text"), [(None, "cannot be read (No such file or directory)"), ("# none\n", "holds no key")]
+)
 def test_a_file_without_key(tmp_path, content, text):
     if content is not None:
         (tmp_path / "keys").write_text(content)
@@ -178,7 +192,10 @@ def test_a_file_without_key(tmp_path, content, text):
 
 
 def test_metrics():
-    text = "# HELP llamacpp:n_decode_total calls\nllamacpp:n_decode_total 96\nllamacpp:prompt_seconds_total 0.323896\nother 1\nllamacpp:big 1e+06\n"
+    text = (
+        "# HELP llamacpp:n_decode_total calls\nllamacpp:n_decode_total 96\nllamacpp:prompt_seconds_total "
+        "0.323896\nother 1\nllamacpp:big 1e+06\n"
+    )
     assert llama_api.parse_metrics(text) == {"n_decode_total": 96.0, "prompt_seconds_total": 0.323896, "big": 1e6}
 
 

@@ -1,4 +1,5 @@
-"""Command lines against what the real programs say of themselves: fixtures/help holds the whole --help of both builds."""
+"""Command lines against what the real programs say of themselves: fixtures/help holds the whole --help of both
+builds."""
 
 import re
 from pathlib import Path
@@ -32,8 +33,12 @@ def options(build, program):
     """{flag: the text of its entry} of a program's --help."""
     found = {}
     for entry in re.split(r"\n(?= {0,2}-)", (HELP / ("%s-%s.txt" % (build, program))).read_text()):
-        # The flags end where two spaces or a new line begin the description; values, such as [on|off], stand between them.
-        for flag in re.findall(r"(?:^|[\s,])(--?[a-zA-Z][\w-]*)", re.sub(r"^((?:-\S+,\s+)*-.*?)(  |\n)", r"\1\n", entry.strip(), count=1).split("\n")[0]):
+        # The flags end where two spaces or a new line begin the description; values, such as [on|off], stand between
+        # them.
+        for flag in re.findall(
+            r"(?:^|[\s,])(--?[a-zA-Z][\w-]*)",
+            re.sub(r"^((?:-\S+,\s+)*-.*?)(  |\n)", r"\1\n", entry.strip(), count=1).split("\n")[0],
+        ):
             found[flag] = entry
     return found
 
@@ -70,7 +75,11 @@ def test_every_value_that_may_be_chosen_exists(build):
     chosen = {value for key in KEYS for value in key.choices} | {"layer"}
     checked = [(flag, value) for flag, value in rendered(build) if value in chosen and flag != "--log-verbosity"]
     assert len(checked) > 12
-    assert [(flag, value) for flag, value in checked if not re.search(r"(?<![\w+])%s(?![\w+])" % re.escape(value), known[flag])] == []
+    assert [
+        (flag, value)
+        for flag, value in checked
+        if not re.search(r"(?<![\w+])%s(?![\w+])" % re.escape(value), known[flag])
+    ] == []
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -82,7 +91,10 @@ def test_a_flag_takes_a_value_where_one_is_given(build):
         assert bool(takes) == (value is not None), (flag, names)
 
 
-@pytest.mark.parametrize(("build", "gone"), [("b7772", ["--load-mode"]), ("b11434", ["--mlock", "--mmap", "--no-mmap", "--direct-io", "--no-direct-io"])])
+@pytest.mark.parametrize(
+    ("build", "gone"),
+    [("b7772", ["--load-mode"]), ("b11434", ["--mlock", "--mmap", "--no-mmap", "--direct-io", "--no-direct-io"])],
+)
 def test_the_other_builds_flags_do_not_exist_and_are_not_rendered(build, gone):
     known = options(build, "llama-server")
     assert not set(gone) & (set(known) | {flag for flag, _value in rendered(build)})
@@ -121,18 +133,28 @@ def test_load_mode_by_build(mode, build, flags):
     assert len(args) == len(plain) + len(flags)
 
 
-@pytest.mark.parametrize(("build", "aliases", "verbosity"), [("b7772", "m", "3"), ("b9180", "m", "3"), ("b9181", "m,Big", "4"), ("b11434", "m,Big", "4")])
+@pytest.mark.parametrize(
+    ("build", "aliases", "verbosity"),
+    [("b7772", "m", "3"), ("b9180", "m", "3"), ("b9181", "m,Big", "4"), ("b11434", "m,Big", "4")],
+)
 def test_aliases_and_verbosity_by_build(build, aliases, verbosity):
     args = dict(flags_of(llama_args.head_args(INSTANCE, {}, build)))
     assert (args["--alias"], args["--log-verbosity"]) == (aliases, verbosity)
 
 
 def test_the_pin_is_the_roles_default():
-    assert yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_version"] == llama_args.PIN
+    assert (
+        yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_version"] == llama_args.PIN
+    )
 
 
 @pytest.mark.parametrize(
-    ("service", "tokens"), [({"ctx_size": 8192, "parallel": 2}, "8192"), ({"slot_ctx_size": 4096, "parallel": 2}, "8192"), ({"slot_ctx_size": 4096}, "4096")]
+    ("service", "tokens"),
+    [
+        ({"ctx_size": 8192, "parallel": 2}, "8192"),
+        ({"slot_ctx_size": 4096, "parallel": 2}, "8192"),
+        ({"slot_ctx_size": 4096}, "4096"),
+    ],
 )
 def test_the_context_is_that_of_all_slots(service, tokens):
     args = llama_args.head_args(INSTANCE, service)

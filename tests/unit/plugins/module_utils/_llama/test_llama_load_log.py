@@ -31,7 +31,9 @@ def layers(info):
 
 
 def buffers(info, kind):
-    return {(buffer["device"], buffer["endpoint"]): buffer["mib"] for buffer in info["buffers"] if buffer["kind"] == kind}
+    return {
+        (buffer["device"], buffer["endpoint"]): buffer["mib"] for buffer in info["buffers"] if buffer["kind"] == kind
+    }
 
 
 def test_b11434():
@@ -40,7 +42,11 @@ def test_b11434():
     assert (info["layers_offloaded"], info["layers_total"]) == (31, 31)
     assert info["endpoints"] == {"127.0.0.1:51052": 188.87, "127.0.0.1:51053": 191.19}
     assert info["kv_caches"] == [{"mib": 180.0, "cells": 8192, "layers": 30, "k_type": "f16", "v_type": "f16"}]
-    assert buffers(info, "model") == {("CPU_Mapped", None): 28.69, ("RPC0", "127.0.0.1:51052"): 33.82, ("RPC0", "127.0.0.1:51053"): 58.28}
+    assert buffers(info, "model") == {
+        ("CPU_Mapped", None): 28.69,
+        ("RPC0", "127.0.0.1:51052"): 33.82,
+        ("RPC0", "127.0.0.1:51053"): 58.28,
+    }
     assert buffers(info, "output") == {("CPU", None): 0.19}
     assert info["devices"][2] == {
         "device": "RPC0",
@@ -65,7 +71,9 @@ def test_b7772_counts_the_last_layout_only():
 
 
 def test_shards_of_a_model_add_up():
-    lines = [PASS] + ["load_tensors:   CPU_Mapped model buffer size =    %s MiB" % size for size in ("35.03", "2.11", "14.80")]
+    lines = [PASS] + [
+        "load_tensors:   CPU_Mapped model buffer size =    %s MiB" % size for size in ("35.03", "2.11", "14.80")
+    ]
     assert buffers(load_log.parse(lines), "model") == {("CPU_Mapped", None): 51.94}
 
 
@@ -79,15 +87,20 @@ def test_caches_of_a_model_with_sliding_windows_add_up():
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
         "llama_kv_cache: RPC0[a:1] KV buffer size =    20.00 MiB",
-        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (q8_0):   20.00 MiB, V (q4_0):   20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (q8_0):   20.00 MiB, V (q4_0):   "
+        "20.00 MiB",
         "llama_kv_cache:      CUDA0 KV buffer size =    16.00 MiB",
         "llama_kv_cache: RPC0[a:1] KV buffer size =     8.00 MiB",
-        "llama_kv_cache: size =   24.00 MiB (  1024 cells,  12 layers,  1/1 seqs), K (q8_0):   12.00 MiB, V (q4_0):   12.00 MiB",
+        "llama_kv_cache: size =   24.00 MiB (  1024 cells,  12 layers,  1/1 seqs), K (q8_0):   12.00 MiB, V (q4_0):   "
+        "12.00 MiB",
     ]
     info = load_log.parse(lines)
     assert buffers(info, "KV") == {("CUDA0", None): 36.0, ("RPC0", "a:1"): 28.0}
     assert layers(info) == {("CUDA0", None): 2 + 8, ("RPC0", "a:1"): 2 + 4}
-    assert [(cache["cells"], cache["k_type"], cache["v_type"]) for cache in info["kv_caches"]] == [(4096, "q8_0", "q4_0"), (1024, "q8_0", "q4_0")]
+    assert [(cache["cells"], cache["k_type"], cache["v_type"]) for cache in info["kv_caches"]] == [
+        (4096, "q8_0", "q4_0"),
+        (1024, "q8_0", "q4_0"),
+    ]
 
 
 def test_layers_of_different_size_are_not_guessed():
@@ -95,7 +108,8 @@ def test_layers_of_different_size_are_not_guessed():
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    25.00 MiB",
         "llama_kv_cache: RPC0[a:1] KV buffer size =    15.00 MiB",
-        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   "
+        "20.00 MiB",
     ]
     assert [place["layers"] for place in load_log.parse(lines)["devices"]] == [None, None]
 
@@ -104,7 +118,8 @@ def test_layers_of_an_incomplete_log_are_not_guessed():
     lines = [
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    20.00 MiB",
-        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   "
+        "20.00 MiB",
     ]
     assert [place["layers"] for place in load_log.parse(lines)["devices"]] == [None]
 
@@ -113,9 +128,11 @@ def test_recurrent_states_count_as_cache_and_hide_the_layers():
     lines = [
         PASS,
         "llama_kv_cache:      CUDA0 KV buffer size =    40.00 MiB",
-        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   20.00 MiB",
+        "llama_kv_cache: size =   40.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):   20.00 MiB, V (f16):   "
+        "20.00 MiB",
         "llama_memory_recurrent:      CUDA0 RS buffer size =     2.50 MiB",
-        "llama_memory_recurrent: size =    2.50 MiB (     1 cells,  16 layers,  1 seqs), R (f32):    0.50 MiB, S (f32):    2.00 MiB",
+        "llama_memory_recurrent: size =    2.50 MiB (     1 cells,  16 layers,  1 seqs), R (f32):    0.50 MiB, S "
+        "(f32):    2.00 MiB",
     ]
     info = load_log.parse(lines)
     assert buffers(info, "KV") == {("CUDA0", None): 42.5}
@@ -124,7 +141,8 @@ def test_recurrent_states_count_as_cache_and_hide_the_layers():
 
 def test_assigned_layers_are_keyed_by_endpoint_and_leave_out_the_output():
     lines = TWO_WORKERS + [
-        "0.00.084.179 D load_tensors: layer %3d assigned to device RPC%d, is_swa = 0" % pair for pair in ((0, 0), (1, 0), (2, 1), (3, 2), (4, 2))
+        "0.00.084.179 D load_tensors: layer %3d assigned to device RPC%d, is_swa = 0" % pair
+        for pair in ((0, 0), (1, 0), (2, 1), (3, 2), (4, 2))
     ]
     assert layers(load_log.parse(lines)) == {("RPC0", "a:1"): 2, ("RPC1", "a:1"): 1, ("RPC0", "b:1"): 1}
 
@@ -137,7 +155,13 @@ def test_assigned_layers_of_a_fit_pass_are_forgotten():
 
 def test_no_lines():
     info = load_log.parse([])
-    assert (info["build"], info["buffers"], info["devices"], info["endpoints"], info["layers_total"]) == (None, [], [], {}, None)
+    assert (info["build"], info["buffers"], info["devices"], info["endpoints"], info["layers_total"]) == (
+        None,
+        [],
+        [],
+        {},
+        None,
+    )
 
 
 def test_requests_after_the_load_are_not_read():

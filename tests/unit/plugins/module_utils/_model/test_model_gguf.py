@@ -22,8 +22,29 @@ REAL = [path for folder in FOLDERS for path in sorted(Path(folder).rglob("*.gguf
 
 
 # general.file_type of files that hubs have many of, each with the quantization in its name.
-COMMON = [(0, "F32"), (1, "F16"), (2, "Q4_0"), (3, "Q4_1"), (7, "Q8_0"), (8, "Q5_0"), (9, "Q5_1"), (10, "Q2_K"), (11, "Q3_K_S"), (12, "Q3_K_M")]
-COMMON += [(13, "Q3_K_L"), (14, "Q4_K_S"), (15, "Q4_K_M"), (16, "Q5_K_S"), (17, "Q5_K_M"), (18, "Q6_K"), (25, "IQ4_NL"), (30, "IQ4_XS"), (32, "BF16")]
+COMMON = [
+    (0, "F32"),
+    (1, "F16"),
+    (2, "Q4_0"),
+    (3, "Q4_1"),
+    (7, "Q8_0"),
+    (8, "Q5_0"),
+    (9, "Q5_1"),
+    (10, "Q2_K"),
+    (11, "Q3_K_S"),
+    (12, "Q3_K_M"),
+]
+COMMON += [
+    (13, "Q3_K_L"),
+    (14, "Q4_K_S"),
+    (15, "Q4_K_M"),
+    (16, "Q5_K_S"),
+    (17, "Q5_K_M"),
+    (18, "Q6_K"),
+    (25, "IQ4_NL"),
+    (30, "IQ4_XS"),
+    (32, "BF16"),
+]
 
 
 def parse(data, limit=gguf.MAX_HEADER):
@@ -55,13 +76,17 @@ def test_size_is_exact_for_every_tensor_type(kind, version):
     header = parse(data)
     assert header.version == version
     assert header.expected_size == len(data)
-    assert [tensor.nbytes for tensor in header.tensors] == [make.tensor_bytes(dims, kind) for _name, dims, kind in tensors]
+    assert [tensor.nbytes for tensor in header.tensors] == [
+        make.tensor_bytes(dims, kind) for _name, dims, kind in tensors
+    ]
     assert header.data_offset + header.tensors[-1].offset + header.tensors[-1].nbytes == header.minimum_size
 
 
 @pytest.mark.parametrize("alignment", [1, 32, 64, 4096])
 def test_alignment_decides_where_data_starts_and_ends(alignment):
-    data = make.file_bytes([("general.alignment", make.U32, alignment)], [("a", (7,), 0), ("b", (33,), 24)], alignment=alignment)
+    data = make.file_bytes(
+        [("general.alignment", make.U32, alignment)], [("a", (7,), 0), ("b", (33,), 24)], alignment=alignment
+    )
     header = parse(data)
     assert (header.alignment, header.data_offset % alignment, header.expected_size) == (alignment, 0, len(data))
 
@@ -120,7 +145,9 @@ def test_quantization_is_the_name_of_the_file_type(file_type, name):
     assert describe.quantization([parse(make.header_bytes([("general.file_type", make.U32, file_type)], []))]) == name
 
 
-@pytest.mark.parametrize("file_type", [[], [("general.file_type", make.U32, 999)], [("general.file_type", make.STRING, "Q8_0")]])
+@pytest.mark.parametrize(
+    "file_type", [[], [("general.file_type", make.U32, 999)], [("general.file_type", make.STRING, "Q8_0")]]
+)
 def test_without_a_known_file_type_most_bytes_decide(file_type):
     header = parse(make.header_bytes(file_type, [("norm", (4096,), 0), ("a", (4096, 64), 12), ("b", (4096,), 14)]))
     assert describe.quantization([header]) == "Q4_K"
@@ -138,8 +165,13 @@ def test_a_file_without_tensors_ends_with_its_header():
 def test_size_problem_tells_truncated_from_overlong_and_allows_a_missing_last_padding():
     data = make.file_bytes([], [("a", (5,), 24)])
     header = parse(data)
-    assert (header.expected_size - header.minimum_size, describe.size_problem(header, header.minimum_size, "m.gguf")) == (27, None)
-    assert describe.size_problem(header, header.minimum_size - 1, "m.gguf") == "m.gguf: %s bytes present, %s bytes needed by its header: fetch it again" % (
+    assert (
+        header.expected_size - header.minimum_size,
+        describe.size_problem(header, header.minimum_size, "m.gguf"),
+    ) == (27, None)
+    assert describe.size_problem(
+        header, header.minimum_size - 1, "m.gguf"
+    ) == "m.gguf: %s bytes present, %s bytes needed by its header: fetch it again" % (
         "{:,}".format(header.minimum_size - 1),
         "{:,}".format(len(data)),
     )
@@ -204,7 +236,11 @@ def test_a_sparse_giant_of_zero_length_strings_is_not_walked():
 def test_a_header_announces_no_more_than_its_bytes_can_hold(kind):
     """Of the shortest descriptions and keys: names of one letter, one dimension, one byte."""
     names = string.ascii_letters[:40]
-    metadata, tensors = ([], [(name, (1,), 24) for name in names]) if kind == "tensors" else ([(name, make.U8, 1) for name in names], [])
+    metadata, tensors = (
+        ([], [(name, (1,), 24) for name in names])
+        if kind == "tensors"
+        else ([(name, make.U8, 1) for name in names], [])
+    )
     data = make.header_bytes(metadata, tensors)
     parse(data, limit=len(data))
     with pytest.raises(Refusal, match="announces 41 " + kind):
@@ -231,7 +267,12 @@ def test_shards_are_one_model():
     assert names == ["m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"]
     describe.check_shards(headers, names)
     facts = describe.describe(headers)
-    assert (facts["shards"], facts["tensors"], facts["expected_size"], facts["quantization"]) == (3, 3, sum(map(len, parts)), "F16")
+    assert (facts["shards"], facts["tensors"], facts["expected_size"], facts["quantization"]) == (
+        3,
+        3,
+        sum(map(len, parts)),
+        "F16",
+    )
 
 
 def test_wrong_shards_are_named():
@@ -241,7 +282,12 @@ def test_wrong_shards_are_named():
         describe.check_shards([headers[0], headers[2], headers[1]], names)
     with pytest.raises(Refusal, match="names 3 shards, 1 given"):
         describe.check_shards(headers[:1], names[:1])
-    other = parse(make.file_bytes([("split.no", make.U16, 1), ("split.count", make.U16, 3), ("split.tensors.count", make.I32, 9)], [("a", (32,), 0)]))
+    other = parse(
+        make.file_bytes(
+            [("split.no", make.U16, 1), ("split.count", make.U16, 3), ("split.tensors.count", make.I32, 9)],
+            [("a", (32,), 0)],
+        )
+    )
     with pytest.raises(Refusal, match="a shard of another model"):
         describe.check_shards([headers[0], other, headers[2]], names)
 
@@ -262,18 +308,26 @@ scalars = st.one_of(
     st.tuples(st.just(make.F64), st.floats(allow_nan=False)),
     st.tuples(st.just(make.BOOL), st.booleans()),
     st.tuples(st.just(make.STRING), st.text(st.characters(codec="utf-8"), max_size=200)),
-    st.tuples(st.just(make.ARRAY), st.tuples(st.just(make.I16), st.lists(st.integers(-(1 << 15), (1 << 15) - 1), max_size=50))),
-    st.tuples(st.just(make.ARRAY), st.tuples(st.just(make.STRING), st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=50))),
+    st.tuples(
+        st.just(make.ARRAY), st.tuples(st.just(make.I16), st.lists(st.integers(-(1 << 15), (1 << 15) - 1), max_size=50))
+    ),
+    st.tuples(
+        st.just(make.ARRAY),
+        st.tuples(st.just(make.STRING), st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=50)),
+    ),
 )
 tensor_lists = st.lists(
-    st.builds(lambda kind, blocks, rest: ((make.BLOCKS[kind][0] * blocks, *rest), kind), st.sampled_from(sorted(make.BLOCKS)), st.integers(1, 3),
+    st.builds(lambda kind, blocks, rest: ((make.BLOCKS[kind][0] * blocks, *rest), kind),
+    st.sampled_from(sorted(make.BLOCKS)), st.integers(1, 3),
               st.lists(st.integers(1, 4), max_size=3)),
     max_size=8,
 )  # fmt: skip
 
 
 @settings(max_examples=200, deadline=None)
-@given(metadata=st.dictionaries(keys, scalars, max_size=8), shapes=tensor_lists, alignment=st.sampled_from([8, 32, 128]))
+@given(
+    metadata=st.dictionaries(keys, scalars, max_size=8), shapes=tensor_lists, alignment=st.sampled_from([8, 32, 128])
+)
 def test_everything_written_is_read_back(metadata, shapes, alignment):
     metadata["general.alignment"] = (make.U32, alignment)
     tensors = [("t%d" % number, dims, kind) for number, (dims, kind) in enumerate(shapes)]
@@ -296,7 +350,9 @@ def test_any_bytes_end_in_a_header_or_a_sentence(data, whole):
     assert sentence is None or sentence.isprintable()
 
 
-@pytest.mark.skipif(not REAL, reason="no real files here: run tests/lab/artifacts.sh, or name a folder in LLAMA_CLUSTER_GGUF")
+@pytest.mark.skipif(
+    not REAL, reason="no real files here: run tests/lab/artifacts.sh, or name a folder in LLAMA_CLUSTER_GGUF"
+)
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)
 def test_real_files_have_exactly_the_size_their_header_says(path):
     assert gguf.read_path(str(path)).expected_size == path.stat().st_size

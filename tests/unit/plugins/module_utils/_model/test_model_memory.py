@@ -8,15 +8,20 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import build_ranges, gguf, kv_cache, memory
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import (
+    build_ranges,
+    gguf,
+    kv_cache,
+    memory,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
 
 MIB = 1 << 20
 
-# What llama-fit-params of b7772 and b11434 said of the header-only models, with three RPC servers: per device weights and KV cache in whole MiB, compute in
-# hundredths. Written by tests/benchmarks/memory/run.py --record.
+# What llama-fit-params of b7772 and b11434 said of the header-only models, with three RPC servers: per device weights
+# and KV cache in whole MiB, compute in hundredths. Written by tests/benchmarks/memory/run.py --record.
 RECORDED = json.loads((Path(__file__).resolve().parents[3] / "fixtures/fit_params.json").read_text())
 
 
@@ -40,8 +45,18 @@ def parse(metadata, tensors):
 
 
 def small(architecture="llama", tied=False, blocks=2, **keys):
-    """Header of a model with 64 KiB in each block, and 1 MiB each in the embedding and the output layer; keys: a list has a value for each block."""
-    values = dict({"block_count": blocks, "context_length": 4096, "embedding_length": 128, "attention.head_count": 4, "attention.head_count_kv": 2}, **keys)
+    """Header of a model with 64 KiB in each block, and 1 MiB each in the embedding and the output layer; keys: a list
+    has a value for each block."""
+    values = dict(
+        {
+            "block_count": blocks,
+            "context_length": 4096,
+            "embedding_length": 128,
+            "attention.head_count": 4,
+            "attention.head_count_kv": 2,
+        },
+        **keys,
+    )
     metadata = [("general.architecture", make.STRING, architecture)]
     for name, value in values.items():
         if value is not None:
@@ -73,15 +88,21 @@ def shapes():
     made = {}
     for name, model in model_files.MODELS.items():
         data = model().header()
-        made[name] = memory.read_shape(gguf.read_header(lambda offset, length, data=data: data[offset : offset + length], name))
+        made[name] = memory.read_shape(
+            gguf.read_header(lambda offset, length, data=data: data[offset : offset + length], name)
+        )
     return made
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=["b%(build)d %(model)s %(ctx_size)d" % case for case in RECORDED])
 def test_as_llama_fit_params_says(case, shapes):
-    given = settings(build=case["build"], ctx_size=case["ctx_size"], cache_type_k=case["cache_type"], cache_type_v=case["cache_type"])
+    given = settings(
+        build=case["build"], ctx_size=case["ctx_size"], cache_type_k=case["cache_type"], cache_type_v=case["cache_type"]
+    )
     placed = memory.place(shapes[case["model"]], given, case["counts"], fit_params=True).devices
-    assert [(one.weights // MIB, one.kv // MIB) for one in placed] == [(seen, cache) for seen, cache, _compute in case["needs"]]
+    assert [(one.weights // MIB, one.kv // MIB) for one in placed] == [
+        (seen, cache) for seen, cache, _compute in case["needs"]
+    ]
     worst = DOCUMENTED[(case["build"], case["model"])] + 0.0005
     for one, (seen, cache, compute) in zip(placed, case["needs"]):
         total = seen + cache + compute
@@ -93,7 +114,9 @@ def test_every_model_is_recorded_for_both_builds():
     assert {(case["build"], case["model"]) for case in RECORDED} == models
     assert set(DOCUMENTED) == models | {(7772, "all"), (11434, "all")}
     for build in (7772, 11434):
-        assert DOCUMENTED[(build, "all")] == max(worst for (of_build, model), worst in DOCUMENTED.items() if (of_build, model != "all") == (build, True))
+        assert DOCUMENTED[(build, "all")] == max(
+            worst for (of_build, model), worst in DOCUMENTED.items() if (of_build, model != "all") == (build, True)
+        )
 
 
 def test_blocks_go_where_the_counts_say():
@@ -128,7 +151,18 @@ def test_shards_are_one_model():
 
 # A block's keys and values: 2 heads of 32 weights each, 128 weights in a cell.
 @pytest.mark.parametrize(
-    ("cache_type", "cell"), [("f32", 512), ("f16", 256), ("bf16", 256), ("q8_0", 136), ("q5_1", 96), ("q5_0", 88), ("q4_1", 80), ("q4_0", 72), ("iq4_nl", 72)]
+    ("cache_type", "cell"),
+    [
+        ("f32", 512),
+        ("f16", 256),
+        ("bf16", 256),
+        ("q8_0", 136),
+        ("q5_1", 96),
+        ("q5_0", 88),
+        ("q4_1", 80),
+        ("q4_0", 72),
+        ("iq4_nl", 72),
+    ],
 )
 def test_cache_types(cache_type, cell):
     assert kv(shape_of(), cache_type_k=cache_type, cache_type_v=cache_type) == [1024 * cell] * 2
@@ -180,7 +214,10 @@ def test_sliding_windows(architecture, layers):
 
 
 def test_sliding_window_named_by_the_header():
-    shape = shape_of(architecture="gemma4", **{"attention.sliding_window": 512, "attention.sliding_window_pattern": [0, 1], "attention.key_length_swa": 16})
+    shape = shape_of(
+        architecture="gemma4",
+        **{"attention.sliding_window": 512, "attention.sliding_window_pattern": [0, 1], "attention.key_length_swa": 16},
+    )
     assert (shape.swa_layers, shape.head_k) == ([False, True], [32, 16])
 
 
@@ -218,13 +255,21 @@ MLA = {
 }
 
 
-@pytest.mark.parametrize(("build", "weights_per_cell"), [(7772, 576 + 512), (11434, 576), (9000, 576 + 512), (None, 576 + 512)])
+@pytest.mark.parametrize(
+    ("build", "weights_per_cell"), [(7772, 576 + 512), (11434, 576), (9000, 576 + 512), (None, 576 + 512)]
+)
 def test_compressed_cache(build, weights_per_cell):
     assert kv(shape_of(**MLA), build=build) == [1024 * 2 * weights_per_cell] * 2
 
 
 def test_old_files_of_such_models_have_an_ordinary_cache():
-    keys = {**MLA, "attention.key_length_mla": None, "attention.value_length_mla": None, "attention.key_length": 192, "attention.value_length": 128}
+    keys = {
+        **MLA,
+        "attention.key_length_mla": None,
+        "attention.value_length_mla": None,
+        "attention.key_length": 192,
+        "attention.value_length": 128,
+    }
     assert kv(shape_of(**keys)) == [1024 * 2 * (192 + 128)] * 2
 
 
@@ -267,14 +312,25 @@ def test_blocks_that_are_not_loaded():
     assert (shape.block_bytes, kv(shape)) == ([65536, 65536, 0], [1024 * 256, 1024 * 256, 0])
 
 
-@pytest.mark.parametrize(("key", "value", "scaled"), [("rope.scaling.type", "yarn", True), ("rope.scaling.type", "none", False), ("x", None, False)])
+@pytest.mark.parametrize(
+    ("key", "value", "scaled"),
+    [("rope.scaling.type", "yarn", True), ("rope.scaling.type", "none", False), ("x", None, False)],
+)
 def test_rope_scaling(key, value, scaled):
     assert shape_of(**{key: value}).rope_scaling is scaled
 
 
 @pytest.mark.parametrize(
     ("build", "firsts"),
-    [(7772, [7760]), (7760, [7760]), (7759, [7760, 11434]), (9000, [7760, 11434]), (11434, [11434]), (20000, [11434]), (None, [7760, 11434])],
+    [
+        (7772, [7760]),
+        (7760, [7760]),
+        (7759, [7760, 11434]),
+        (9000, [7760, 11434]),
+        (11434, [11434]),
+        (20000, [11434]),
+        (None, [7760, 11434]),
+    ],
 )
 def test_builds(build, firsts):
     assert [known.first for known in build_ranges.ranges_of(build)] == firsts
@@ -287,7 +343,9 @@ def test_unknown_build_takes_the_larger(name, shapes):
     needs = {}
     for build in (7772, 11434, None):
         placed = memory.place(shape, settings(build=build, ctx_size=32768), [half, shape.block_count - half])
-        needs[build] = [size for device in placed.devices for size in (device.weights, device.kv, device.compute)] + [placed.host.compute]
+        needs[build] = [size for device in placed.devices for size in (device.weights, device.kv, device.compute)] + [
+            placed.host.compute
+        ]
     assert needs[None] == [max(pair) for pair in zip(needs[7772], needs[11434])]
     assert needs[7772] != needs[11434]
 
@@ -297,21 +355,37 @@ def compute(shape, counts, local=None, **given):
 
 
 def test_compute_buffers_by_hand(shapes):
-    """Llama 3 70B: a token's hidden state has 8192 weights, its feed-forward 28,672, its logits 128,256, all of 4 bytes; a ubatch 512 tokens."""
+    """Llama 3 70B: a token's hidden state has 8192 weights, its feed-forward 28,672, its logits 128,256, all of 4
+    bytes; a ubatch 512 tokens."""
     row = 4 * 512
     core = row * (3 * 28672 + 2 * 8192)
     mask = 2 * 4096 * 512
     hidden = row * 8192
     # b11434 keeps four copies of what a device is given, and the logits of one token.
-    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096) == [core + 14 * hidden + 4 * mask, core + 5 * hidden + 4 * mask]
+    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096) == [
+        core + 14 * hidden + 4 * mask,
+        core + 5 * hidden + 4 * mask,
+    ]
     # b7772 keeps one, and the logits of all.
-    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096, build=7772) == [core + hidden + 2 * mask, row * (128256 + 8192)]
+    assert compute(shapes["Llama 3 70B"], [40, 40], ctx_size=4096, build=7772) == [
+        core + hidden + 2 * mask,
+        row * (128256 + 8192),
+    ]
 
 
 def test_real_load(shapes):
-    """A llama of six blocks with 8B's widths, loaded by llama-server of both builds over three workers: MiB of their compute buffers in its log."""
+    """A llama of six blocks with 8B's widths, loaded by llama-server of both builds over three workers: MiB of their
+    compute buffers in its log."""
     shape = shapes["Llama 3 70B"]._replace(
-        block_count=6, block_bytes=[1] * 6, n_embd=4096, n_head=[32] * 6, n_head_kv=[8] * 6, head_k=[128] * 6, head_v=[128] * 6, n_ff=14336, n_vocab=32000
+        block_count=6,
+        block_bytes=[1] * 6,
+        n_embd=4096,
+        n_head=[32] * 6,
+        n_head_kv=[8] * 6,
+        head_k=[128] * 6,
+        head_v=[128] * 6,
+        n_ff=14336,
+        n_vocab=32000,
     )
     shape = shape._replace(swa_layers=[False] * 6, recurrent=[0] * 6)
     # Of b11434 a plan counts one hidden state more than its last worker has: 8 MiB here.
@@ -326,7 +400,8 @@ def test_real_load(shapes):
 
 
 def test_masks_count_where_their_layers_are(shapes):
-    """Gemma 3's first five blocks look at 1024 tokens only: a longer context costs their device nothing, and the others half of what it costs without."""
+    """Gemma 3's first five blocks look at 1024 tokens only: a longer context costs their device nothing, and the others
+    half of what it costs without."""
     short, long = (compute(shapes["Gemma 3 27B"], [5, 28, 29], ctx_size=ctx_size) for ctx_size in (16384, 32768))
     assert (long[0] - short[0], long[1] - short[1]) == (0, 4 * 2 * 16384 * 512)
 
@@ -340,7 +415,9 @@ def test_local_devices_make_a_pipeline_of_their_own(shapes):
 
 def test_without_flash_attention_the_scores_count(shapes):
     scores = 4 * 64 * 16384 * 512
-    with_it, without = (compute(shapes["Llama 3 70B"], [80], ctx_size=16384, flash_attn=value)[0] for value in (True, False))
+    with_it, without = (
+        compute(shapes["Llama 3 70B"], [80], ctx_size=16384, flash_attn=value)[0] for value in (True, False)
+    )
     assert scores < without < with_it + scores
 
 
@@ -349,7 +426,9 @@ def test_each_slot_has_a_row_of_logits(shapes):
     hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
     layers = 4 * 4 * (3 * 28672 + 2 * 8192) + 2 * hidden
     for parallel, widest in ((1, layers), (4, 4 * 4 * 128256 + 4 * hidden)):
-        assert compute(shapes["Llama 3 70B"], [80], parallel=parallel, kv_unified=True, ctx_size=4096, ubatch_size=4) == [widest + mask]
+        assert compute(
+            shapes["Llama 3 70B"], [80], parallel=parallel, kv_unified=True, ctx_size=4096, ubatch_size=4
+        ) == [widest + mask]
 
 
 def test_every_cache_type_of_the_inventory_is_known():

@@ -9,8 +9,10 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node im
 
 ADDRESSES = """\
 1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever preferred_lft forever
-2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global noprefixroute eth0\\       valid_lft forever preferred_lft forever
-3: ib0    inet 10.100.0.31/24 brd 10.100.0.255 scope global noprefixroute ib0\\       valid_lft forever preferred_lft forever
+2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global noprefixroute eth0\\       valid_lft forever preferred_lft
+  forever
+3: ib0    inet 10.100.0.31/24 brd 10.100.0.255 scope global noprefixroute ib0\\       valid_lft forever preferred_lft
+  forever
 4: tun0    inet 10.9.0.2 peer 10.9.0.1/32 scope global tun0\\       valid_lft forever preferred_lft forever
 7: eth1@if8    inet 10.214.0.11/24 brd 10.214.0.255 scope global eth1\\       valid_lft forever preferred_lft forever
 """
@@ -35,8 +37,18 @@ def fixture_sysfs(tmp_path):
     write(net / "ib0/statistics", rx_errors=0, tx_errors=0, rx_dropped=0, tx_dropped=5)
     (net / "ib0/device").symlink_to(card)
     for port, state in ((1, "1: DOWN"), (2, "4: ACTIVE")):
-        write(card / "infiniband/mlx5_0/ports" / str(port), link_layer="InfiniBand", state=state, rate="100 Gb/sec (2X HDR)")
-        write(card / "infiniband/mlx5_0/ports" / str(port) / "counters", symbol_error=6, link_downed=7, port_xmit_discards=8)
+        write(
+            card / "infiniband/mlx5_0/ports" / str(port),
+            link_layer="InfiniBand",
+            state=state,
+            rate="100 Gb/sec (2X HDR)",
+        )
+        write(
+            card / "infiniband/mlx5_0/ports" / str(port) / "counters",
+            symbol_error=6,
+            link_downed=7,
+            port_xmit_discards=8,
+        )
     return root
 
 
@@ -46,7 +58,10 @@ def fixture_collect(sysfs, tmp_path, monkeypatch):
     tool = tmp_path / "bin/ip"
     write(tool.parent)
     (tool.parent / "addr").write_text(ADDRESSES)
-    tool.write_text('#!/bin/sh\ncd "${0%/*}"\ncase "$*" in "-o -4 addr show") cat addr ;; "-o -4 route get "*) cat "$5"; exit "$(cat "$5.status")" ;; esac\n')
+    tool.write_text(
+        '#!/bin/sh\ncd "${0%/*}"\ncase "$*" in "-o -4 addr show") cat addr ;; "-o -4 route get "*) cat "$5"; exit '
+        '"$(cat "$5.status")" ;; esac\n'
+    )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
 
@@ -79,31 +94,47 @@ def test_a_node_on_infiniband(collect):
             "rate_gbps": 100.0,
             "errors": dict(no_counter, symbol_error=6, link_downed=7, port_xmit_discards=8),
         },
-        "peers": [{"address": "10.100.0.32", "interface": "ib0", "source": "10.100.0.31", "on_fabric": True, "problem": None}],
+        "peers": [
+            {"address": "10.100.0.32", "interface": "ib0", "source": "10.100.0.31", "on_fabric": True, "problem": None}
+        ],
         "warnings": [],
     }
 
 
 def test_a_node_on_ethernet(collect):
     facts = collect(address="10.0.0.31")
-    assert (facts["interface"], facts["link_layer"], facts["mtu"], facts["rate_gbps"], facts["ipoib_mode"]) == ("eth0", "Ethernet", 1500, 1.0, None)
+    assert (facts["interface"], facts["link_layer"], facts["mtu"], facts["rate_gbps"], facts["ipoib_mode"]) == (
+        "eth0",
+        "Ethernet",
+        1500,
+        1.0,
+        None,
+    )
     assert facts["errors"] == {"rx_errors": 1, "tx_errors": 2, "rx_dropped": 3, "tx_dropped": 4}
     assert (facts["port"], facts["warnings"]) == (None, [])
 
 
 def test_an_address_on_no_interface(collect):
     facts = collect({"10.100.0.32": (0, OVER_ETH0)}, address="10.100.0.99", interface="ib0")
-    assert (facts["interface"], facts["link_layer"], facts["mtu"], facts["port"], facts["peers"][0]["on_fabric"]) == (None, None, None, None, False)
+    assert (facts["interface"], facts["link_layer"], facts["mtu"], facts["port"], facts["peers"][0]["on_fabric"]) == (
+        None,
+        None,
+        None,
+        None,
+        False,
+    )
     assert facts["warnings"] == [
-        "llama_fabric_address: 10.100.0.99 is on no interface of this node, "
-        "which has 10.0.0.31 (eth0), 10.100.0.31 (ib0), 10.214.0.11 (eth1), 10.9.0.2 (tun0), one of these is needed: "
-        "correct hosts.yml or bring the interface up"
+        "llama_fabric_address: 10.100.0.99 is on no interface of this node, which has 10.0.0.31 (eth0), 10.100.0.31 "
+        "(ib0), 10.214.0.11 (eth1), 10.9.0.2 (tun0), one of these is needed: correct hosts.yml or bring the interface "
+        "up"
     ]
 
 
 def test_an_address_on_another_interface_than_the_expected_one(collect):
     facts = collect(address="10.0.0.31", interface="ib0")
-    assert facts["warnings"] == ["llama_fabric_interface: 10.0.0.31 is on eth0, ib0 is needed: correct hosts.yml or the node's network"]
+    assert facts["warnings"] == [
+        "llama_fabric_interface: 10.0.0.31 is on eth0, ib0 is needed: correct hosts.yml or the node's network"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,26 +143,26 @@ def test_an_address_on_another_interface_than_the_expected_one(collect):
         (
             0,
             OVER_ETH0,
-            "llama_fabric_address: RPC to 10.100.0.32 would leave over eth0 with source 10.0.0.31, ib0 with source 10.100.0.31 is needed: "
-            "see ip route get 10.100.0.32",
+            "llama_fabric_address: RPC to 10.100.0.32 would leave over eth0 with source 10.0.0.31, ib0 with source "
+            "10.100.0.31 is needed: see ip route get 10.100.0.32",
         ),
         (
             0,
             OVER_IB0.replace("src 10.100.0.31", "src 10.0.0.31"),
-            "llama_fabric_address: RPC to 10.100.0.32 would leave over ib0 with source 10.0.0.31, ib0 with source 10.100.0.31 is needed: "
-            "see ip route get 10.100.0.32",
+            "llama_fabric_address: RPC to 10.100.0.32 would leave over ib0 with source 10.0.0.31, ib0 with source "
+            "10.100.0.31 is needed: see ip route get 10.100.0.32",
         ),
         (
             0,
             OVER_IB0.replace("dev ib0", "dev eth0"),
-            "llama_fabric_address: RPC to 10.100.0.32 would leave over eth0 with source 10.100.0.31, ib0 with source 10.100.0.31 is needed: "
-            "see ip route get 10.100.0.32",
+            "llama_fabric_address: RPC to 10.100.0.32 would leave over eth0 with source 10.100.0.31, ib0 with source "
+            "10.100.0.31 is needed: see ip route get 10.100.0.32",
         ),
         (
             2,
             "RTNETLINK answers: Network is unreachable\n",
-            "llama_fabric_address: there is no route from 10.100.0.31 to 10.100.0.32 (RTNETLINK answers: Network is unreachable), one over ib0 is needed: "
-            "see ip route",
+            "llama_fabric_address: there is no route from 10.100.0.31 to 10.100.0.32 (RTNETLINK answers: Network is "
+            "unreachable), one over ib0 is needed: see ip route",
         ),
     ],
 )
@@ -142,7 +173,10 @@ def test_rpc_that_would_leave_the_fabric(collect, status, output, warning):
 
 
 def test_a_node_is_no_peer_of_itself(collect):
-    assert collect({"10.100.0.31": (0, "local 10.100.0.31 dev lo src 10.100.0.31 uid 0 \\    cache <local> \n")})["peers"] == []
+    assert (
+        collect({"10.100.0.31": (0, "local 10.100.0.31 dev lo src 10.100.0.31 uid 0 \\    cache <local> \n")})["peers"]
+        == []
+    )
 
 
 @pytest.mark.parametrize(("state", "warned"), [("down", True), ("lowerlayerdown", True), ("unknown", False)])
@@ -157,7 +191,9 @@ def test_without_ip_the_package_is_named(monkeypatch, tmp_path):
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(fabric.subprocess, "Popen", missing)
-    with pytest.raises(fabric.Refusal, match=r"ip cannot be run \(No such file or directory\): install the package iproute2"):
+    with pytest.raises(
+        fabric.Refusal, match=r"ip cannot be run \(No such file or directory\): install the package iproute2"
+    ):
         fabric.collect("10.100.0.31", sysfs=str(tmp_path))
 
 
@@ -190,7 +226,12 @@ def test_the_port_under_a_vlan_on_a_bond(sysfs):
         write(net / upper, type=32, mtu=2044, operstate="up", mode="connected")
         (net / upper / ("lower_" + lower)).symlink_to(net / lower)
     facts = fabric.describe("bond0.7", str(sysfs))
-    assert (facts["port"]["device"], facts["port"]["port"], facts["rate_gbps"], facts["ipoib_mode"]) == ("mlx5_0", 2, 100.0, "connected")
+    assert (facts["port"]["device"], facts["port"]["port"], facts["rate_gbps"], facts["ipoib_mode"]) == (
+        "mlx5_0",
+        2,
+        100.0,
+        "connected",
+    )
 
 
 def test_roce_has_a_port_and_the_rate_of_the_interface_above_it(sysfs):

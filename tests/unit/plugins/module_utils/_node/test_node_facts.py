@@ -44,7 +44,10 @@ def test_accounts_are_asked_for_by_name_and_id(program):
     program("getent", "import sys\nprint(':'.join(['x'] + sys.argv[1:]))\nsys.exit(2)\n")
     asked = {"names": ["llama", "llama-rpc"], "ids": ["0", "971"]}
     assert facts.collect({"accounts": asked}) == {
-        "accounts": {"passwd": [["x", "passwd", "llama", "llama-rpc", "971"]], "group": [["x", "group", "llama", "llama-rpc"]]}
+        "accounts": {
+            "passwd": [["x", "passwd", "llama", "llama-rpc", "971"]],
+            "group": [["x", "group", "llama", "llama-rpc"]],
+        }
     }
 
 
@@ -57,12 +60,19 @@ def test_directories_that_others_may_write(tmp_path):
     (tmp_path / "link").symlink_to("all")
     paths = [str(path) for path in folders.values()] + [str(tmp_path / "link"), str(tmp_path / "none")]
     found = [os.path.basename(path) for path in facts.writable(paths)["writable"]]
-    assert found == (["group", "all", "sticky", "link"] if os.geteuid() == 0 else ["right", "group", "all", "sticky", "link"])
+    assert found == (
+        ["group", "all", "sticky", "link"] if os.geteuid() == 0 else ["right", "group", "all", "sticky", "link"]
+    )
 
 
 @pytest.mark.parametrize(
     "text,installed",
-    [("print('installed\\ninstalled')", True), ("print('installed\\nconfig-files')", False), ("print('not-installed')", False), ("raise SystemExit(1)", False)],
+    [
+        ("print('installed\\ninstalled')", True),
+        ("print('installed\\nconfig-files')", False),
+        ("print('not-installed')", False),
+        ("raise SystemExit(1)", False),
+    ],
 )
 def test_packages(program, text, installed):
     program("query", text)
@@ -78,7 +88,11 @@ def test_contexts_are_read_where_selinux_is_enabled(program):
 
 
 def test_the_machine(program):
-    program("ip", "print('1: lo    inet 127.0.0.1/8 scope host lo\\n2: eth0    inet 10.0.0.2/24 brd x\\n3: ib0    inet 10.1.0.2/24 brd x')")
+    program(
+        "ip",
+        "print('1: lo    inet 127.0.0.1/8 scope host lo\\n2: eth0    inet 10.0.0.2/24 brd x\\n3: ib0    inet "
+        "10.1.0.2/24 brd x')",
+    )
     program("lscpu", "print('# the header\\n0\\n1')")
     machine = facts.machine({"numa": False})["machine"]
     assert machine["addresses"] == ["10.0.0.2", "10.1.0.2"] and machine["numa_nodes"] == []
@@ -109,7 +123,9 @@ def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
     monkeypatch.setattr(facts.paths, "PLANS", str(tmp_path / "plan-*.json"))
     (tmp_path / "plan-chat.json").write_text("[1]")
     (tmp_path / "plan-link.json").symlink_to("plan-chat.json")
-    assert facts.plans(["chat", "none", "link"]) == {"plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}}
+    assert facts.plans(["chat", "none", "link"]) == {
+        "plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}
+    }
 
 
 def test_a_build_with_its_links(tmp_path):
@@ -138,7 +154,11 @@ def test_firewalls_and_what_earlier_runs_told_firewalld(program, tmp_path, monke
     other.write_text("running public rule lent\n")
     monkeypatch.setattr(facts, "RECORDS", (str(record), str(tmp_path / "none")))
     rules = ["running public rule family=x", "permanent public rule family=x"]
-    assert facts.firewalls(True) == {"ruleset": "", "firewalld": False, "records": {str(record): rules, str(tmp_path / "none"): []}}
+    assert facts.firewalls(True) == {
+        "ruleset": "",
+        "firewalld": False,
+        "records": {str(record): rules, str(tmp_path / "none"): []},
+    }
     program("nft", "print('table inet x {')")
     program("firewall-cmd", "")
     found = facts.collect({"firewalls": True, "records": [str(other)]})
@@ -153,7 +173,9 @@ def test_interfaces_by_name_and_routes(program):
         "import sys\nif 'route' in sys.argv: print(sys.argv[-1] + ' dev ib0 src 10.1.0.1 uid 0')\n"
         "else: print('2: eth0    inet %s/24 scope global eth0' % sys.argv[-1])",
     )
-    assert facts.interfaces(["n1", "n9"]) == {"interfaces": {"n1": "2: eth0    inet 10.0.0.1/24 scope global eth0", "n9": ""}}
+    assert facts.interfaces(["n1", "n9"]) == {
+        "interfaces": {"n1": "2: eth0    inet 10.0.0.1/24 scope global eth0", "n9": ""}
+    }
     assert facts.routes(["10.1.0.2"]) == {"routes": {"10.1.0.2": "ib0"}}
 
 

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A list of files, directories and links: written where it differs, told truly in check mode, and never half-written."""
+"""A list of files, directories and links: written where it differs, told truly in check mode, and never
+half-written."""
 
 import grp
 import os
@@ -14,14 +15,27 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.fi
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 ME = {"owner": pwd.getpwuid(os.geteuid()).pw_name, "group": grp.getgrgid(os.getegid()).gr_name}
-DEFAULTS = {"state": "file", "content": "", "mode": None, "target": None, "validate": None, "hidden": False, "kept": False, **ME}
+DEFAULTS = {
+    "state": "file",
+    "content": "",
+    "mode": None,
+    "target": None,
+    "validate": None,
+    "hidden": False,
+    "kept": False,
+    **ME,
+}
 
 
 def apply(*entries, check=False):
     """-> (names of what changed, the diff)"""
     files = Files(check)
     for entry in entries:
-        files.apply(dict(DEFAULTS, **{name: str(value) if name in ("path", "target") else value for name, value in entry.items()}))
+        files.apply(
+            dict(
+                DEFAULTS, **{name: str(value) if name in ("path", "target") else value for name, value in entry.items()}
+            )
+        )
     return [os.path.basename(path) for path in files.paths], files.changes
 
 
@@ -55,7 +69,10 @@ def test_what_differs_is_changed_and_shown(tmp_path):
     entries = [{"path": path, "content": "new\n"}, {"path": link, "state": "link", "target": "file"}]
     names, changes = apply(*entries, check=True)
     assert (names, path.read_text(), os.readlink(link)) == (["file", "link"], "old\n", "elsewhere")
-    assert [(one["before"], one["after"]) for one in changes] == [("old\n", "new\n"), ("link to elsewhere\n", "link to file\n")]
+    assert [(one["before"], one["after"]) for one in changes] == [
+        ("old\n", "new\n"),
+        ("link to elsewhere\n", "link to file\n"),
+    ]
     apply(*entries)
     assert (path.read_text(), os.readlink(link)) == ("new\n", "file")
 
@@ -83,7 +100,11 @@ def test_a_link_in_a_files_place_is_replaced_and_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "entry,said", [({"state": "link", "target": "y"}, "no link, one to y is needed"), ({"state": "directory"}, "no directory, one is needed")]
+    "entry,said",
+    [
+        ({"state": "link", "target": "y"}, "no link, one to y is needed"),
+        ({"state": "directory"}, "no directory, one is needed"),
+    ],
 )
 def test_what_somebody_else_made_stays(tmp_path, entry, said):
     path = tmp_path / "x"
@@ -119,7 +140,10 @@ def test_a_file_is_read_by_its_program_before_it_is_there(tmp_path):
     assert path.read_text() == "right" and [one.name for one in tmp_path.iterdir()] == ["file"]
     # As it is, it was read before.
     assert apply({"path": path, "content": "right", "validate": ["/nonexistent", "%s"]}) == ([], [])
-    with pytest.raises(Refusal, match=r"/nonexistent cannot be run \(No such file or directory\), it has to read the file first: install it"):
+    with pytest.raises(
+        Refusal,
+        match=r"/nonexistent cannot be run \(No such file or directory\), it has to read the file first: install it",
+    ):
         apply({"path": path, "content": "other", "validate": ["/nonexistent", "%s"]})
     # Its package was only pretended to be installed.
     assert apply({"path": path, "content": "other", "validate": ["/nonexistent", "%s"]}, check=True)[0] == ["file"]
@@ -130,7 +154,9 @@ def test_check_mode_counts_what_an_account_that_is_to_come_will_own(tmp_path):
     path.mkdir()
     entry = {"path": path, "state": "directory", "group": "no-such-group"}
     assert apply(entry, check=True)[0] == ["keys"]
-    with pytest.raises(Refusal, match="no account .* or no group no-such-group on this node, both are needed: run with --tags node"):
+    with pytest.raises(
+        Refusal, match="no account .* or no group no-such-group on this node, both are needed: run with --tags node"
+    ):
         apply(entry)
 
 

@@ -72,7 +72,14 @@ def test_v100s_with_driver_535(collect):
                 },
                 "recovery_action": None,
                 "throttle_reasons": ["sw_power_cap", "sw_thermal_slowdown"],
-                "processes": [{"pid": 4711, "type": "C", "name": "/opt/llama.cpp/releases/b11434/bin/ggml-rpc-server", "memory_used_mib": 22570}],
+                "processes": [
+                    {
+                        "pid": 4711,
+                        "type": "C",
+                        "name": "/opt/llama.cpp/releases/b11434/bin/ggml-rpc-server",
+                        "memory_used_mib": 22570,
+                    }
+                ],
             }
         ],
     }
@@ -111,7 +118,16 @@ def test_a100_with_mig_and_driver_550(collect):
 def test_what_a_card_does_not_tell_is_null(collect):
     gpu = collect(A100_MIG)["gpus"][1]
     assert (gpu["index"], gpu["memory_total_mib"], gpu["power_limit_w"], gpu["utilization"]) == (1, 40960, 250.0, 0)
-    unknown = ("memory_used_mib", "memory_free_mib", "memory_utilization", "temperature_c", "power_w", "throttle_reasons", "compute_cap", "numa_node")
+    unknown = (
+        "memory_used_mib",
+        "memory_free_mib",
+        "memory_utilization",
+        "temperature_c",
+        "power_w",
+        "throttle_reasons",
+        "compute_cap",
+        "numa_node",
+    )
     assert {name: gpu[name] for name in unknown} == dict.fromkeys(unknown)
     assert set(gpu["ecc"].values()) == {None}
 
@@ -128,17 +144,35 @@ def test_compute_cap_of_the_xml_comes_first(collect, tmp_path):
         (
             "nvidia_smi_460_v100s.xml",
             ("460.73.01", "11.2"),
-            {"memory_total_mib": 32510, "memory_reserved_mib": None, "power_w": 232.8, "power_limit_w": 250.0, "throttle_reasons": ["sw_power_cap"]},
+            {
+                "memory_total_mib": 32510,
+                "memory_reserved_mib": None,
+                "power_w": 232.8,
+                "power_limit_w": 250.0,
+                "throttle_reasons": ["sw_power_cap"],
+            },
         ),
         (
             "nvidia_smi_555_l4.xml",
             ("555.42.06", "12.5"),
-            {"memory_total_mib": 23034, "memory_reserved_mib": 434, "power_w": 27.22, "power_limit_w": 72.0, "throttle_reasons": []},
+            {
+                "memory_total_mib": 23034,
+                "memory_reserved_mib": 434,
+                "power_w": 27.22,
+                "power_limit_w": 72.0,
+                "throttle_reasons": [],
+            },
         ),
         (
             "nvidia_smi_570_rtx3060.xml",
             ("570.124.04", "12.8"),
-            {"memory_total_mib": 12288, "memory_reserved_mib": 368, "power_w": 11.6, "power_limit_w": 170.0, "throttle_reasons": []},
+            {
+                "memory_total_mib": 12288,
+                "memory_reserved_mib": 368,
+                "power_w": 11.6,
+                "power_limit_w": 170.0,
+                "throttle_reasons": [],
+            },
         ),
         (
             "nvidia_smi_595_rtx4000.xml",
@@ -175,7 +209,12 @@ def test_memory_errors_and_repairs(name, ecc):
 
 @pytest.mark.parametrize(
     ("name", "action"),
-    [("nvidia_smi_460_v100s.xml", None), ("nvidia_smi_555_l4.xml", "Reset"), ("nvidia_smi_570_rtx3060.xml", None), ("nvidia_smi_595_rtx4000.xml", "Reset")],
+    [
+        ("nvidia_smi_460_v100s.xml", None),
+        ("nvidia_smi_555_l4.xml", "Reset"),
+        ("nvidia_smi_570_rtx3060.xml", None),
+        ("nvidia_smi_595_rtx4000.xml", "Reset"),
+    ],
 )
 def test_what_the_driver_asks_for(name, action):
     assert nvidia_smi.parse((FIXTURES / name).read_text())["gpus"][0]["recovery_action"] == action
@@ -184,20 +223,35 @@ def test_what_the_driver_asks_for(name, action):
 @pytest.mark.parametrize(
     ("does", "reason"),
     [
-        ("no_devices", "failed with status 6: No devices were found: the driver runs and found no GPU that works: see lspci and dmesg"),
-        ("no_driver", "failed with status 9: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"),
+        (
+            "no_devices",
+            "failed with status 6: No devices were found: the driver runs and found no GPU that works: see lspci and "
+            "dmesg",
+        ),
+        (
+            "no_driver",
+            "failed with status 9: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver",
+        ),
         ("no_driver", "load it with modprobe nvidia"),
         (
             "mismatch",
-            "failed with status 18: Failed to initialize NVML: Driver/library version mismatch, NVML library version: 535.183: "
-            "the kernel still runs the driver of before an update: reboot the node",
+            "failed with status 18: Failed to initialize NVML: Driver/library version mismatch, NVML library version: "
+            "535.183: the kernel still runs the driver of before an update: reboot the node",
         ),
     ],
 )
 def test_no_gpu_and_no_driver_are_answers(collect, does, reason):
     facts = collect(does)
     assert reason in facts.pop("reason")
-    assert facts == {"available": False, "warning": None, "driver": None, "cuda": None, "gpus": [], "xids": [], "xids_reason": None}
+    assert facts == {
+        "available": False,
+        "warning": None,
+        "driver": None,
+        "cuda": None,
+        "gpus": [],
+        "xids": [],
+        "xids_reason": None,
+    }
 
 
 def test_a_long_message_of_the_tool_is_cut(tmp_path):
@@ -215,13 +269,19 @@ def test_a_corrupt_inforom_is_a_warning(collect):
 
 def test_the_cards_beside_a_lost_one_are_listed(collect):
     facts = collect("lost %s" % V100S)
-    assert (facts["available"], facts["warning"]) == (True, "Unable to determine the device handle for GPU1: 0000:5E:00.0: Unknown Error")
+    assert (facts["available"], facts["warning"]) == (
+        True,
+        "Unable to determine the device handle for GPU1: 0000:5E:00.0: Unknown Error",
+    )
     assert facts["gpus"][0]["memory_total_mib"] == 32768
 
 
 def test_xids_of_a_card_that_is_listed_and_of_one_that_is_not(collect):
     facts = collect(V100S, kernel_log=LOST + LOST.replace("3b", "5e"))
-    assert [(entry["pci_slot"], entry["xid"], entry["gpu"]) for entry in facts["xids"]] == [("0000:3b:00", 79, 0), ("0000:5e:00", 79, None)]
+    assert [(entry["pci_slot"], entry["xid"], entry["gpu"]) for entry in facts["xids"]] == [
+        ("0000:3b:00", 79, 0),
+        ("0000:5e:00", 79, None),
+    ]
 
 
 def test_a_hung_driver_is_an_answer_and_all_its_processes_are_killed(collect, tmp_path):
@@ -251,10 +311,24 @@ def test_a_tool_that_may_not_be_run_says_nothing_about_the_driver(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["N/A", "[N/A]", "[Not Supported]", "Unknown Error", "[Insufficient Permissions]", "GPU is lost", "[GPU requires reset]", "ERR!", "Not Found", ""]
+    "text",
+    [
+        "N/A",
+        "[N/A]",
+        "[Not Supported]",
+        "Unknown Error",
+        "[Insufficient Permissions]",
+        "GPU is lost",
+        "[GPU requires reset]",
+        "ERR!",
+        "Not Found",
+        "",
+    ],
 )
 def test_what_stands_for_nothing_is_null(text):
-    gpu = nvidia_smi.parse("<nvidia_smi_log><gpu><product_name>%s</product_name></gpu></nvidia_smi_log>" % text)["gpus"][0]
+    gpu = nvidia_smi.parse("<nvidia_smi_log><gpu><product_name>%s</product_name></gpu></nvidia_smi_log>" % text)[
+        "gpus"
+    ][0]
     assert gpu["name"] is None
 
 
@@ -265,7 +339,9 @@ def test_what_is_no_xml_is_not_available(text):
 
 
 def test_xml_without_gpu_is_not_available():
-    facts = nvidia_smi.parse("<nvidia_smi_log><driver_version>535.183.01</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>")
+    facts = nvidia_smi.parse(
+        "<nvidia_smi_log><driver_version>535.183.01</driver_version><attached_gpus>0</attached_gpus></nvidia_smi_log>"
+    )
     assert (facts["available"], facts["reason"], facts["driver"]) == (False, "nvidia-smi lists no GPU", "535.183.01")
 
 
@@ -276,11 +352,9 @@ def test_capabilities():
 
 def test_instances():
     text = (
-        "GPU 0: NVIDIA H100 NVL (UUID: GPU-aaaa)\n"
-        "  MIG 2g.24gb     Device  0: (UUID: MIG-0000)\n"
-        "  MIG 1c.3g.40gb Device 11: (UUID: MIG-GPU-aaaa/3/0)\n"
-        "GPU 1: NVIDIA H100 NVL (UUID: GPU-bbbb)\n"
-        "  MIG 1g.12gb     Device  0: (UUID: MIG-1111)\n"
+        "GPU 0: NVIDIA H100 NVL (UUID: GPU-aaaa)\n  MIG 2g.24gb     Device  0: (UUID: MIG-0000)\n  MIG 1c.3g.40gb "
+        "Device 11: (UUID: MIG-GPU-aaaa/3/0)\nGPU 1: NVIDIA H100 NVL (UUID: GPU-bbbb)\n  MIG 1g.12gb     Device  0: "
+        "(UUID: MIG-1111)\n"
     )
     assert nvidia_smi.parse_instances(text) == {
         ("GPU-aaaa", 0): ("2g.24gb", "MIG-0000"),

@@ -22,7 +22,13 @@ FIREWALL = "etc/llama-cluster/firewall.nft"
 @pytest.fixture(name="node")
 def fixture_node(tmp_path):
     node = tmp_path / "node"
-    for path, text in ((HEAD, "old\n"), (DROP_IN, "[Service]\n"), (PLAN, "{}\n"), (KEYS, "secret\n"), ("etc/systemd/system/ssh.service", "theirs\n")):
+    for path, text in (
+        (HEAD, "old\n"),
+        (DROP_IN, "[Service]\n"),
+        (PLAN, "{}\n"),
+        (KEYS, "secret\n"),
+        ("etc/systemd/system/ssh.service", "theirs\n"),
+    ):
         (node / path).parent.mkdir(parents=True, exist_ok=True)
         (node / path).write_text(text)
     (node / KEYS).chmod(0o600)
@@ -78,7 +84,11 @@ def test_a_look_tells_what_is_there_and_what_differs(snapshots, node):
     assert snapshots.look() == {"open": None, "last": None, "differs": []}
     snapshots.open("one")
     (node / HEAD).write_text("new\n")
-    assert snapshots.look() == {"open": {"id": "one", "build": "b1", "units": ["llama-head-chat.service"]}, "last": None, "differs": [HEAD]}
+    assert snapshots.look() == {
+        "open": {"id": "one", "build": "b1", "units": ["llama-head-chat.service"]},
+        "last": None,
+        "differs": [HEAD],
+    }
 
 
 def test_an_open_snapshot_is_kept_under_the_new_name(snapshots, node):
@@ -158,7 +168,8 @@ def test_a_name_that_is_not_there(snapshots):
 
 @pytest.mark.parametrize("how", ["owner", "directory", "above", "link", "fifo"])
 def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path, how):
-    """As somebody would who may write the folder above: directories are renamed, and a link leads to a file of root's with text of others."""
+    """As somebody would who may write the folder above: directories are renamed, and a link leads to a file of root's
+    with text of others."""
     snapshots.open("one")
     folder, path = tmp_path / "rollback", tmp_path / "rollback/open.json"
     (tmp_path / "theirs").write_text(path.read_text().replace("old", "evil"))
@@ -177,7 +188,13 @@ def test_a_file_that_somebody_else_put_there_is_not_believed(snapshots, tmp_path
             os.mkfifo(str(path), 0o600)
         else:
             path.symlink_to(tmp_path / "theirs")
-    for act in (snapshots.look, snapshots.close, snapshots.drop, lambda: snapshots.open("two"), lambda: snapshots.restore("one")):
+    for act in (
+        snapshots.look,
+        snapshots.close,
+        snapshots.drop,
+        lambda: snapshots.open("two"),
+        lambda: snapshots.restore("one"),
+    ):
         with pytest.raises(Refusal, match=r"(belongs to user id 4711|mode 0777|no regular file)"):
             act()
     tmp_path.chmod(0o700)

@@ -48,9 +48,24 @@ def test_established_connections_of_the_kernel():
 
 def test_counters_of_ss():
     assert sockets.parse_ss(SS) == {
-        (("127.0.0.1", 40406), ("127.0.0.1", 51052)): {"bytes_acked": 142338291, "bytes_received": 17469116, "lastsnd": 7240, "lastrcv": 7196},
-        (("10.100.0.31", 33078), ("10.100.0.33", 50052)): {"bytes_acked": 135405902, "bytes_received": 23999285, "lastsnd": 7176, "lastrcv": 7240},
-        (("127.0.0.1", 40500), ("127.0.0.1", 8000)): {"bytes_acked": 0, "bytes_received": 0, "lastsnd": 12, "lastrcv": 12},
+        (("127.0.0.1", 40406), ("127.0.0.1", 51052)): {
+            "bytes_acked": 142338291,
+            "bytes_received": 17469116,
+            "lastsnd": 7240,
+            "lastrcv": 7196,
+        },
+        (("10.100.0.31", 33078), ("10.100.0.33", 50052)): {
+            "bytes_acked": 135405902,
+            "bytes_received": 23999285,
+            "lastsnd": 7176,
+            "lastrcv": 7240,
+        },
+        (("127.0.0.1", 40500), ("127.0.0.1", 8000)): {
+            "bytes_acked": 0,
+            "bytes_received": 0,
+            "lastsnd": 12,
+            "lastrcv": 12,
+        },
     }
 
 
@@ -106,12 +121,19 @@ def test_only_connections_of_the_process_and_its_children_count(workers):
 def test_a_child_counts_as_its_parent():
     worker = fake.FakeWorker()
     host, port = worker.endpoint.split(":")
-    # A shell that waits for its child, which holds the connection; its name has what /proc/PID/stat is hard to read with.
-    child = "import socket; s = socket.create_connection(('%s', %s)); open('/proc/self/comm', 'w').write('a) b (c'); print('up', flush=True); input()" % (
-        host,
-        port,
+    # A shell that waits for its child, which holds the connection; its name has what /proc/PID/stat is hard to read
+    # with.
+    child = (
+        "import socket; s = socket.create_connection(('%s', %s)); open('/proc/self/comm', 'w').write('a) b (c'); "
+        "print('up', flush=True); input()"
+        % (
+            host,
+            port,
+        )
     )
-    parent = subprocess.Popen(["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, child], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    parent = subprocess.Popen(
+        ["/bin/sh", "-c", '"$0" -c "$1"; true', sys.executable, child], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     assert parent.stdout.readline() == b"up\n"
     assert len(sockets.process_tree(parent.pid)) == 2
     assert sockets.connections([worker.endpoint], parent.pid)[0].connected is True

@@ -10,7 +10,10 @@ import stat
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.tensor_caches import RECORD, Caches
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.module_utils._removal.test_removal import inventory, plant
+from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.module_utils._removal.test_removal import (
+    inventory,
+    plant,
+)
 
 NOBODY = (65534, 65534)
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a directory away")
@@ -127,7 +130,11 @@ def test_a_cache_goes_however_deep_a_worker_made_it(tmp_path):
 
 def test_only_a_directory_that_is_roots_alone_will_do(tmp_path):
     (tmp_path / "scratch").mkdir()
-    for path, mode, uid in ((tmp_path / "scratch", 0o1777, 0), (tmp_path / "scratch", 0o755, NOBODY[0]), (tmp_path, 0o777, 0)):
+    for path, mode, uid in (
+        (tmp_path / "scratch", 0o1777, 0),
+        (tmp_path / "scratch", 0o755, NOBODY[0]),
+        (tmp_path, 0o777, 0),
+    ):
         os.chmod(str(path), mode)
         os.chown(str(path), uid, -1)
         with pytest.raises(Refusal, match="because root uses it|root uses it: look at"):
@@ -149,7 +156,10 @@ def test_nobody_but_root_makes_a_record(tmp_path):
     assert (scratch / "alice").is_dir()
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"caches": [".."]}', '{"caches": ["a/b"]}', '{"caches": [7]}', '{"caches": 7}', '{"caches": [""]}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"caches": [".."]}', '{"caches": ["a/b"]}', '{"caches": [7]}', '{"caches": 7}', '{"caches": [""]}'],
+)
 def test_a_record_that_names_something_else_is_refused(tmp_path, text):
     (tmp_path / RECORD).write_text(text)
     with pytest.raises(Refusal, match=r"no record of caches"):

@@ -20,7 +20,11 @@ def journal(name):
 
 
 def seen(name, unit):
-    return [(event["kind"], round(event["at"] - BROKEN, 3)) for event in timeline.parse_journal(journal(name), [unit], BROKEN) if event["kind"] != "says"]
+    return [
+        (event["kind"], round(event["at"] - BROKEN, 3))
+        for event in timeline.parse_journal(journal(name), [unit], BROKEN)
+        if event["kind"] != "says"
+    ]
 
 
 def entry(message, at=BROKEN + 1, **fields):
@@ -32,35 +36,68 @@ def watchdog(message):
 
 
 def test_a_worker_that_was_killed():
-    assert seen("worker", WORKER) == [("exited", 0.062), ("failed", 0.062), ("scheduled", 1.099), ("stopped", 1.099), ("started", 1.146)]
+    assert seen("worker", WORKER) == [
+        ("exited", 0.062),
+        ("failed", 0.062),
+        ("scheduled", 1.099),
+        ("stopped", 1.099),
+        ("started", 1.146),
+    ]
 
 
 def test_its_head_aborts_and_waits():
-    assert seen("head", HEAD) == [("exited", 0.073), ("failed", 0.213), ("scheduled", 0.599), ("stopped", 0.599), ("started", 1.605)]
+    assert seen("head", HEAD) == [
+        ("exited", 0.073),
+        ("failed", 0.213),
+        ("scheduled", 0.599),
+        ("stopped", 0.599),
+        ("started", 1.605),
+    ]
     events = timeline.parse_journal(journal("head"), [HEAD], BROKEN)
     assert [event["text"] for event in events if event["kind"] == "exited"] == ["code=killed, status=6/ABRT"]
     waits = [event["text"] for event in events if event["kind"] == "says"]
-    assert waits[0].startswith("waits for RPC worker 10.214.180.12:50052") and waits[1] == "RPC worker 10.214.180.12:50052 answers"
+    assert (
+        waits[0].startswith("waits for RPC worker 10.214.180.12:50052")
+        and waits[1] == "RPC worker 10.214.180.12:50052 answers"
+    )
 
 
 def test_only_what_was_asked_for():
     assert timeline.parse_journal(journal("worker"), [HEAD], BROKEN) == []
-    assert [event["kind"] for event in timeline.parse_journal(journal("worker"), [WORKER], BROKEN + 1.12) if event["kind"] != "says"] == ["started"]
+    assert [
+        event["kind"]
+        for event in timeline.parse_journal(journal("worker"), [WORKER], BROKEN + 1.12)
+        if event["kind"] != "says"
+    ] == ["started"]
 
 
 def test_a_servers_own_lines_are_no_events():
-    assert not [event for event in timeline.parse_journal(journal("head"), [HEAD], 0) if "srv " in event["text"] or "RPC server" in event["text"]]
+    assert not [
+        event
+        for event in timeline.parse_journal(journal("head"), [HEAD], 0)
+        if "srv " in event["text"] or "RPC server" in event["text"]
+    ]
 
 
 def test_the_senders_time_counts():
-    line = entry("x.service: Main process exited, code=exited, status=0/SUCCESS", _SOURCE_REALTIME_TIMESTAMP="1795293414000001", _PID="1", UNIT=WORKER)
+    line = entry(
+        "x.service: Main process exited, code=exited, status=0/SUCCESS",
+        _SOURCE_REALTIME_TIMESTAMP="1795293414000001",
+        _PID="1",
+        UNIT=WORKER,
+    )
     assert timeline.parse_journal(line, [WORKER], BROKEN)[0]["at"] == 1795293414.000001
 
 
 @pytest.mark.parametrize(
     ("message", "unit", "kind", "text"),
     [
-        ("head chat: lost its connection to 10.0.0.2:50052: restarting it", HEAD, "repair", "lost its connection to 10.0.0.2:50052"),
+        (
+            "head chat: lost its connection to 10.0.0.2:50052: restarting it",
+            HEAD,
+            "repair",
+            "lost its connection to 10.0.0.2:50052",
+        ),
         ("head chat: serves (loaded in 3.2 s)", HEAD, "serves", "serves (loaded in 3.2 s)"),
         ("worker chat: its process is stopped: restarting it", WORKER, "repair", "its process is stopped"),
         ("firewall: rules were gone: loaded again", None, "firewall", "rules were gone: loaded again"),
@@ -79,7 +116,9 @@ def test_the_watchdog_speaks(message, unit, kind, text):
 def test_only_its_unit_is_the_watchdog():
     said = "head chat: lost its connection to 10.0.0.2:50052: restarting it"
     # What `logger -t llama-watchdog` of any user leaves.
-    pretended = entry(said, SYSLOG_IDENTIFIER="llama-watchdog", _UID="1000", _SYSTEMD_UNIT="session-3.scope", _COMM="logger")
+    pretended = entry(
+        said, SYSLOG_IDENTIFIER="llama-watchdog", _UID="1000", _SYSTEMD_UNIT="session-3.scope", _COMM="logger"
+    )
     assert timeline.parse_journal(pretended, [HEAD, WORKER], BROKEN) == []
 
 
@@ -106,10 +145,20 @@ def test_a_message_that_is_no_text():
 
 
 def test_a_process_started_to_the_microsecond():
-    shown = "Id=%s\nActiveState=active\nSubState=running\nResult=success\nMainPID=818\nNRestarts=1\nExecMainStartTimestampMonotonic=36694548246\n" % WORKER
+    shown = (
+        "Id=%s\nActiveState=active\nSubState=running\nResult=success\nMainPID=818\nNRestarts=1\nExecMainStartTimestampMonotonic=36694548246\n"
+        % WORKER
+    )
     units = timeline.parse_units(shown, now=1795293500.5, monotonic=36700.0)
     assert units == {
-        WORKER: {"active_state": "active", "sub_state": "running", "result": "success", "main_pid": 818, "restarts": 1, "started_at": 1795293495.048246}
+        WORKER: {
+            "active_state": "active",
+            "sub_state": "running",
+            "result": "success",
+            "main_pid": 818,
+            "restarts": 1,
+            "started_at": 1795293495.048246,
+        }
     }
     assert timeline.parse_units("Id=x\nExecMainStartTimestampMonotonic=0\n", 1, 1)["x"]["started_at"] is None
 

@@ -31,8 +31,8 @@ ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
 MainPID=0
 Result=exit-code
 NRestarts=0
-ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
-Id=llama-head-b.service
+ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ;
+code=(null) ; status=0/0 } Id=llama-head-b.service
 LoadState=loaded
 ActiveState=failed
 SubState=failed
@@ -143,17 +143,29 @@ def test_a_process_and_a_unit_file_without_digest_are_stale(tmp_path):
 def test_a_unit_that_does_not_run_is_not_stale(tmp_path, process):
     unit = unit_info(tmp_path, process.pid)["llama-head-b.service"]
     assert (unit["main_pid"], unit["since"], unit["stale"]) == (None, None, False)
-    assert (unit["installed"], unit["enabled"], unit["active_state"], unit["result"]) == (True, False, "failed", "exit-code")
+    assert (unit["installed"], unit["enabled"], unit["active_state"], unit["result"]) == (
+        True,
+        False,
+        "failed",
+        "exit-code",
+    )
 
 
 def test_a_process_whose_unit_file_is_gone_is_listed_as_not_installed(tmp_path, process):
     unit = unit_info(tmp_path, process.pid)["llama-head-gone.service"]
-    assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (False, "active", None, True)
+    assert (unit["installed"], unit["active_state"], unit["wanted_digest"], unit["stale"]) == (
+        False,
+        "active",
+        None,
+        True,
+    )
 
 
 def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
     units = unit_info(tmp_path, process.pid)
-    assert [units[name]["ours"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")] == [True, False, False]
+    assert [
+        units[name]["ours"] for name in ("llama-rpc-a.service", "llama-head-b.service", "llama-head-gone.service")
+    ] == [True, False, False]
     # Its file is gone, and root noted a digest when it was started.
     (tmp_path / "digests/llama-head-gone.service").write_text("old\n")
     assert unit_info(tmp_path, process.pid)["llama-head-gone.service"]["ours"]
@@ -164,7 +176,11 @@ def test_a_name_like_ours_makes_no_unit_ours(tmp_path, process):
 
 
 def test_a_name_that_does_not_exist_is_left_out(tmp_path, process):
-    assert sorted(unit_info(tmp_path, process.pid)) == ["llama-head-b.service", "llama-head-gone.service", "llama-rpc-a.service"]
+    assert sorted(unit_info(tmp_path, process.pid)) == [
+        "llama-head-b.service",
+        "llama-head-gone.service",
+        "llama-rpc-a.service",
+    ]
 
 
 def test_systemd_is_asked_for_globs_and_for_files_it_may_not_have_loaded(tmp_path, process):
@@ -178,7 +194,10 @@ def test_nothing_matching_is_an_empty_list(tmp_path):
 
 
 def test_no_pattern_asks_nothing(tmp_path):
-    assert node_units.unit_info([], unit_dir=str(tmp_path), show=lambda names: pytest.fail("asked for the manager itself")) == []
+    assert (
+        node_units.unit_info([], unit_dir=str(tmp_path), show=lambda names: pytest.fail("asked for the manager itself"))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +240,11 @@ def test_a_process_that_has_gone_is_not_stale(tmp_path, process):
 def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process):
     (tmp_path / "digests").mkdir()
     (tmp_path / "digests").chmod(0o777)
-    with pytest.raises(Refusal, match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart the unit"):
+    with pytest.raises(
+        Refusal,
+        match=r"the digest of llama-head-gone.service cannot be read \(.*mode 0777.*\): run with become, or restart "
+        r"the unit",
+    ):
         unit_info(tmp_path, process.pid)
     (tmp_path / "digests").chmod(0o700)
 
@@ -255,7 +278,9 @@ def test_an_intact_build(tmp_path):
 
 
 def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
-    release = make_build(tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"})
+    release = make_build(
+        tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"}
+    )
     (release / "bin" / "llama-server").write_text("Server")
     (release / "lib" / "libggml.so").unlink()
     info = build.build_info(str(tmp_path))
@@ -264,7 +289,14 @@ def test_a_changed_and_a_missing_file_break_the_build(tmp_path):
 
 def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
     release = make_build(
-        tmp_path, {"bin/rpc-server": "server", "bin/ggml-rpc-server": "server", "bin/llama-bench": "bench", "bin/root": "root", "../key": "key"}
+        tmp_path,
+        {
+            "bin/rpc-server": "server",
+            "bin/ggml-rpc-server": "server",
+            "bin/llama-bench": "bench",
+            "bin/root": "root",
+            "../key": "key",
+        },
     )
     (release / "bin" / "ggml-rpc-server").unlink()
     (release / "bin" / "ggml-rpc-server").symlink_to("rpc-server")
@@ -295,7 +327,12 @@ def test_no_prefix_is_null(tmp_path):
 def test_a_build_without_manifest_has_a_name_only(tmp_path):
     release = make_build(tmp_path, {})
     (release / "build.json").unlink()
-    assert build.build_info(str(tmp_path)) == {"current_build": "b11434", "build_sha256": None, "build_intact": None, "build_broken": None}
+    assert build.build_info(str(tmp_path)) == {
+        "current_build": "b11434",
+        "build_sha256": None,
+        "build_intact": None,
+        "build_broken": None,
+    }
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}'])
@@ -312,5 +349,7 @@ def test_since_when_a_node_is_held(tmp_path):
     assert node_units.held_since(str(path)) == "2026-10-01T08:00:00Z"
     for damaged in ("", "{}", "[]"):
         path.write_text(damaged)
-        with pytest.raises(Refusal, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"):
+        with pytest.raises(
+            Refusal, match=r"held.json does not say since when the node is held .*: run maintenance.yml -e state=return"
+        ):
             node_units.held_since(str(path))

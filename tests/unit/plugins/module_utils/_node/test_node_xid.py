@@ -75,7 +75,10 @@ def test_records_that_were_overwritten_meanwhile_are_passed_over(tmp_path, monke
 @pytest.mark.parametrize(
     ("problem", "needed"),
     [
-        (PermissionError(1, "Operation not permitted"), "/dev/kmsg is not readable for user id %d: run with become" % os.geteuid()),
+        (
+            PermissionError(1, "Operation not permitted"),
+            "/dev/kmsg is not readable for user id %d: run with become" % os.geteuid(),
+        ),
         (
             FileNotFoundError(2, "No such file or directory"),
             "/dev/kmsg cannot be read (No such file or directory): a container has none, see the log of its host",

@@ -32,14 +32,20 @@ def test_the_context_that_llama_server_caps_slots_at(keys, build, tokens):
 
     assert refused(tokens) == []
     (sentence,) = refused(tokens + 1)
-    assert sentence.startswith("llama_services.chat.slot_ctx_size: %d tokens a slot seen, at most %d are allowed by the header of big, " % (tokens + 1, tokens))
+    assert sentence.startswith(
+        "llama_services.chat.slot_ctx_size: %d tokens a slot seen, at most %d are allowed by the header of big, "
+        % (tokens + 1, tokens)
+    )
     assert "override_kv: ['qwen3.context_length=int:%d']" % (tokens + 1) in sentence
 
 
 def test_the_way_out_of_the_headers_context_is_one():
     """What the refusal names is taken."""
     (sentence,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000))["refused"]
-    assert ": lower it, or set rope_scaling: yarn, rope_scale: 4, yarn_orig_ctx: 40960, or for a model that needs no scaling override_kv: " in sentence
+    assert (
+        ": lower it, or set rope_scaling: yarn, rope_scale: 4, yarn_orig_ctx: 40960, or for a model that needs no "
+        "scaling override_kv: " in sentence
+    )
     named = {"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 40960}
     assert plan(chat(slot_ctx_size=131072, ctx_size=None, **named), nodes(80000))["refused"] == []
     (older,) = plan(chat(slot_ctx_size=131072, ctx_size=None), nodes(80000), build="b7772")["refused"]

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import Device, as_dicts, of_cards, of_inventory, of_node
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import (
+    Device,
+    as_dicts,
+    of_cards,
+    of_inventory,
+    of_node,
+)
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -16,8 +22,16 @@ def gpus(name):
 
 
 def gpu(index, total=32768, used=0, **more):
-    fields = {"index": index, "name": "Tesla V100S-PCIE-32GB", "uuid": "GPU-%04d" % index, "memory_total_mib": total, "memory_used_mib": used}
-    return dict(fields, **dict({"memory_free_mib": total - used - 258, "processes": [], "mig": None, "mig_devices": []}, **more))
+    fields = {
+        "index": index,
+        "name": "Tesla V100S-PCIE-32GB",
+        "uuid": "GPU-%04d" % index,
+        "memory_total_mib": total,
+        "memory_used_mib": used,
+    }
+    return dict(
+        fields, **dict({"memory_free_mib": total - used - 258, "processes": [], "mig": None, "mig_devices": []}, **more)
+    )
 
 
 def process(pid, used, name="/opt/llama.cpp/current/bin/llama-server"):
@@ -25,7 +39,9 @@ def process(pid, used, name="/opt/llama.cpp/current/bin/llama-server"):
 
 
 def test_real_cards():
-    for card, device in zip(gpus("nvidia_smi_535_v100s.xml"), of_node("node1", gpus("nvidia_smi_535_v100s.xml"), 384000, 1024)):
+    for card, device in zip(
+        gpus("nvidia_smi_535_v100s.xml"), of_node("node1", gpus("nvidia_smi_535_v100s.xml"), 384000, 1024)
+    ):
         assert device.kind == "GPU" and device.bandwidth == 1134
         assert device.total_mib == card["memory_used_mib"] + card["memory_free_mib"] <= card["memory_total_mib"]
 
@@ -45,13 +61,18 @@ def test_our_own_process_is_nobody_else():
 
 
 def test_the_largest_processes_of_others_are_named():
-    jobs = [process(number, 100 * number, "/opt/vasp/bin/vasp\x1b_std") for number in range(1, 6)] + [process(9, 30000), process(8, None, None)]
+    jobs = [process(number, 100 * number, "/opt/vasp/bin/vasp\x1b_std") for number in range(1, 6)] + [
+        process(9, 30000),
+        process(8, None, None),
+    ]
     others = of_node("n", [gpu(0, used=20000, processes=jobs)], 1, 1024, [9])[0].others
     assert others == {"vasp?_std[5]": 500, "vasp?_std[4]": 400, "vasp?_std[3]": 300, "3 more processes": 300}
     assert of_node("n", [gpu(0, processes=[process(8, None, None)])], 1, 1024)[0].others == {"?[8]": None}
 
 
-@pytest.mark.parametrize("visible, found", [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("GPU-0001", [1]), (0, [0]), ("0,9,1", [0])])
+@pytest.mark.parametrize(
+    "visible, found", [(None, [0, 1]), ("1", [1]), ("1,0", [1, 0]), ("GPU-0001", [1]), (0, [0]), ("0,9,1", [0])]
+)
 def test_only_the_visible_cards(visible, found):
     devices = of_node("n", [gpu(0), gpu(1)], 1, 1024, visible=visible)
     assert [device.device for device in devices] == ["GPU%d" % index for index in found]
@@ -59,7 +80,16 @@ def test_only_the_visible_cards(visible, found):
 
 def test_a_node_without_a_card_has_its_main_memory():
     assert of_node("n", [], 7812, 1024) == [
-        Device(node="n", device="main", name="main memory", kind="main", total_mib=7812, others_mib=0, margin_mib=1024, bandwidth=None)
+        Device(
+            node="n",
+            device="main",
+            name="main memory",
+            kind="main",
+            total_mib=7812,
+            others_mib=0,
+            margin_mib=1024,
+            bandwidth=None,
+        )
     ]
     assert of_node("n", [gpu(0)], 7812, 1024, visible="")[0].kind == "main"
 
@@ -80,8 +110,14 @@ def test_a_bandwidth_that_the_inventory_gives_counts_more_than_the_table():
 
 
 def test_cards_of_one_node_have_numbers_of_their_own():
-    devices = of_cards([{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0)
-    assert [(one.node, one.device, one.total_mib) for one in devices] == [("a", "GPU0", 1), ("a", "GPU1", 3), ("b", "GPU0", 2)]
+    devices = of_cards(
+        [{"node": "a", "memory_mib": 1}, {"node": "b", "memory_mib": 2}, {"node": "a", "memory_mib": 3}], 0
+    )
+    assert [(one.node, one.device, one.total_mib) for one in devices] == [
+        ("a", "GPU0", 1),
+        ("a", "GPU1", 3),
+        ("b", "GPU0", 2),
+    ]
 
 
 def test_a_filter_returns_what_the_plan_reads_again():

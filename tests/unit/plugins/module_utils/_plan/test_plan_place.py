@@ -35,7 +35,9 @@ SHORT = settings_of(build=11434, ctx_size=4096, parallel=1)
 def cards(*sizes, **more):
     """A card of each size (MiB) in a node of its own, node1 last, as a head's card is."""
     names = ["node%d" % number for number in range(2, len(sizes) + 1)] + ["node1"]
-    return [plan_devices.of_card(name, 0, {"memory_mib": size}, 1024)._replace(**more) for name, size in zip(names, sizes)]
+    return [
+        plan_devices.of_card(name, 0, {"memory_mib": size}, 1024)._replace(**more) for name, size in zip(names, sizes)
+    ]
 
 
 def layers(planned):
@@ -43,7 +45,9 @@ def layers(planned):
 
 
 def small(blocks=9, size=9 * GB):
-    return estimate.estimate(dict(FACTS, block_count=blocks, vocab_size=1000, embedding_length=1024, key_length=64, head_count=16), size)
+    return estimate.estimate(
+        dict(FACTS, block_count=blocks, vocab_size=1000, embedding_length=1024, key_length=64, head_count=16), size
+    )
 
 
 def test_equal_cards_share_the_layers_and_the_output_layer_counts():
@@ -65,7 +69,10 @@ def test_the_sizes_are_those_of_place():
     assert planned.host["weights_mib"] == -(-placed.host.weights // (1 << 20))
 
 
-@pytest.mark.parametrize("sizes, others", [((40960, 14336, 32510), (0, 0, 0)), ((32510, 32510, 32510), (0, 20000, 0)), ((61440, 12288, 24576), (0, 0, 0))])
+@pytest.mark.parametrize(
+    "sizes, others",
+    [((40960, 14336, 32510), (0, 0, 0)), ((32510, 32510, 32510), (0, 20000, 0)), ((61440, 12288, 24576), (0, 0, 0))],
+)
 def test_unequal_and_shared_cards_get_what_fits(sizes, others):
     devices = [device._replace(others_mib=used) for device, used in zip(cards(*sizes), others)]
     planned = plan_place.plan(BIG, SHORT, devices, 1, force_split=True)
@@ -91,7 +98,9 @@ def test_split_is_the_best():
     source = random.Random(7)
     judged = 0
     for _round in range(60):
-        shape = small()._replace(block_bytes=[source.randint(1, 9) << 28 for _block in range(9)], output_bytes=source.randint(1, 4) << 28)
+        shape = small()._replace(
+            block_bytes=[source.randint(1, 9) << 28 for _block in range(9)], output_bytes=source.randint(1, 4) << 28
+        )
         rooms = [source.randint(8, 40) << 28 for _card in range(3)]
         speeds = [source.choice([1, 1, 2]) for _card in range(3)]
         ways = [counts for counts in itertools.product(range(1, 8), repeat=3) if sum(counts) == 9]
@@ -105,7 +114,9 @@ def test_split_is_the_best():
             assert found is None
             continue
         judged += 1
-        assert max(share.weights / speed for share, speed in zip(place(shape, SHORT, found, 1).devices, speeds)) == min(times)
+        assert max(share.weights / speed for share, speed in zip(place(shape, SHORT, found, 1).devices, speeds)) == min(
+            times
+        )
     assert 10 < judged < 60
 
 
@@ -143,13 +154,19 @@ def test_where_nothing_fits_the_table_shows_by_how_much():
 def test_advice_names_the_largest_context_a_cache_and_a_quant():
     devices = cards(20480, 20480, 20480)
     long = SHORT._replace(ctx_size=65536)
-    words = advice.nearest(BIG, long, devices, 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB})
+    words = advice.nearest(
+        BIG, long, devices, 1, "Q4_K_M", {"": 47 * GB, "Q2_K": 27 * GB, "Q3_K": 35 * GB, "Q8_0": 77 * GB}
+    )
     tokens = int(words[0].split()[-1])
     assert words[0].startswith("lower slot_ctx_size to ")
     assert tokens % 1024 == 0 and tokens < 65536
     assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1).fits
     assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1).fits
-    assert words[1:] == ["set cache_type_k and cache_type_v to q8_0", "choose quant Q3_K (35.0 GB)", "use 4 cards of 20480 MiB"]
+    assert words[1:] == [
+        "set cache_type_k and cache_type_v to q8_0",
+        "choose quant Q3_K (35.0 GB)",
+        "use 4 cards of 20480 MiB",
+    ]
     assert plan_place.plan(BIG, long, cards(*[20480] * 4), 1).fits
 
 
@@ -186,7 +203,10 @@ def test_context_advice_is_for_each_slot():
 
 def mixed(gpus, mains, **more):
     """GPUs and, before the head's last one, nodes of main memory."""
-    devices = [plan_devices.main_memory("mem%d" % number, dict(more, memory_mib=size), 1024) for number, size in enumerate(mains, 1)]
+    devices = [
+        plan_devices.main_memory("mem%d" % number, dict(more, memory_mib=size), 1024)
+        for number, size in enumerate(mains, 1)
+    ]
     return devices + cards(*gpus)
 
 
@@ -237,9 +257,11 @@ def test_largest_context():
 
 
 def test_the_notes_of_the_reference_cluster():
-    """A worker with 27 layers of the 72B, 128K of q4_0 cache: 22,574 MiB at rest and 28,708 MiB in prefill, as its operators saw it.
+    """A worker with 27 layers of the 72B, 128K of q4_0 cache: 22,574 MiB at rest and 28,708 MiB in prefill, as its
+    operators saw it.
 
-    The peak is more than weights, cache and buffers by what only a margin can stand for; with that margin three cards hold the model and two do not.
+    The peak is more than weights, cache and buffers by what only a margin can stand for; with that margin three cards
+    hold the model and two do not.
     """
     worker = plan_place.plan(BIG, TIERS, cards(32510, 32510, 32510), 1, counts=[27, 27, 26]).devices[0]
     planned = worker.total_mib - worker.margin_mib
@@ -256,9 +278,13 @@ def test_a_shape_survives_json():
         assert Shape.of(json.loads(json.dumps(shape.as_dict()))) == shape
 
 
-@pytest.mark.parametrize("build, number", [("b11434", 11434), ("b7772", 7772), ("master", None), ("", None), (None, None)])
+@pytest.mark.parametrize(
+    "build, number", [("b11434", 11434), ("b7772", 7772), ("master", None), ("", None), (None, None)]
+)
 def test_settings_of_a_service(build, number):
-    settings = plan_place.settings_for({"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "off"}, build)
+    settings = plan_place.settings_for(
+        {"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0", "cache_type_v": "q8_0", "flash_attn": "off"}, build
+    )
     assert (settings.build, settings.flash_attn, settings.cache_type_k) == (number, False, "q8_0")
     assert plan_place.slot_context(BIG, settings) == 4096
 
@@ -272,7 +298,11 @@ def test_an_estimate_has_the_catalogs_size():
 
 def test_a_slot_without_context_is_a_sentence():
     assert plan_place.slot_context(BIG, SHORT._replace(ctx_size=3, parallel=2)) == 1
-    for settings, length in ((SHORT._replace(ctx_size=0), 0), (SHORT._replace(ctx_size=0, parallel=2), 1), (SHORT._replace(ctx_size=1, parallel=2), 9)):
+    for settings, length in (
+        (SHORT._replace(ctx_size=0), 0),
+        (SHORT._replace(ctx_size=0, parallel=2), 1),
+        (SHORT._replace(ctx_size=1, parallel=2), 9),
+    ):
         with pytest.raises(plan_place.Refusal) as refusal:
             plan_place.slot_context(BIG._replace(context_length=length), settings)
         assert str(refusal.value).endswith("for %d slots, 1 a slot is needed: set slot_ctx_size" % settings.parallel)
@@ -283,7 +313,12 @@ def test_a_plan_survives_json():
     one = plan_place.ServicePlan(planned, "chat", "big", "Q8_0", "header", 4096, 4096, "f16", {"node1": 26}, ["inputs"])
     facts = json.loads(json.dumps(one.as_dict()))
     assert plan_place.ServicePlan.of(facts) == one
-    assert (facts["fits"], facts["service"], facts["layers"], facts["devices"][2]["layers"]) == (True, "chat", {"node1": 26}, 26)
+    assert (facts["fits"], facts["service"], facts["layers"], facts["devices"][2]["layers"]) == (
+        True,
+        "chat",
+        {"node1": 26},
+        26,
+    )
     # What is kept on a head says nothing of what was free.
     for row in facts["devices"]:
         del row["free_mib"]

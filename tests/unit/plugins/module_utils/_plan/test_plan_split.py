@@ -58,7 +58,10 @@ def test_no_split_is_better(seed):
 
     def fits(counts):
         ends = list(itertools.accumulate(counts))
-        held = [sum(shape.block_bytes[end - count : end]) + sum(caches[end - count : end]) for end, count in zip(ends, counts)]
+        held = [
+            sum(shape.block_bytes[end - count : end]) + sum(caches[end - count : end])
+            for end, count in zip(ends, counts)
+        ]
         held[-1] += shape.output_bytes
         return all(size + own <= most for size, own, most in zip(held, compute, room))
 

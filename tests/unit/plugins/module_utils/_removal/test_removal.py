@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is removed, beside things of others under every name that is ours: after each removal all of these are as they were."""
+"""What is removed, beside things of others under every name that is ours: after each removal all of these are as they
+were."""
 
 import json
 import os
@@ -39,7 +40,8 @@ def write(path, text=""):
 
 
 def plant(folder, *names):
-    """Things of others in a directory: a file, a directory with a file, a link and a FIFO; and a FIFO or a link under each of these names."""
+    """Things of others in a directory: a file, a directory with a file, a link and a FIFO; and a FIFO or a link under
+    each of these names."""
     write(folder / "notes.txt", "an operator's\n")
     write(folder / "theirs/data", "theirs\n")
     (folder / "link").symlink_to("notes.txt")
@@ -86,7 +88,10 @@ def test_a_short_name_goes_where_it_is_our_link(units, absolute, there):
         write(units / "llama-rpc-chat.service", OUR_UNIT)
     (units / "llama-rpc.service").symlink_to((str(units) + "/" if absolute else "") + "llama-rpc-chat.service")
     # A link to the other kind is nobody's of ours.
-    assert remove_units(units, "llama-head.service", "llama-rpc.service", "llama-rpc-chat.service")[0] == "llama-rpc.service"
+    assert (
+        remove_units(units, "llama-head.service", "llama-rpc.service", "llama-rpc-chat.service")[0]
+        == "llama-rpc.service"
+    )
     assert inventory(units) == before
 
 
@@ -95,7 +100,9 @@ def build(prefix, name, **more):
     for program in ("llama-server", "ggml-rpc-server"):
         write(release / "bin" / program, program)
     (release / "bin/rpc-server").symlink_to("ggml-rpc-server")
-    files = dict({"bin/%s" % program: "0" * 64 for program in ("llama-server", "ggml-rpc-server", "rpc-server")}, **more)
+    files = dict(
+        {"bin/%s" % program: "0" * 64 for program in ("llama-server", "ggml-rpc-server", "rpc-server")}, **more
+    )
     write(release / "build.json", json.dumps({"build": BUILD, "files": files}))
     return release
 
@@ -129,7 +136,11 @@ def test_what_others_put_beside_builds_and_into_them_stays(tmp_path):
     write(prefix / "releases/copy/bin/x", "theirs")
     (prefix / "releases" / BUILD / "lib").symlink_to(str(tmp_path))
     before = inventory(tmp_path)
-    build(prefix, BUILD, **{"../../../precious": "", str(tmp_path / "precious"): "", "lib/precious": "", "bin/theirs": "", "bin": ""})
+    build(
+        prefix,
+        BUILD,
+        **{"../../../precious": "", str(tmp_path / "precious"): "", "lib/precious": "", "bin/theirs": "", "bin": ""},
+    )
     assert len(remove_builds(prefix)) == 4
     assert inventory(tmp_path) == before
 
@@ -161,12 +172,29 @@ def unfinished(folder, name):
 def fixture_models(tmp_path):
     """A directory that others use as well."""
     folder = tmp_path / "models"
-    plant(folder, "linked.gguf", "pipe.gguf", "linked.gguf.manifest.json", "pipe.gguf.manifest.json", "l.gguf.partial.journal", "p.gguf.partial.journal")
+    plant(
+        folder,
+        "linked.gguf",
+        "pipe.gguf",
+        "linked.gguf.manifest.json",
+        "pipe.gguf.manifest.json",
+        "l.gguf.partial.journal",
+        "p.gguf.partial.journal",
+    )
     write(tmp_path / "precious.gguf", "weights")
-    for name in ("Qwen3-0.6B-Q8_0.gguf", "Qwen3.gguf.bak", "odd.gguf.manifest.json", "by-hand.gguf.partial", "Qwen3-00009-of-00009.gguf"):
+    for name in (
+        "Qwen3-0.6B-Q8_0.gguf",
+        "Qwen3.gguf.bak",
+        "odd.gguf.manifest.json",
+        "by-hand.gguf.partial",
+        "Qwen3-00009-of-00009.gguf",
+    ):
         write(folder / name, "theirs")
     write(folder / "list.gguf.manifest.json", "[]")
-    write(folder / "far.gguf.manifest.json", json.dumps({"version": 1, "files": [{"name": "../precious.gguf", "size": 7}, {"name": 7}, 7]}))
+    write(
+        folder / "far.gguf.manifest.json",
+        json.dumps({"version": 1, "files": [{"name": "../precious.gguf", "size": 7}, {"name": 7}, 7]}),
+    )
     return folder
 
 
@@ -229,20 +257,25 @@ def test_a_record_or_a_journal_of_others_removes_nothing_and_their_files_stay(mo
     unfinished(models, "half.gguf")
     for name in ("forged.gguf.manifest.json", "begun.gguf.partial.journal", "ours.gguf", "half.gguf.partial"):
         give_away(models / name)
-    assert remove_models(models) == [str(models / name) for name in ("ours.gguf.manifest.json", "half.gguf.partial.journal")]
+    assert remove_models(models) == [
+        str(models / name) for name in ("ours.gguf.manifest.json", "half.gguf.partial.journal")
+    ]
 
 
 # What the roles write, by the place of its mark in NODE_FILES or FIREWALL_FILES.
 WRITTEN = {
-    "etc/llama-cluster/firewall.nft": "# Ansible managed\ntable inet llama_cluster\ndelete table inet llama_cluster\ntable inet llama_cluster {\n}\n",
+    "etc/llama-cluster/firewall.nft": "# Ansible managed\ntable inet llama_cluster\ndelete table inet "
+    "llama_cluster\ntable inet llama_cluster {\n}\n",
     "etc/llama-cluster/salt": "llama-cluster 0123456789abcdefABCDEF0123456789",
     "etc/llama-cluster/held.json": '{"since": "2026-10-01T08:00:00Z"}\n',
     "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
     "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
     "etc/systemd/system/llama-firewall.service": OUR_UNIT,
     "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
-    "etc/systemd/system/nftables.service.d/llama-cluster.conf": "[Service]\nExecStartPost=-/bin/systemctl try-reload-or-restart llama-firewall.service\n",
-    "opt/llama-cluster/bin/llama-program": 'cd / && PYTHONPATH=/opt/llama-cluster/lib exec python3 -s -B -m llama_cluster."$name" "$@"\n',
+    "etc/systemd/system/nftables.service.d/llama-cluster.conf": "[Service]\nExecStartPost=-/bin/systemctl "
+    "try-reload-or-restart llama-firewall.service\n",
+    "opt/llama-cluster/bin/llama-program": "cd / && PYTHONPATH=/opt/llama-cluster/lib exec python3 -s -B -m "
+    'llama_cluster."$name" "$@"\n',
     "opt/llama-cluster/lib/llama_cluster/__init__.py": "",
     "opt/llama-cluster/lib/llama_cluster/_text.py": "# Copyright: The Fermi Sea\n",
     "opt/llama-cluster/lib/llama_cluster/programs/__init__.py": "",
@@ -255,7 +288,9 @@ WRITTEN = {
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
 }
-FOLDERS = sorted({os.path.dirname(path) for path in WRITTEN} | {"etc/llama-cluster/keys", "var/lib/llama-cluster/adopted"})
+FOLDERS = sorted(
+    {os.path.dirname(path) for path in WRITTEN} | {"etc/llama-cluster/keys", "var/lib/llama-cluster/adopted"}
+)
 
 
 def remove_node_files(root, check=False):
@@ -280,7 +315,10 @@ def test_every_file_of_the_roles_is_known(tmp_path):
 def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
     for name in ("client-rules", "rpc-rules"):
         (tmp_path / "var/lib/llama-cluster").mkdir(parents=True, exist_ok=True)
-        write(tmp_path / "var/lib/llama-cluster" / name, '# Rules of firewalld that were added here\npermanent public rule family="ipv4"\n')
+        write(
+            tmp_path / "var/lib/llama-cluster" / name,
+            '# Rules of firewalld that were added here\npermanent public rule family="ipv4"\n',
+        )
     before = inventory(tmp_path)
     assert remove_node_files(tmp_path) == []
     assert inventory(tmp_path) == before

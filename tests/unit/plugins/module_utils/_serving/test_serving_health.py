@@ -66,7 +66,9 @@ def test_ready(server, workers):
     result = check(server, workers)
     assert state(result) == ("ready", "it is idle")
     assert (result["model"], result["slots"], result["slots_busy"], result["n_ctx"]) == ("or1-behemoth", 1, 0, 4096)
-    assert [(worker["endpoint"], worker["connected"], worker["bytes_sent"]) for worker in result["workers"]] == [(w.endpoint, True, None) for w in workers]
+    assert [(worker["endpoint"], worker["connected"], worker["bytes_sent"]) for worker in result["workers"]] == [
+        (w.endpoint, True, None) for w in workers
+    ]
     assert server.asked(CHAT) == []
 
 
@@ -130,7 +132,9 @@ def test_a_router_without_its_model_is_ready(server):
     missing = (400, {"error": {"message": "model is not loaded", "code": 400}})
     server.responses.update({"/props": missing, "/slots": missing, "/metrics": missing})
     assert state(check(server, model="strand")) == ("ready", "strand is not loaded, the next request loads it")
-    assert all(path == "/health" or path.endswith("?model=strand&autoload=false") for _method, path, _body in server.requests)
+    assert all(
+        path == "/health" or path.endswith("?model=strand&autoload=false") for _method, path, _body in server.requests
+    )
 
 
 # Waiting.
@@ -198,7 +202,9 @@ def test_the_key_comes_from_the_file_of_the_service(monkeypatch, server, keys):
 
 def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
-    process = subprocess.Popen([sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")], stdin=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")], stdin=subprocess.PIPE
+    )
     # The kernel sets the arguments a moment after the program has been replaced.
     while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
         time.sleep(0.01)
@@ -211,7 +217,10 @@ def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monke
 def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
     (keys / "chat").symlink_to(tmp_path / "shadow")
-    with pytest.raises(llama_api.Refusal, match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become"):
+    with pytest.raises(
+        llama_api.Refusal,
+        match=r"the API key of llama-head-chat.service cannot be read \(.*chat: no regular file.*\): run with become",
+    ):
         authorizations(server, monkeypatch, os.getpid())
     (keys / "chat").unlink()
     (keys / "chat").write_text("s3cret\n")
@@ -222,19 +231,28 @@ def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monk
 
 
 def test_a_head_that_waits_for_a_worker_says_for_whom(monkeypatch):
-    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=0\nResult=success\nStatusText=%s\n"
+    text = (
+        "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=0\n"
+        "Result=success\nStatusText=%s\n"
+    )
     for words in ("waits for RPC worker 10.0.0.2:50052: nobody listens there", ""):
         monkeypatch.setattr(serving_health, "systemctl_show", lambda names, words=words: text % words)
         state = check(nobody(), unit="llama-head-chat.service")
         if words:
-            assert (state["state"], state["reason"]) == ("loading", "llama-head-chat.service has not started its server yet: it " + words)
+            assert (state["state"], state["reason"]) == (
+                "loading",
+                "llama-head-chat.service has not started its server yet: it " + words,
+            )
         else:
             assert state["state"] == "down"
 
 
 def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
     counts = iter([5, 6, 7, 8])
-    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\nResult=exit-code\n"
+    text = (
+        "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=auto-restart\nMainPID=0\nNRestarts=%d\n"
+        "Result=exit-code\n"
+    )
     monkeypatch.setattr(serving_health, "systemctl_show", lambda names: text % next(counts))
     monkeypatch.setattr(serving_health, "POLL", 0)
     result = check(nobody(), unit="llama-head-chat", wait=600)
@@ -242,10 +260,15 @@ def test_a_unit_that_ends_again_and_again_is_given_up(monkeypatch):
 
 
 def test_a_unit_that_ended_again_and_again_before_anybody_looked_is_given_up(monkeypatch):
-    text = "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=%d\nStatusText=%s\n"
+    text = (
+        "Id=llama-head-chat.service\nLoadState=loaded\nActiveState=activating\nSubState=start-pre\nMainPID=0\nNRestarts=%d\n"
+        "StatusText=%s\n"
+    )
     for runs, state in ((2, "loading"), (6, "down")):
         words = "waits 30 s: %d runs in a row ended before they served" % runs
-        monkeypatch.setattr(serving_health, "systemctl_show", lambda names, runs=runs, words=words: text % (runs, words))
+        monkeypatch.setattr(
+            serving_health, "systemctl_show", lambda names, runs=runs, words=words: text % (runs, words)
+        )
         assert check(nobody(), unit="llama-head-chat", wait=0.1)["state"] == state
 
 
@@ -279,7 +302,10 @@ def test_a_unit_that_does_not_listen_yet_is_loading(monkeypatch):
 def test_an_answer_from_another_process_degrades(monkeypatch, server, workers):
     show(monkeypatch, active="inactive/dead")
     result = check(server, workers, unit="llama-head-chat")
-    assert state(result) == ("degraded", "it answers, but not from llama-head-chat, which is inactive: another process has the port")
+    assert state(result) == (
+        "degraded",
+        "it answers, but not from llama-head-chat, which is inactive: another process has the port",
+    )
     assert [worker["connected"] for worker in result["workers"]] == [False, False]
 
 
@@ -314,7 +340,10 @@ def test_a_completion_over_all_workers(server, workers):
 def test_a_completion_without_a_worker_degrades(server, workers):
     server.responses[CHAT] = lambda: workers[0].work() or fake.answer()
     result = check(server, workers, timeout=5)
-    assert state(result) == ("degraded", "it answers, but not over %s: compare tensor_split with --rpc" % workers[1].endpoint)
+    assert state(result) == (
+        "degraded",
+        "it answers, but not over %s: compare tensor_split with --rpc" % workers[1].endpoint,
+    )
 
 
 def test_where_ss_cannot_tell_an_answer_is_enough(monkeypatch, tmp_path, server, workers):
@@ -342,7 +371,10 @@ def test_no_token_degrades(server):
 @pytest.mark.parametrize(
     ("response", "expected"),
     [
-        ((500, {"error": {"message": "Compute error."}}), ("degraded", "a completion is answered 500 (Compute error.)")),
+        (
+            (500, {"error": {"message": "Compute error."}}),
+            ("degraded", "a completion is answered 500 (Compute error.)"),
+        ),
         ((200, "<html>"), ("degraded", "a completion is answered 200 (<html>)")),
         (fake.LOADING, ("loading", "a completion is answered 503 (Loading model)")),
     ],
@@ -360,7 +392,10 @@ def test_a_head_that_dies_of_the_completion_is_down(server):
 
     server.responses[CHAT] = die
     cut = "Remote end closed connection without response"
-    assert state(check(server, timeout=5)) == ("down", "it broke off while it answered a completion (%s); now: %s" % (cut, cut))
+    assert state(check(server, timeout=5)) == (
+        "down",
+        "it broke off while it answered a completion (%s); now: %s" % (cut, cut),
+    )
 
 
 def test_a_head_that_breaks_off_and_lives_is_degraded(server):
@@ -373,7 +408,10 @@ def test_a_head_that_breaks_off_and_lives_is_degraded(server):
 def test_no_answer_and_no_progress_degrades(server):
     server.responses[CHAT] = server.silent
     result = check(server, timeout=0.1)
-    assert (state(result), result["progress"]) == (("degraded", "no answer to a completion in 0.1 s, no progress since"), False)
+    assert (state(result), result["progress"]) == (
+        ("degraded", "no answer to a completion in 0.1 s, no progress since"),
+        False,
+    )
 
 
 def test_no_turn_while_others_make_progress_is_busy(server):
@@ -383,7 +421,10 @@ def test_no_turn_while_others_make_progress_is_busy(server):
     slots = iter([(200, [fake.IDLE])])
     server.responses["/slots"] = lambda: next(slots, (200, [fake.WORKING]))
     result = check(server, timeout=0.1)
-    assert (state(result), result["progress"]) == (("busy", "no turn for a completion in 0.1 s, other requests make progress"), True)
+    assert (state(result), result["progress"]) == (
+        ("busy", "no turn for a completion in 0.1 s, other requests make progress"),
+        True,
+    )
 
 
 def test_an_answer_later_than_allowed_degrades(server):
@@ -452,7 +493,10 @@ def test_no_progress_degrades(server):
 def test_what_a_queue_does_is_no_progress(server):
     waiting = itertools.count(1)
     working(server)
-    server.responses["/metrics"] = lambda: (200, "llamacpp:n_decode_total 96\nllamacpp:requests_deferred %d\n" % next(waiting))
+    server.responses["/metrics"] = lambda: (
+        200,
+        "llamacpp:n_decode_total 96\nllamacpp:requests_deferred %d\n" % next(waiting),
+    )
     assert progress(server) == ("degraded", False)
 
 
@@ -476,7 +520,10 @@ def test_no_progress_names_the_worker_it_waits_for(server, workers):
     time.sleep(0.05)  # so that the kernel's milliseconds tell the request from the answer before it
     workers[1].head.sendall(b"next graph")
     result = check(server, workers, timeout=0.2)
-    assert state(result) == ("degraded", "1 of 1 slots work, no progress in 0.2 s: it waits for %s" % workers[1].endpoint)
+    assert state(result) == (
+        "degraded",
+        "1 of 1 slots work, no progress in 0.2 s: it waits for %s" % workers[1].endpoint,
+    )
 
 
 @pytest.mark.parametrize("odd", [None, True, -1, 1e300, "x", [], {}, [[]], [None], {"next_token": "x"}], ids=str)

@@ -34,7 +34,15 @@ class Process:
 
 def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
     armed = []
-    result = recovery.watch(api.LlamaApi(server.url), 7, timeout, lambda: armed.append(list(server.requests)), wanted, generate, Process(looks).alive)
+    result = recovery.watch(
+        api.LlamaApi(server.url),
+        7,
+        timeout,
+        lambda: armed.append(list(server.requests)),
+        wanted,
+        generate,
+        Process(looks).alive,
+    )
     return result, armed
 
 
@@ -43,7 +51,9 @@ def test_a_process_is_known_by_its_start(tmp_path):
     assert recovery.process_identity(2**30) is None
     (tmp_path / "7").mkdir()
     # As proc(5) has it: the start is field 22, and a name may hold anything.
-    (tmp_path / "7/stat").write_text("7 (a) b 1 2) S %s 4711 23 24\n" % " ".join(str(number) for number in range(4, 22)))
+    (tmp_path / "7/stat").write_text(
+        "7 (a) b 1 2) S %s 4711 23 24\n" % " ".join(str(number) for number in range(4, 22))
+    )
     assert recovery.process_identity(7, str(tmp_path)) == "4711"
 
 
@@ -78,7 +88,9 @@ def test_a_client_is_cut_off(server):
     client = result["client"]
     assert (client["tokens"], client["failure"]) == (3, "the stream ended without its last piece")
     assert client["last_token_at"] <= client["cut_at"]
-    assert server.asked("/completion") == [{"prompt": "Once", "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}]
+    assert server.asked("/completion") == [
+        {"prompt": "Once", "n_predict": -1, "ignore_eos": True, "stream": True, "cache_prompt": False}
+    ]
 
 
 def test_an_answer_that_ends_is_followed_by_the_next(server):

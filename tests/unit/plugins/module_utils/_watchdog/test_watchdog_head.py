@@ -10,7 +10,15 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdo
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog.actions import Probe, Repair, Serves
 
 WORKERS = ("w1:50052", "w2:50052")
-IDLE = {"health": 200, "slots": None, "counters": [0, 0, 0], "requests": 0, "total": 0, "sleeping": False, "silent": False}
+IDLE = {
+    "health": 200,
+    "slots": None,
+    "counters": [0, 0, 0],
+    "requests": 0,
+    "total": 0,
+    "sleeping": False,
+    "silent": False,
+}
 
 
 def slot(processed=0, decoded=0, seed=1, task=1, prompt=600):
@@ -46,7 +54,9 @@ class Head:
             "links": dict(self.links),
             "received": self.received,
             "look": self._looked,
-            "settled": not self.judge.working and self._looked == dict(self.look, at=self._look_at) and set(self.links.values()) == {"up"},
+            "settled": not self.judge.working
+            and self._looked == dict(self.look, at=self._look_at)
+            and set(self.links.values()) == {"up"},
             "probe": self.probe,
         }
         for action in self.judge.decide(sample):
@@ -59,7 +69,8 @@ class Head:
         self.now += 0.5
 
     def run(self, seconds, every=None):
-        """Lets time pass; every() is called once a step. Returns what was decided meanwhile, [(seconds from here, action)]."""
+        """Lets time pass; every() is called once a step. Returns what was decided meanwhile, [(seconds from here,
+        action)]."""
         start, before = self.now, len(self.said)
         while self.now - start < seconds:
             if every:
@@ -168,7 +179,9 @@ def test_a_unit_that_is_not_to_be_touched_is_left_alone(head):
 
 def test_an_idle_head_is_asked_every_few_seconds(head):
     moments = [moment for moment, _action in head.run(60, head.answer)]
-    assert [round(later - earlier) for earlier, later in zip(moments, moments[1:])] == [watchdog_head.PROBE_CLEAN] * (len(moments) - 1)
+    assert [round(later - earlier) for earlier, later in zip(moments, moments[1:])] == [watchdog_head.PROBE_CLEAN] * (
+        len(moments) - 1
+    )
     assert len(moments) == 8
 
 
@@ -223,9 +236,13 @@ def test_a_refused_token_is_no_hang(head):
 def test_a_head_that_answers_every_token_with_an_error_is_broken(head):
     head.run(20, head.answer)
     found = repairs(head.run(3600, head.refuse))
-    assert [reason for _moment, reason in found] == ["it says that it is well, but has answered 500 to the last 3 requests for one token"]
+    assert [reason for _moment, reason in found] == [
+        "it says that it is well, but has answered 500 to the last 3 requests for one token"
+    ]
     assert found[0][0] <= 4 * watchdog_head.PROBE_CLEAN
-    assert not [action for _moment, action in head.said if isinstance(action, Repair) and action.fact], "a judgement, and limited as such"
+    assert not [action for _moment, action in head.said if isinstance(action, Repair) and action.fact], (
+        "a judgement, and limited as such"
+    )
 
 
 def test_a_head_that_fails_its_clients_is_asked_all_the_same(head):
@@ -255,7 +272,9 @@ def test_a_prompt_that_is_given_up_stays_in_the_cache(head):
 
 
 def test_errors_count_in_a_row_alone(head):
-    answers = itertools.cycle([head.refuse, head.refuse, head.answer, head.refuse, head.refuse, lambda: head.refuse(400)])
+    answers = itertools.cycle(
+        [head.refuse, head.refuse, head.answer, head.refuse, head.refuse, lambda: head.refuse(400)]
+    )
 
     def step():
         if head.probe["ended"] is None:
@@ -269,7 +288,9 @@ def test_a_used_cache_is_left_alone_for_a_quarter_of_an_hour(head):
     head.use()
     decisions = head.run(1000, head.answer)
     assert decisions and decisions[0][0] >= watchdog_head.PROBE_USED
-    assert [round(later[0] - earlier[0]) for earlier, later in zip(decisions, decisions[1:])] == [watchdog_head.PROBE_CLEAN] * (len(decisions) - 1)
+    assert [round(later[0] - earlier[0]) for earlier, later in zip(decisions, decisions[1:])] == [
+        watchdog_head.PROBE_CLEAN
+    ] * (len(decisions) - 1)
 
 
 def test_each_use_counts_anew(head):
@@ -342,7 +363,8 @@ def test_a_very_long_prompt_that_moves_is_left_alone_for_hours(head, pace):
 
 
 class Prompt:
-    """A long prompt that moves every so many seconds, a batch of four micro-batches at a time; what is taken is shown before it is computed."""
+    """A long prompt that moves every so many seconds, a batch of four micro-batches at a time; what is taken is shown
+    before it is computed."""
 
     def __init__(self, head, seconds, taken=2048):
         self.head, self.seconds = head, seconds

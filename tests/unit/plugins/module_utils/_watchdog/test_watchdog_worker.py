@@ -58,7 +58,9 @@ def test_somebody_waits_and_nobody_is_served(worker):
 
 def test_somebody_waits_while_the_head_is_served(worker):
     assert worker.run(600, waiting=2, serving=1, head=True) == []
-    assert worker.run(600, waiting=2, serving=1, head=None) == [], "where the head cannot be seen, nothing is known of it"
+    assert worker.run(600, waiting=2, serving=1, head=None) == [], (
+        "where the head cannot be seen, nothing is known of it"
+    )
 
 
 def test_the_connection_of_a_head_that_is_gone(worker):

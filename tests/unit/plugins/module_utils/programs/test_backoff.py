@@ -96,7 +96,8 @@ def test_a_run_of_an_hour_served(unit):
 
 
 def test_a_worker_that_lasted_starts_at_once(unit):
-    """Nobody marks a worker's run as one that served: what ends it at once does so again, what ends it later may not."""
+    """Nobody marks a worker's run as one that served: what ends it at once does so again, what ends it later may
+    not."""
     waits = []
     for after in (1, 1, 1, 11, 1, 1):
         unit.end(after=after)

@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guard of a worker's tensor cache: what it hides, proves and removes. Whether a real worker then serves it: scenario rpc_worker."""
+"""The guard of a worker's tensor cache: what it hides, proves and removes. Whether a real worker then serves it:
+scenario rpc_worker."""
 
 import os
 import shutil
@@ -70,7 +71,9 @@ def test_the_program_prints_the_names_that_workers_give(tmp_path):
     large = os.urandom(3 << 20)
     stub = tmp_path / "stub"
     stub.write_text(HASHER % sys.executable)
-    assert subprocess.check_output([program], input=large) == subprocess.check_output([sys.executable, stub], input=large)
+    assert subprocess.check_output([program], input=large) == subprocess.check_output(
+        [sys.executable, stub], input=large
+    )
 
 
 def test_a_sound_file_becomes_readable_and_no_longer_writable(cache):
@@ -158,7 +161,9 @@ def test_the_guard_works_until_its_worker_is_gone_and_says_a_thing_once(cache):
     store(cache, NAMES[b"a"], b"b")
     said = []
     parents = iter([os.getpid()] * 6)
-    rpc_cache.keep(cache, 10**9, "1G", os.getpid(), said.append, pause=lambda _seconds: None, parent=lambda: next(parents, 1))
+    rpc_cache.keep(
+        cache, 10**9, "1G", os.getpid(), said.append, pause=lambda _seconds: None, parent=lambda: next(parents, 1)
+    )
     assert modes(cache) == {NAMES[b"foobar"]: 0o400}
     assert len(said) == 1 and "cut short or damaged" in said[0]
 
@@ -168,7 +173,9 @@ def test_without_the_program_nothing_is_used_and_the_reason_is_said_once(cache):
     store(cache, NAMES[b"foobar"], b"foobar")
     said = []
     parents = iter([os.getpid()] * 5)
-    rpc_cache.keep(cache, 10**9, "1G", os.getpid(), said.append, pause=lambda _seconds: None, parent=lambda: next(parents, 1))
+    rpc_cache.keep(
+        cache, 10**9, "1G", os.getpid(), said.append, pause=lambda _seconds: None, parent=lambda: next(parents, 1)
+    )
     assert os.listdir(cache.stored) == []
     assert len(said) == 1 and "fnv1a64" in said[0]
 
@@ -193,7 +200,12 @@ def test_run_becomes_the_command_with_its_cache_and_a_mask(cache):
     program.write_text(MAIN)
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
     release = os.path.dirname(os.path.dirname(cache.program))
-    process = subprocess.Popen([sys.executable, program, "run", folder, "1G", release, *command], stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, program, "run", folder, "1G", release, *command],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
     output = process.communicate()[0].split()
     assert output == [str(process.pid), folder], "what an earlier worker left was in sight"
     assert modes(cache).get(NAMES[b""], 0o200) in (0o200, 0o400)
@@ -205,7 +217,8 @@ def test_a_wrong_call_is_told_how_to_do_it(capsys):
 
 
 def plant(cache, folder):
-    """What the worker's user may put under the name of a tensor: a link to a file of its own, and a FIFO that nobody writes to."""
+    """What the worker's user may put under the name of a tensor: a link to a file of its own, and a FIFO that nobody
+    writes to."""
     outside = Path(cache.stored).parent / "precious"
     outside.write_bytes(b"foobar")
     outside.chmod(0o400)

@@ -14,7 +14,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs
 
 
 class Worker:
-    """A port that answers the handshake as a build does. sizes: (question it wants, answer it gives); None lets it wait."""
+    """A port that answers the handshake as a build does. sizes: (question it wants, answer it gives); None lets it
+    wait."""
 
     def __init__(self, sizes, version=(7, 0, 0)):
         self.listener = socket.socket()
@@ -84,7 +85,10 @@ def test_both_dialects(worker):
 def test_another_build_is_named(worker):
     assert reason(worker(wait_for_workers.OLD).endpoint, 11434).startswith("it is another llama.cpp build")
     assert reason(worker(wait_for_workers.NEW).endpoint, 7772).startswith("it is another llama.cpp build")
-    assert reason(worker((24, 40)).endpoint, 11434) == "it is another llama.cpp build: its handshake has 40 bytes, 28 are needed"
+    assert (
+        reason(worker((24, 40)).endpoint, 11434)
+        == "it is another llama.cpp build: its handshake has 40 bytes, 28 are needed"
+    )
 
 
 def test_nobody_listens(worker):
@@ -113,7 +117,10 @@ def test_the_wait_names_each_reason_once_and_ends(capsys):
         return "7.0.0"
 
     told, slept = [], []
-    assert wait_for_workers.wait(["a:1", "b:2"], 11434, told.append, slept.append, asking) == {"a:1": "7.0.0", "b:2": "7.0.0"}
+    assert wait_for_workers.wait(["a:1", "b:2"], 11434, told.append, slept.append, asking) == {
+        "a:1": "7.0.0",
+        "b:2": "7.0.0",
+    }
     assert told == ["waits for RPC worker a:1: nobody", "waits for RPC worker a:1: hangs", "RPC worker a:1 answers"]
     assert slept == [wait_for_workers.PAUSE] * 3
 
@@ -121,7 +128,17 @@ def test_the_wait_names_each_reason_once_and_ends(capsys):
 def test_the_release_names_the_build(worker, capsys):
     assert wait_for_workers.main(["--build", "b11434-cpu-5f27b0c4", worker(wait_for_workers.NEW).endpoint]) == 0
     assert capsys.readouterr().out == ""
-    assert wait_for_workers.main(["--build", "b11434", worker(wait_for_workers.NEW).endpoint, worker(wait_for_workers.NEW, (5, 1, 0)).endpoint]) == 0
+    assert (
+        wait_for_workers.main(
+            [
+                "--build",
+                "b11434",
+                worker(wait_for_workers.NEW).endpoint,
+                worker(wait_for_workers.NEW, (5, 1, 0)).endpoint,
+            ]
+        )
+        == 0
+    )
     assert "different llama.cpp builds: 127.0.0.1" in capsys.readouterr().out
 
 
@@ -130,13 +147,20 @@ def test_it_gives_up_what_it_does_not_need(worker, monkeypatch):
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(wait_for_workers.os, name, lambda value, name=name: done.append((name, value)))
     monkeypatch.setattr(wait_for_workers, "wait_for_rules", lambda announce: done.append("rules"))
-    assert wait_for_workers.main(["--user", entry.pw_name, "--build", "b11434", worker(wait_for_workers.NEW).endpoint]) == 0
-    assert done == ["rules", ("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], "the user last: then nothing else may be changed"
+    assert (
+        wait_for_workers.main(["--user", entry.pw_name, "--build", "b11434", worker(wait_for_workers.NEW).endpoint])
+        == 0
+    )
+    assert done == ["rules", ("setgroups", []), ("setgid", entry.pw_gid), ("setuid", entry.pw_uid)], (
+        "the user last: then nothing else may be changed"
+    )
 
 
 def test_a_head_waits_for_the_rules_that_keep_others_out(tmp_path):
     loaded, said = tmp_path / "loaded", []
-    wait_for_workers.wait_for_rules(said.append, lambda _seconds: loaded.touch() if said else None, ["test", "-e", str(loaded)])
+    wait_for_workers.wait_for_rules(
+        said.append, lambda _seconds: loaded.touch() if said else None, ["test", "-e", str(loaded)]
+    )
     assert len(said) == 1 and "llama-firewall" in said[0]
     wait_for_workers.wait_for_rules(said.append, None, ["true"])
     assert len(said) == 1, "nothing is said where they are there"

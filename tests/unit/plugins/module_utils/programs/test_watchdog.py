@@ -34,7 +34,10 @@ TABLE = """\
 @pytest.fixture(name="server")
 def fixture_server():
     server = fake.FakeLlamaServer()
-    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 30\nllamacpp:tokens_predicted_total 4\nllamacpp:requests_processing 0\n")
+    server.responses["/metrics"] = (
+        200,
+        "llamacpp:prompt_tokens_total 30\nllamacpp:tokens_predicted_total 4\nllamacpp:requests_processing 0\n",
+    )
     server.responses["/completion"] = (200, {"content": "x", "timings": {"prompt_n": 2, "predicted_n": 1}})
     yield server
     server.stop()
@@ -46,7 +49,14 @@ def head_api(server, said=None):
 
 def test_an_idle_head_takes_one_request(server):
     look = head_api(server).look(5.0, may_sleep=False)
-    assert (look["at"], look["health"], look["total"], look["requests"], look["silent"], look["sleeping"]) == (5.0, 200, 34, 0, False, False)
+    assert (look["at"], look["health"], look["total"], look["requests"], look["silent"], look["sleeping"]) == (
+        5.0,
+        200,
+        34,
+        0,
+        False,
+        False,
+    )
     assert [path for _method, path, _body in server.requests] == ["/metrics"]
 
 
@@ -108,7 +118,12 @@ def test_a_token_is_asked_in_the_background(server):
 
 def test_a_token_that_does_not_come_is_told_from_one_that_is_refused(server, monkeypatch):
     monkeypatch.setattr(samples, "TOKEN", 0.1)
-    for response, status in ((server.silent, None), ((503, {"error": {"message": "Loading"}}), 503), (fake.CUT, 0), ((200, ["odd"]), 200)):
+    for response, status in (
+        (server.silent, None),
+        ((503, {"error": {"message": "Loading"}}), 503),
+        (fake.CUT, 0),
+        ((200, ["odd"]), 200),
+    ):
         server.responses["/completion"] = response if callable(response) else lambda response=response: response
         assert head_api(server).token(5) == (status, 0)
 
@@ -123,19 +138,53 @@ def test_errors_in_a_row_are_counted(server):
         prober.ask()
         wait_for(lambda: prober.last["ended"])
         counted.append((prober.last["status"], prober.last["errors"], prober.last["silent"]))
-    assert counted == [(500, 1, False), (500, 2, False), (200, 0, False), (500, 1, False), (400, 0, False), (500, 1, False)]
+    assert counted == [
+        (500, 1, False),
+        (500, 2, False),
+        (200, 0, False),
+        (500, 1, False),
+        (400, 0, False),
+        (500, 1, False),
+    ]
 
 
-ODD = [None, True, -1, 1e300, "x", [], {}, [[]], {"next_token": "x"}, {"is_processing": True, "next_token": [7], "params": [], "id_task": {}}]
+ODD = [
+    None,
+    True,
+    -1,
+    1e300,
+    "x",
+    [],
+    {},
+    [[]],
+    {"next_token": "x"},
+    {"is_processing": True, "next_token": [7], "params": [], "id_task": {}},
+]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
 def test_answers_of_any_shape_are_looked_at_and_judged(server, odd):
-    server.responses["/metrics"] = (200, "llamacpp:prompt_tokens_total 1e999\nllamacpp:requests_processing 1\nllamacpp:requests_deferred +-e\n")
+    server.responses["/metrics"] = (
+        200,
+        "llamacpp:prompt_tokens_total 1e999\nllamacpp:requests_processing 1\nllamacpp:requests_deferred +-e\n",
+    )
     said = []
     judge = watchdog_head.HeadJudge()
     for path in ("/slots", "/props", "/completion"):
-        for body in (odd, [odd], [dict(fake.WORKING, next_token=odd, params=odd, id_task=odd, n_prompt_tokens=odd, n_prompt_tokens_processed=odd)]):
+        for body in (
+            odd,
+            [odd],
+            [
+                dict(
+                    fake.WORKING,
+                    next_token=odd,
+                    params=odd,
+                    id_task=odd,
+                    n_prompt_tokens=odd,
+                    n_prompt_tokens_processed=odd,
+                )
+            ],
+        ):
             server.responses[path] = (200, json.dumps(body))
             looker = samples.Looker(head_api(server, said))
             sample = {"process": 1, "age": 1, "links": {}, "received": 1, "settled": False, "probe": None}
@@ -163,7 +212,10 @@ def test_a_look_that_dies_is_told_and_the_next_one_is_made(server):
         wait_for(lambda count=count: len(looks) >= count)
     wait_for(lambda: (looker.of("one") or {}).get("health") == 200)
     looker.stop()
-    assert said == ["cannot be asked how it is: its answer is none of llama-server's (AttributeError: 'list' object has no attribute 'get')"]
+    assert said == [
+        "cannot be asked how it is: its answer is none of llama-server's (AttributeError: 'list' object has no "
+        "attribute 'get')"
+    ]
 
 
 def test_looks_are_made_when_they_are_asked_for(server):
@@ -182,7 +234,13 @@ def test_looks_are_made_when_they_are_asked_for(server):
 
 def test_the_load_time_outlives_the_watchdog(tmp_path, monkeypatch):
     monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path))
-    config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    config = {
+        "unit": "llama-head-chat.service",
+        "url": "http://127.0.0.1:9",
+        "rpc_endpoints": [],
+        "api_key_file": None,
+        "ubatch": 512,
+    }
     first, later = watchdog.HeadWatch("chat", config), watchdog.HeadWatch("chat", config)
     assert later._marked((7, 70)) is None
     first._mark(7, 612.34)
@@ -211,14 +269,22 @@ def test_a_quiet_time_gives_three_again():
     for moment in (0, 1, 2):
         limit.acted(moment)
     assert limit.wait(10) == 592
-    assert [limit.wait(1300), limit.acted(1300), limit.wait(1301), limit.acted(1301), limit.wait(1302)] == [0, None, 0, None, 0]
+    assert [limit.wait(1300), limit.acted(1300), limit.wait(1301), limit.acted(1301), limit.wait(1302)] == [
+        0,
+        None,
+        0,
+        None,
+        0,
+    ]
 
 
 # What the kernel says
 
 
 @LITTLE
-@pytest.mark.parametrize(("state", "inode", "word"), [("01", 5, "up"), ("08", 5, "closed"), ("06", 0, "gone"), ("08", 0, "gone")])
+@pytest.mark.parametrize(
+    ("state", "inode", "word"), [("01", 5, "up"), ("08", 5, "closed"), ("06", 0, "gone"), ("08", 0, "gone")]
+)
 def test_a_connection_in_the_kernels_table(state, inode, word):
     links = samples.Links([WORKER], query=lambda local, remote: None, table=lambda: TABLE % (state, inode, 0, 0))
     assert links.look() == ({WORKER: word}, None, None)
@@ -247,7 +313,9 @@ def test_the_table_is_read_once_while_a_connection_stays_up():
 @LITTLE
 def test_who_waits_for_a_worker_and_who_is_served():
     def clients(waiting, inode, listener=None):
-        return samples.clients("10.214.80.13", 50052, query=lambda local: listener, table=lambda: TABLE % ("01", 5, waiting, inode))
+        return samples.clients(
+            "10.214.80.13", 50052, query=lambda local: listener, table=lambda: TABLE % ("01", 5, waiting, inode)
+        )
 
     assert clients(1, 9) == (1, 1)
     assert clients(1, 0) == (1, 0), "a connection without inode waits itself"
@@ -319,7 +387,9 @@ def test_systemd_is_not_asked_about_a_process_that_lives(systemd):
     assert 0 <= unit.age() < 36000
 
 
-@pytest.mark.parametrize("change", [{"state": "deactivating"}, {"state": "activating", "pid": 0}, {"job": "71"}, {"pid": 1}])
+@pytest.mark.parametrize(
+    "change", [{"state": "deactivating"}, {"state": "activating", "pid": 0}, {"job": "71"}, {"pid": 1}]
+)
 def test_a_unit_that_something_is_done_with_is_left_alone(systemd, change):
     unit = samples.Unit("llama-head-chat.service")
     unit.look(0)
@@ -337,18 +407,26 @@ def test_a_unit_that_is_not_running_is_not_watched(systemd):
 
 
 def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
-    watch = watchdog.WorkerWatch("chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""})
+    watch = watchdog.WorkerWatch(
+        "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
+    )
     watch.unit.look(0)
     for fact in (False, False, True, False, False, False):
         watch.repair(watch._judge, actions.Repair("it hangs", fact), 100.0)
     lines = capsys.readouterr().out.splitlines()
     assert lines[:4] == ["worker chat: it hangs: restarting it"] * 4
-    assert len(lines) == 5 and lines[4].startswith("worker chat: it hangs: not repaired again before ") and lines[4].endswith("(3 repairs in 10 min)")
+    assert (
+        len(lines) == 5
+        and lines[4].startswith("worker chat: it hangs: not repaired again before ")
+        and lines[4].endswith("(3 repairs in 10 min)")
+    )
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]] * 4
 
 
 def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd):
-    watch = watchdog.WorkerWatch("chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""})
+    watch = watchdog.WorkerWatch(
+        "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
+    )
     watch.unit.look(0)
     systemd.job = "71"
     watch.repair(watch._judge, actions.Repair("it hangs", False), 100.0)
@@ -390,14 +468,22 @@ class Asked:
     ],
 )
 def test_an_idle_head_is_asked_when_something_moved_or_after_thirty_seconds(systemd, monkeypatch, now, change, asked):
-    config = {"unit": "llama-head-chat.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [WORKER], "api_key_file": None, "ubatch": 512}
+    config = {
+        "unit": "llama-head-chat.service",
+        "url": "http://127.0.0.1:9",
+        "rpc_endpoints": [WORKER],
+        "api_key_file": None,
+        "ubatch": 512,
+    }
     watch = watchdog.HeadWatch("chat", config)
     watch.stop()
     seen = dict({"state": "up", "received": 7, "sent": 3, "process": (7, 70), "working": False}, **change)
     monkeypatch.setattr(watch._links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
     monkeypatch.setattr(watch.unit, "look", lambda now: seen["process"])
     monkeypatch.setattr(watch.unit, "age", lambda: 100.0)
-    monkeypatch.setattr(watch, "_judge", type("Judge", (), {"working": seen["working"], "decide": lambda self, sample: []})())
+    monkeypatch.setattr(
+        watch, "_judge", type("Judge", (), {"working": seen["working"], "decide": lambda self, sample: []})()
+    )
     watch._looker = Asked(change.get("look", {"at": 10.0}))
     watch._known, watch._looked = seen["process"], ((7, 70), 7, 3)
     watch.round(now)
@@ -473,8 +559,21 @@ def test_watches_follow_their_files(tmp_path, systemd, capsys):
         return [watch.words for _text, watch in dog.watches.values() if watch]
 
     assert words() == []
-    rpc = {"kind": "rpc", "unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 50052, "head_url": "http://10.0.0.1:8000"}
-    head = {"kind": "head", "unit": "llama-head-a-b.service", "url": "http://127.0.0.1:9", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    rpc = {
+        "kind": "rpc",
+        "unit": "llama-rpc-chat.service",
+        "address": "127.0.0.1",
+        "port": 50052,
+        "head_url": "http://10.0.0.1:8000",
+    }
+    head = {
+        "kind": "head",
+        "unit": "llama-head-a-b.service",
+        "url": "http://127.0.0.1:9",
+        "rpc_endpoints": [],
+        "api_key_file": None,
+        "ubatch": 512,
+    }
     (tmp_path / "rpc-chat.json").write_text(json.dumps(rpc))
     (tmp_path / "head-a-b.json").write_text(json.dumps(head))
     assert words() == ["head a-b", "worker chat"]
@@ -492,7 +591,13 @@ def test_watches_follow_their_files(tmp_path, systemd, capsys):
 
 def test_a_watch_that_makes_no_rounds_is_stuck(tmp_path, systemd):
     dog = watchdog.Watchdog()
-    dog.apply({"/rpc-chat.json": json.dumps({"kind": "rpc", "unit": "x.service", "address": "127.0.0.1", "port": 1, "head_url": ""})})
+    dog.apply(
+        {
+            "/rpc-chat.json": json.dumps(
+                {"kind": "rpc", "unit": "x.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
+            )
+        }
+    )
     assert dog.stuck(time.monotonic()) == []
     assert dog.stuck(time.monotonic() + watchdog.STUCK + 5) == ["worker chat"]
     dog.apply({})

@@ -55,7 +55,8 @@ table inet filter {
 }
 """
 REFUSAL = (
-    "llama_services.chat.port: table %s of node1 keeps 10.0.0.0/24 from port 8000, an open port is needed: run `%s` there and keep it in that firewall's "
+    "llama_services.chat.port: table %s of node1 keeps 10.0.0.0/24 from port 8000, an open port is needed: run `%s` "
+    "there and keep it in that firewall's "
     "configuration, or name other networks in llama_clients"
 )
 
@@ -66,7 +67,11 @@ def heads(clients=()):
 
 def test_clients_are_those_of_the_heads_own_network():
     (head,) = heads()
-    assert (head["interface"], head["networks"], head["rules"]) == ("eth0", ["10.0.0.0/24"], {RULE % "10.0.0.0/24": "eth0"})
+    assert (head["interface"], head["networks"], head["rules"]) == (
+        "eth0",
+        ["10.0.0.0/24"],
+        {RULE % "10.0.0.0/24": "eth0"},
+    )
 
 
 def test_clients_are_those_of_the_networks_that_are_named():
@@ -105,11 +110,20 @@ def test_networks_that_are_none_are_refused(clients, seen):
             "iptables -I INPUT -s 10.0.0.0/24 -p tcp --dport 8000 -j ACCEPT",
         ),
         (
-            IPTABLES % ("drop", "counter packets 0 bytes 0 jump ufw-user-input\n}\n\nchain ufw-user-input {\nip saddr 10.9.0.0/24 tcp dport 8000 accept"),
+            IPTABLES
+            % (
+                "drop",
+                "counter packets 0 bytes 0 jump ufw-user-input\n}\n\nchain ufw-user-input {\nip saddr 10.9.0.0/24 tcp "
+                "dport 8000 accept",
+            ),
             "ip filter",
             "ufw allow proto tcp from 10.0.0.0/24 to any port 8000",
         ),
-        (NFT % "tcp dport { 22, 443 } accept", "inet filter", "nft insert rule inet filter input ip saddr 10.0.0.0/24 tcp dport 8000 accept"),
+        (
+            NFT % "tcp dport { 22, 443 } accept",
+            "inet filter",
+            "nft insert rule inet filter input ip saddr 10.0.0.0/24 tcp dport 8000 accept",
+        ),
     ],
     ids=["policy", "last rule", "ufw", "nft"],
 )
@@ -124,7 +138,12 @@ def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(rules
         IPTABLES % ("accept", ""),
         IPTABLES % ("drop", "meta l4proto tcp tcp dport { 80, 443, 8000-8100 }  counter packets 0 bytes 0 accept"),
         IPTABLES % ("drop", "ip saddr 10.0.0.0/8 counter packets 0 bytes 0 accept"),
-        IPTABLES % ("drop", "counter packets 0 bytes 0 jump ufw-user-input\n}\n\nchain ufw-user-input {\nip saddr 10.0.0.0/24 tcp dport 8000 accept"),
+        IPTABLES
+        % (
+            "drop",
+            "counter packets 0 bytes 0 jump ufw-user-input\n}\n\nchain ufw-user-input {\nip saddr 10.0.0.0/24 tcp "
+            "dport 8000 accept",
+        ),
         IPTABLES % ("drop", 'xt match "set" tcp dport 8000 counter packets 0 bytes 0 accept'),
         NFT % "ip saddr @admins accept",
         NFT % 'iifname "eth0" accept',

@@ -1,7 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.firewalld import changes, stopped_changes
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.firewalld import (
+    changes,
+    stopped_changes,
+)
 
 HEAD = 'rule family="ipv4" source address="10.1.0.1" port port="50052" protocol="tcp" accept'
 EARLIER = HEAD.replace("10.1.0.1", "10.1.0.9")
@@ -29,8 +32,14 @@ trusted
 def test_a_rule_goes_to_the_zone_of_its_interface_and_leaves_others():
     listed = {"running": LISTED % (THEIRS, HEAD, THEIRS)}
     told = changes(["running public " + HEAD], listed, {HEAD: "internal"})
-    assert told["calls"] == [["--zone=public", "--remove-rich-rule=" + HEAD], ["--zone=internal", "--add-rich-rule=" + HEAD]]
-    assert (told["before"], told["after"]) == (["running internal " + HEAD, "running public " + HEAD], ["running internal " + HEAD])
+    assert told["calls"] == [
+        ["--zone=public", "--remove-rich-rule=" + HEAD],
+        ["--zone=internal", "--add-rich-rule=" + HEAD],
+    ]
+    assert (told["before"], told["after"]) == (
+        ["running internal " + HEAD, "running public " + HEAD],
+        ["running internal " + HEAD],
+    )
     assert changes(["running public " + HEAD], listed, {HEAD: "public"}) == {
         "calls": [],
         "before": ["running public " + HEAD],
@@ -48,14 +57,21 @@ def test_rules_of_earlier_heads_leave_every_zone_and_those_of_others_stay():
 def test_the_same_rule_of_an_operator_is_neither_recorded_nor_removed():
     listed = dict.fromkeys(("running", "permanent"), LISTED % (HEAD, THEIRS, EARLIER))
     told = changes([], listed, {HEAD: "public", EARLIER: "public"})
-    assert told["calls"] == [["--permanent", "--zone=public", "--add-rich-rule=" + HEAD], ["--zone=public", "--add-rich-rule=" + HEAD]]
+    assert told["calls"] == [
+        ["--permanent", "--zone=public", "--add-rich-rule=" + HEAD],
+        ["--zone=public", "--add-rich-rule=" + HEAD],
+    ]
     assert told["after"] == ["permanent public " + HEAD, "running public " + HEAD]
     assert changes([], listed, {}) == {"calls": [], "before": [], "after": []}
 
 
 def test_what_the_configuration_keeps_is_not_closed_until_the_next_reload():
     listed = dict.fromkeys(("running", "permanent"), LISTED % (THEIRS, HEAD, THEIRS))
-    assert changes(["running public " + HEAD], listed, {}) == {"calls": [], "before": ["running public " + HEAD], "after": []}
+    assert changes(["running public " + HEAD], listed, {}) == {
+        "calls": [],
+        "before": ["running public " + HEAD],
+        "after": [],
+    }
 
 
 def test_what_is_added_for_a_while_is_in_no_configuration():

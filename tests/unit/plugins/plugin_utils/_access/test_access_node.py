@@ -22,7 +22,10 @@ SYSTEM = {"service_mgr": "systemd", "os_family": "Debian", "distribution": "Debi
     [
         ({}, None),
         ({"service_mgr": "openrc"}, "n1: openrc is process 1, systemd is needed: services are systemd units"),
-        ({"os_family": "Suse", "distribution": "SLES"}, "n1: SLES seen, a distribution of the Debian or Red Hat family is needed"),
+        (
+            {"os_family": "Suse", "distribution": "SLES"},
+            "n1: SLES seen, a distribution of the Debian or Red Hat family is needed",
+        ),
     ],
 )
 def test_the_system(facts, said):
@@ -35,23 +38,29 @@ def of_accounts(*entries, groups=(), writable=(), accounts=ACCOUNTS):
 
 
 def test_accounts_that_are_ours_or_still_to_come():
-    assert of_accounts() == of_accounts(OURS, groups=[GROUP]) == of_accounts(OURS, groups=[["llama", "x", "971", "llama"]]) == []
+    assert (
+        of_accounts()
+        == of_accounts(OURS, groups=[GROUP])
+        == of_accounts(OURS, groups=[["llama", "x", "971", "llama"]])
+        == []
+    )
 
 
 @pytest.mark.parametrize("field,value", [(2, "0"), (2, "1000"), (5, "/home/llama"), (6, "/bin/bash")])
 def test_an_account_of_somebody_else(field, value):
     entry = [value if number == field else text for number, text in enumerate(OURS)]
     assert of_accounts(entry) == [
-        "node_setup_user: account llama of n1 was there before, with id %s, home %s and shell %s, one with an id below 1000, home /nonexistent and shell "
-        "/usr/sbin/nologin is needed: name an account that is free" % (entry[2], entry[5], entry[6])
+        "node_setup_user: account llama of n1 was there before, with id %s, home %s and shell %s, one with an id below "
+        "1000, home /nonexistent and shell /usr/sbin/nologin is needed: name an account that is "
+        "free" % (entry[2], entry[5], entry[6])
     ]
 
 
 @pytest.mark.parametrize("group,members", [(["llama", "x", "971", "ops"], "ops"), (["llama", "x", "972", ""], "none")])
 def test_a_group_that_others_are_in(group, members):
     assert of_accounts(OURS, groups=[group]) == [
-        "node_setup_user: group llama of n1 was there before, with members %s, a group of the account llama alone is needed: name an account that is free, "
-        "its group too" % members
+        "node_setup_user: group llama of n1 was there before, with members %s, a group of the account llama alone is "
+        "needed: name an account that is free, its group too" % members
     ]
     assert len(of_accounts(groups=[group])) == 1
 
@@ -59,18 +68,32 @@ def test_a_group_that_others_are_in(group, members):
 def test_what_others_may_write_and_one_account_for_both():
     same = [ACCOUNTS[0], dict(ACCOUNTS[1], name="llama")]
     assert of_accounts(writable=["/opt", "/var"], accounts=same) == [
-        "/opt, /var of n1: others than root may write there, a directory of root's alone is needed for what root runs: look at who changed it, then chown root "
-        "and chmod go-w",
-        "node_setup_rpc_user: llama seen, another account than node_setup_user is needed: a worker that is taken over would read what belongs to a head",
+        "/opt, /var of n1: others than root may write there, a directory of root's alone is needed for what root runs: "
+        "look at who changed it, then chown root and chmod go-w",
+        "node_setup_rpc_user: llama seen, another account than node_setup_user is needed: a worker that is taken over "
+        "would read what belongs to a head",
     ]
 
 
 # The ids that were asked for: tests/unit/playbooks/test_accounts.py.
 
 
-def of_services(listeners="", units=(), restarted=(), ending=(), leaving=(), address="10.1.0.1", heads=(HEAD,), workers=(WORKER,)):
-    node = {"machine": {"addresses": ["10.0.0.1", "10.1.0.1"]}, "units": list(units), "service_pids": list(restarted), "listeners": listeners}
-    asked = {"address": address, "heads": list(heads), "workers": list(workers), "ending": list(ending), "leaving": list(leaving)}
+def of_services(
+    listeners="", units=(), restarted=(), ending=(), leaving=(), address="10.1.0.1", heads=(HEAD,), workers=(WORKER,)
+):
+    node = {
+        "machine": {"addresses": ["10.0.0.1", "10.1.0.1"]},
+        "units": list(units),
+        "service_pids": list(restarted),
+        "listeners": listeners,
+    }
+    asked = {
+        "address": address,
+        "heads": list(heads),
+        "workers": list(workers),
+        "ending": list(ending),
+        "leaving": list(leaving),
+    }
     return node_refusals({"llama_node": node}, "n1", services=asked)
 
 
@@ -81,12 +104,16 @@ def unit(name, pid=None, installed=True, ours=True):
 def test_the_address_on_the_fabric():
     assert of_services() == of_services(address="") == []
     assert of_services(address="10.1.0.9") == [
-        "n1: llama_fabric_address 10.1.0.9 is on none of its interfaces, one of 10.0.0.1, 10.1.0.1 is needed: correct hosts.yml or bring the interface up"
+        "n1: llama_fabric_address 10.1.0.9 is on none of its interfaces, one of 10.0.0.1, 10.1.0.1 is needed: correct "
+        "hosts.yml or bring the interface up"
     ]
 
 
 def test_ports_are_free_or_ours():
-    listeners = 'LISTEN 0 128 10.1.0.1:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))\nLISTEN 0 128 0.0.0.0:8000 0.0.0.0:* users:(("nc",pid=8,fd=5))\n'
+    listeners = (
+        'LISTEN 0 128 10.1.0.1:50052 0.0.0.0:* users:(("nginx",pid=7,fd=5))\nLISTEN 0 128 0.0.0.0:8000 '
+        '0.0.0.0:* users:(("nc",pid=8,fd=5))\n'
+    )
     said = of_services(listeners)
     assert [one.partition(" is in use by ")[0] for one in said] == [
         "llama_services.chat.rpc_port: port 50052 of 10.1.0.1",
@@ -99,17 +126,24 @@ def test_ports_are_free_or_ours():
 
 @pytest.mark.parametrize(
     ("primary", "ours", "leaving", "taken"),
-    [(True, False, [], True), (True, True, [], False), (False, False, [], False), (True, False, ["llama-rpc.service"], False)],
+    [
+        (True, False, [], True),
+        (True, True, [], False),
+        (False, False, [], False),
+        (True, False, ["llama-rpc.service"], False),
+    ],
     ids=["made by hand", "ours", "not needed", "taken over"],
 )
 def test_a_unit_made_by_hand_under_a_short_name_is_for_adopt(primary, ours, leaving, taken):
     """Stopped, it holds no port."""
-    said = of_services(units=[unit("llama-rpc.service", ours=ours)], leaving=leaving, heads=(), workers=[dict(WORKER, primary=primary)])
+    said = of_services(
+        units=[unit("llama-rpc.service", ours=ours)], leaving=leaving, heads=(), workers=[dict(WORKER, primary=primary)]
+    )
     assert (
         said
         == [
-            "/etc/systemd/system/llama-rpc.service: a unit that this collection did not write on n1, a free name is needed: run adopt.yml, "
-            "which takes it over and keeps it"
+            "/etc/systemd/system/llama-rpc.service: a unit that this collection did not write on n1, a free name is "
+            "needed: run adopt.yml, which takes it over and keeps it"
         ]
         * taken
     )

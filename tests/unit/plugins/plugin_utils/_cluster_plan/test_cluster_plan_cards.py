@@ -5,10 +5,17 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import card_errors, cards, inventory_cards
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import (
+    card_errors,
+    cards,
+    inventory_cards,
+)
 
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
-DESCRIBED = {"a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]}, "b": {"llama_devices": [{"memory_mib": 9}]}}
+DESCRIBED = {
+    "a": {"llama_devices": [{"name": "H200", "memory_mib": 143771}, {"memory_mib": 24000}]},
+    "b": {"llama_devices": [{"memory_mib": 9}]},
+}
 
 
 def errors(devices="", hostvars=None, nodes="llama_nodes", each=True, groups=None):
@@ -21,7 +28,10 @@ def errors(devices="", hostvars=None, nodes="llama_nodes", each=True, groups=Non
         ("3x32510, 24000", [("node1", 32510), ("node2", 32510), ("node3", 32510), ("node4", 24000)]),
         ("24GB", [("node1", 24576)]),
         ("24GiB,24gb,24G,24576MiB", [("node%d" % number, 24576) for number in (1, 2, 3, 4)]),
-        ("2x24GB+12GB,48GB", [("node1", 24576), ("node1", 12288), ("node2", 24576), ("node2", 12288), ("node3", 49152)]),
+        (
+            "2x24GB+12GB,48GB",
+            [("node1", 24576), ("node1", 12288), ("node2", 24576), ("node2", 12288), ("node3", 49152)],
+        ),
     ],
 )
 def test_cards_as_they_are_typed(text, found):
@@ -38,7 +48,23 @@ def test_a_node_without_a_card():
     assert [device.device for device in of_cards(typed, 1024)] == ["GPU0", "main", "main"]
 
 
-@pytest.mark.parametrize("text", ["main:", "main:256GB+24GB", "24GB+main:256GB", "", "3x", "3x0", "32TB", "0x32510", "3*32510", "24GB+", "2x2x24GB", "24.5GB"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "main:",
+        "main:256GB+24GB",
+        "24GB+main:256GB",
+        "",
+        "3x",
+        "3x0",
+        "32TB",
+        "0x32510",
+        "3*32510",
+        "24GB+",
+        "2x2x24GB",
+        "24.5GB",
+    ],
+)
 def test_what_is_no_card(text):
     with pytest.raises(Refusal, match="COUNTxSIZE such as 3x24GB is needed"):
         cards(text)
@@ -46,16 +72,33 @@ def test_what_is_no_card(text):
 
 
 def test_cards_of_an_inventory():
-    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], DESCRIBED, GROUPS)] == [("a", "H200"), ("a", "GPU"), ("b", "GPU")]
+    assert [(card["node"], card["name"]) for card in inventory_cards(["a", "b"], DESCRIBED, GROUPS)] == [
+        ("a", "H200"),
+        ("a", "GPU"),
+        ("b", "GPU"),
+    ]
 
 
 def test_without_nodes_those_with_cards_are_meant_and_the_primary_services_head_is_the_last():
     groups = {"all": list("abcd"), "llama_nodes": list("abcd"), "main": ["b"]}
     card, main = {"llama_devices": [{"memory_mib": 24000}]}, {"llama_devices": [{"main": True, "memory_mib": 256000}]}
-    described = {"a": dict(card, llama_services={"x": {"head": "a"}, "y": {"primary": True, "head": "main"}}), "b": card, "c": card, "d": main}
+    described = {
+        "a": dict(card, llama_services={"x": {"head": "a"}, "y": {"primary": True, "head": "main"}}),
+        "b": card,
+        "c": card,
+        "d": main,
+    }
     assert [one["node"] for one in inventory_cards([], described, groups)] == ["a", "c", "b"]
-    for services in (None, ["x"], {"x": None}, {"x": {"primary": True, "head": "nobody"}}, {"x": {"primary": True, "host": "b"}}):
-        assert [one["node"] for one in inventory_cards([], dict(described, a=dict(card, llama_services=services)), groups)] == ["a", "b", "c"]
+    for services in (
+        None,
+        ["x"],
+        {"x": None},
+        {"x": {"primary": True, "head": "nobody"}},
+        {"x": {"primary": True, "host": "b"}},
+    ):
+        assert [
+            one["node"] for one in inventory_cards([], dict(described, a=dict(card, llama_services=services)), groups)
+        ] == ["a", "b", "c"]
     assert [one["node"] for one in inventory_cards([], dict.fromkeys("abcd", main), groups)] == list("abcd")
     assert [one["node"] for one in inventory_cards(["d", "a"], described, groups)] == ["d", "a"]
 
@@ -70,15 +113,28 @@ def test_enough_cards_are_no_mistake():
     [
         (
             {"nodes": "llama_nodes", "groups": {"all": []}, "each": False},
-            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e devices=48GB,24GB+24GB, or with -i ",
+            "devices: none given, and no inventory with nodes in group llama_nodes, one of them is needed: run with -e "
+            "devices=48GB,24GB+24GB, or with -i ",
         ),
         ({"devices": "5x24GB"}, "devices: 5 nodes seen, 2 are needed, one for each of a, b: give such as 2x24GB"),
-        ({"hostvars": {"a": DESCRIBED["a"], "b": {}}}, "llama_devices: missing for b, the memory of each card is needed to plan without asking nodes: "),
+        (
+            {"hostvars": {"a": DESCRIBED["a"], "b": {}}},
+            "llama_devices: missing for b, the memory of each card is needed to plan without asking nodes: ",
+        ),
         ({"hostvars": {"a": {}, "b": {}}, "each": False}, "llama_devices: missing for a, b, "),
         ({"nodes": "nobody", "each": False}, "llama_devices: missing for nobody, "),
-        ({"nodes": "a,bb", "each": False}, "nodes: bb is neither a host nor a group of this inventory, did you mean b?"),
-        ({"hostvars": {"a": {"llama_devices": [{"name": "RTX 3090"}]}, "b": DESCRIBED["b"]}}, "llama_devices: card 1 without memory_mib seen for a, "),
-        ({"hostvars": {"a": {"llama_devices": [{"memory_mib": "24GB"}]}, "b": DESCRIBED["b"]}}, "llama_devices.1.memory_mib: '24GB' seen for a, "),
+        (
+            {"nodes": "a,bb", "each": False},
+            "nodes: bb is neither a host nor a group of this inventory, did you mean b?",
+        ),
+        (
+            {"hostvars": {"a": {"llama_devices": [{"name": "RTX 3090"}]}, "b": DESCRIBED["b"]}},
+            "llama_devices: card 1 without memory_mib seen for a, ",
+        ),
+        (
+            {"hostvars": {"a": {"llama_devices": [{"memory_mib": "24GB"}]}, "b": DESCRIBED["b"]}},
+            "llama_devices.1.memory_mib: '24GB' seen for a, ",
+        ),
         (
             {"hostvars": {"a": {"llama_devices": {"memory_mib": 24576}}, "b": DESCRIBED["b"]}},
             "llama_devices: a map of 1 seen for a, a list of maps is needed: ",

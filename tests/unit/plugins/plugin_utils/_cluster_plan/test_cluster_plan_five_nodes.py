@@ -1,7 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two machines with two RTX 3090 each, two without a GPU, and a head with an A6000: no plan for them moves a model from GPUs to main memory."""
+"""Two machines with two RTX 3090 each, two without a GPU, and a head with an A6000: no plan for them moves a model from
+GPUs to main memory."""
 
 import copy
 from pathlib import Path
@@ -44,8 +45,8 @@ def test_a_70b_stays_on_the_gpus(force, services):
     planned = plan(services=services, workers="llama_rpc:llama_cpu", force_split=force)
     # The one advice is to take out what is of no use.
     assert planned["refused"] == [
-        "llama_services.big.workers: mem1 and mem2 would hold no layers, since the GPUs hold all of llama-3.3-70b Q6_K, and each worker needs one: "
-        "leave them out of workers"
+        "llama_services.big.workers: mem1 and mem2 would hold no layers, since the GPUs hold all of llama-3.3-70b "
+        "Q6_K, and each worker needs one: leave them out of workers"
     ]
     assert planned["services"]["big"][0]["layers"] == dict(planned["services"]["big"][0]["layers"], mem1=0, mem2=0)
     assert plan(services=services, force_split=force)["refused"] == []
@@ -72,8 +73,13 @@ def test_what_the_gpus_cannot_hold_is_left_over_for_main_memory():
 
 def test_what_does_not_fit_says_what_would():
     (sentence,) = plan(cards=12288, services=("big",))["refused"]
-    assert sentence.startswith("llama_services.big.quant: llama-3.3-70b Q6_K with 8192 tokens a slot (2 slots) of f16 KV cache does not fit, ")
-    assert sentence.endswith(", the worst of 4 devices that are too small: add a quant such as Q4_K_M (about 42.8 GB), or use 6 cards of 12288 MiB")
+    assert sentence.startswith(
+        "llama_services.big.quant: llama-3.3-70b Q6_K with 8192 tokens a slot (2 slots) of f16 KV cache does not fit, "
+    )
+    assert sentence.endswith(
+        ", the worst of 4 devices that are too small: add a quant such as Q4_K_M (about 42.8 GB), or use 6 cards of "
+        "12288 MiB"
+    )
     assert "mem1" not in sentence
 
 
@@ -83,7 +89,10 @@ def test_what_does_not_fit_beside_another_is_offered_an_idle_node():
     (sentence,) = planned["refused"]
     big = {row["device"]: row["total_mib"] for row in planned["services"]["big"][0]["devices"] if row["node"] == "rtx1"}
     there = 24576 - big["GPU0"]
-    assert ", 6091 MiB are needed on GPU0 of rtx1 and %d MiB are there beside big (%d MiB)" % (there, big["GPU0"]) in sentence
+    assert (
+        ", 6091 MiB are needed on GPU0 of rtx1 and %d MiB are there beside big (%d MiB)" % (there, big["GPU0"])
+        in sentence
+    )
     assert sentence.endswith(": make rtx2 its head")
     (sentence,) = plan(services=("big", "small", "third"), workers="rtx1")["refused"]
     assert "make a6000 its head beside big" in sentence
@@ -119,7 +128,9 @@ def test_what_does_not_fit_takes_no_memory_from_others():
     assert {sentence.split(":")[0] for sentence in planned["refused"]} == {"llama_services.big.quant"}
     (small,) = planned["services"]["small"]
     assert {row["free_mib"] for row in small["devices"]} == {8192}
-    assert not any("--tensor-split" in line for line in lines({**planned, "services": {"big": planned["services"]["big"]}}))
+    assert not any(
+        "--tensor-split" in line for line in lines({**planned, "services": {"big": planned["services"]["big"]}})
+    )
 
 
 def test_one_card_of_a_node_needs_no_split_in_the_table():
@@ -144,12 +155,20 @@ def test_a_hub_that_does_not_answer_is_told_once():
 def test_one_service_is_printed_alone_with_what_it_shares():
     planned = plan(services=("big", "small", "third"))
     shown = lines(planned, "third")
-    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == ["third", "third shares cards with big"]
-    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third")) - len(planned["sharing"])
+    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == [
+        "third",
+        "third shares cards with big",
+    ]
+    assert len(lines(planned)) == sum(len(lines(planned, name)) for name in ("big", "small", "third")) - len(
+        planned["sharing"]
+    )
 
 
 def test_a_service_that_the_limit_leaves_out_is_not_counted():
     planned = plan(only=["rtx1"])
-    assert lines(planned)[0] == "note: big not counted, some nodes are not part of this run: the memory of the others is shown as free"
+    assert (
+        lines(planned)[0]
+        == "note: big not counted, some nodes are not part of this run: the memory of the others is shown as free"
+    )
     assert planned["services"]["small"][0]["devices"][0]["free_mib"] == 24576
     assert not any("not counted" in line for line in lines(plan(only=["mem1"])))

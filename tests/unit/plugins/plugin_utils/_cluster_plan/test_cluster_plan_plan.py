@@ -13,7 +13,18 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
-from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS, FAST, GROUPS, MODELS, cards, chat, kept, main_memory, nodes, plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    FACTS,
+    FAST,
+    GROUPS,
+    MODELS,
+    cards,
+    chat,
+    kept,
+    main_memory,
+    nodes,
+    plan,
+)
 
 
 def test_an_automatic_split_is_planned_and_says_where_its_sizes_come_from():
@@ -42,7 +53,12 @@ def test_explicit_layers_are_rendered_in_llama_cpps_order():
 
 
 def test_a_nodes_layers_are_spread_over_itscards():
-    two = {"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024)), "cores": 40}
+    two = {
+        "devices": devices.as_dicts(
+            devices.of_inventory("node2", [{"memory_mib": 24000}, {"memory_mib": 24000}], 1024)
+        ),
+        "cores": 40,
+    }
     planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), nodes(node2=two))
     assert planned["services"]["chat"][0]["tensor_split"] == [18, 17, 25, 21]
     assert planned["services"]["chat"][0]["layers"] == {"node2": 35, "node3": 25, "node1": 20}
@@ -78,8 +94,13 @@ def test_layers_per_node_need_no_header_for_severalcards():
     assert unknown["services"] == {} and unknown["refused"] == []
     known = plan(chat(tensor_split=split), nodes(node2=two))["services"]["chat"][0]
     assert unknown["rendered"] == {"chat": {"layers": known["layers"], "tensor_split": known["tensor_split"]}}
-    hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown} for name in GROUPS["all"]}
-    (head,) = intent_services.head_instances(chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    hostvars = {
+        name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown}
+        for name in GROUPS["all"]
+    }
+    (head,) = intent_services.head_instances(
+        chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models"
+    )
     assert head.args[head.args.index("--tensor-split") + 1] == "18,17,25,21"
     assert head.layers == split
 
@@ -95,7 +116,9 @@ def test_services_that_share_a_card_are_added_up():
     assert shared["total_mib"] <= shared["free_mib"]
     assert beside["layers"]["node3"] < alone["layers"]["node3"]
     text = "\n".join(planned["sharing"])
-    assert "apart, with node3 left out of workers: fits (node2 " in text and "alternating, with fast stopped: fits" in text
+    assert (
+        "apart, with node3 left out of workers: fits (node2 " in text and "alternating, with fast stopped: fits" in text
+    )
     assert "decision: beside fast, as in the table; to keep them apart leave node3 out of workers" in text
     assert "beside fast, as in the table: fits (node2 %d layers, " % beside["layers"]["node2"] in text
 
@@ -105,8 +128,12 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
     router = dict(FAST, models={"small": "Q8_0", "medium": "Q8_0"})
     free = []
     for most in (1, 2):
-        planned = memory_plan(dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000), (), "b11434")
-        free.append({device["node"]: device["free_mib"] for device in planned["services"]["chat"][0]["devices"]}["node3"])
+        planned = memory_plan(
+            dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000), (), "b11434"
+        )
+        free.append(
+            {device["node"]: device["free_mib"] for device in planned["services"]["chat"][0]["devices"]}["node3"]
+        )
     assert free[0] > free[1] > 0
 
 
@@ -150,7 +177,9 @@ def test_what_is_stored_does_not_change_with_what_is_free():
     assert stored(plan(chat())["services"]["chat"]) == stored(plan(chat(), busy)["services"]["chat"])
 
 
-@pytest.mark.parametrize("content", [None, "", "!", base64.b64encode(b"[]").decode(), base64.b64encode(b'[{"inputs": [1]}]').decode()])
+@pytest.mark.parametrize(
+    "content", [None, "", "!", base64.b64encode(b"[]").decode(), base64.b64encode(b'[{"inputs": [1]}]').decode()]
+)
 def test_a_stored_plan_that_is_none(content):
     assert plan(chat(), previous=[{"item": "chat", "content": content}])["refused"] == []
 
@@ -163,7 +192,10 @@ def test_a_run_without_a_node_keeps_its_earlier_split():
     assert "node3 is not part of this run" in planned["unplanned"]["chat"]
     assert any("chat: not planned" in line for line in lines(planned))
     (sentence,) = plan(chat(), part)["refused"]
-    assert sentence.startswith("llama_services.chat.tensor_split: auto seen and node3 is not part of this run, all nodes of the service are needed: ")
+    assert sentence.startswith(
+        "llama_services.chat.tensor_split: auto seen and node3 is not part of this run, all nodes of the service are "
+        "needed: "
+    )
     without_head = {name: facts for name, facts in nodes().items() if name != "node1"}
     assert plan(chat(), without_head)["refused"] == []
 
@@ -173,7 +205,8 @@ def test_layers_per_node_need_the_cards_of_every_node_too():
     part = {name: facts for name, facts in nodes().items() if name != "node3"}
     for services in (chat(tensor_split=split), chat(model="unknown", quant="Q8_0", tensor_split=split)):
         assert plan(services, part)["refused"] == [
-            "llama_services.chat.tensor_split: layers per node seen and node3 is not part of this run, all nodes of the service are needed: run without --limit"
+            "llama_services.chat.tensor_split: layers per node seen and node3 is not part of this run, all nodes of "
+            "the service are needed: run without --limit"
         ]
     earlier = kept(plan(chat(tensor_split=split)))
     planned = plan(chat(tensor_split=split), part, previous=earlier)
@@ -205,4 +238,7 @@ def test_the_intent_checks_know_the_new_keys():
     assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")
     assert errors(slot_ctx_size=0)[0].startswith("llama_services.chat.slot_ctx_size: 0 seen")
     broken = dict(MODELS, big=dict(MODELS["big"], header={"architecture": "qwen3", "blocks": 80}))
-    assert [one.partition(":")[0] for one in errors(broken)] == ["llama_models.big.header.blocks", "llama_models.big.header"]
+    assert [one.partition(":")[0] for one in errors(broken)] == [
+        "llama_models.big.header.blocks",
+        "llama_models.big.header",
+    ]

@@ -7,7 +7,16 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
-from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FAST, GROUPS, MODELS, cards, chat, main_memory, nodes, plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    FAST,
+    GROUPS,
+    MODELS,
+    cards,
+    chat,
+    main_memory,
+    nodes,
+    plan,
+)
 
 
 def test_what_fits_one_card_is_refused_a_split():
@@ -26,8 +35,13 @@ def test_what_fits_one_card_is_refused_a_split():
 def test_what_does_not_fit_is_refused_with_what_would():
     planned = plan(chat(quant="Q8_0", ctx_size=32768), nodes(26000))
     (sentence,) = planned["refused"]
-    assert sentence.startswith("llama_services.chat.quant: big Q8_0 with 32768 tokens a slot of f16 KV cache does not fit, ")
-    assert "MiB are needed on GPU0 of node" in sentence and ", or choose quant Q4_K_M (47.0 GB), or use 4 cards of 26000 MiB" in sentence
+    assert sentence.startswith(
+        "llama_services.chat.quant: big Q8_0 with 32768 tokens a slot of f16 KV cache does not fit, "
+    )
+    assert (
+        "MiB are needed on GPU0 of node" in sentence
+        and ", or choose quant Q4_K_M (47.0 GB), or use 4 cards of 26000 MiB" in sentence
+    )
     assert ", the worst of 3 devices that are too small: lower slot_ctx_size to " in sentence
     assert not planned["services"]["chat"][0]["fits"]
     assert any("does not fit" in line for line in lines(planned))
@@ -42,13 +56,26 @@ def test_layers_that_do_not_fit_are_refused_with_the_split_that_does():
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"ctx_size": 65536}, "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 40960 are allowed by the header of big, llama-server caps"),
+        (
+            {"ctx_size": 65536},
+            "llama_services.chat.ctx_size: 65536 tokens a slot seen, at most 40960 are allowed by the header of big, "
+            "llama-server caps",
+        ),
         ({"ctx_size": 65536, "parallel": 2}, None),
-        ({"ctx_size": None, "slot_ctx_size": 40961, "parallel": 2}, "llama_services.chat.slot_ctx_size: 40961 tokens a slot seen"),
+        (
+            {"ctx_size": None, "slot_ctx_size": 40961, "parallel": 2},
+            "llama_services.chat.slot_ctx_size: 40961 tokens a slot seen",
+        ),
         ({"ctx_size": None, "slot_ctx_size": 32768, "parallel": 2}, None),
         ({"threads": 41}, "llama_services.chat.threads: 41 seen, at most the 40 cores of node1 are needed: lower it"),
-        ({"tensor_split": {"node1": 26, "node2": 26, "node3": 27}}, "llama_services.chat.tensor_split: 79 layers in all seen, the 80 of big are needed"),
-        ({"model": "unknown", "quant": "Q8_0"}, "llama_services.chat.tensor_split: auto seen without a plan of unknown Q8_0 ("),
+        (
+            {"tensor_split": {"node1": 26, "node2": 26, "node3": 27}},
+            "llama_services.chat.tensor_split: 79 layers in all seen, the 80 of big are needed",
+        ),
+        (
+            {"model": "unknown", "quant": "Q8_0"},
+            "llama_services.chat.tensor_split: auto seen without a plan of unknown Q8_0 (",
+        ),
         ({"model": "unknown", "quant": "Q8_0", "tensor_split": {"node1": 1, "node2": 1, "node3": 1}}, None),
         ({"model": "unknown", "quant": "Q8_0", "workers": None}, None),
     ],
@@ -72,7 +99,9 @@ def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
     numa = {"head": "1", "rpc": "0", "cpus": ["0", "0", "0", "1"]}
     of = {name: dict(facts, numa=dict(numa, head="" if name != "node1" else "1")) for name, facts in nodes().items()}
     found = plan(chat(threads=3), of)["refused"]
-    assert found == ["llama_services.chat.threads: 3 seen, at most the 1 cores of NUMA node 1 of node1 are needed: lower it"]
+    assert found == [
+        "llama_services.chat.threads: 3 seen, at most the 1 cores of NUMA node 1 of node1 are needed: lower it"
+    ]
     assert plan(chat(threads=1), of)["refused"] == []
 
 
@@ -80,14 +109,26 @@ def test_without_any_header_weights_that_exceed_all_cards_are_refused():
     models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
     found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())
     (sentence,) = found["refused"]
-    assert sentence.startswith("llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 102.3 GB of GPU")
+    assert sentence.startswith(
+        "llama_services.chat.quant: giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the "
+        "102.3 GB of GPU"
+    )
 
 
 def test_workers_that_no_layer_is_left_for_are_refused():
-    of = nodes(24000, node3={"devices": devices.as_dicts(devices.of_inventory("node3", [{"main": True, "memory_mib": 257000}], 1024)), "cores": 40})
-    (sentence,) = plan(chat(quant="Q4_K_M"), dict(of, node2=dict(of["node2"], devices=cards("node2", 24000, 24000))))["refused"]
+    of = nodes(
+        24000,
+        node3={
+            "devices": devices.as_dicts(devices.of_inventory("node3", [{"main": True, "memory_mib": 257000}], 1024)),
+            "cores": 40,
+        },
+    )
+    (sentence,) = plan(chat(quant="Q4_K_M"), dict(of, node2=dict(of["node2"], devices=cards("node2", 24000, 24000))))[
+        "refused"
+    ]
     assert sentence == (
-        "llama_services.chat.workers: node3 would hold no layers, since the GPUs hold all of big Q4_K_M, and each worker needs one: leave it out of workers"
+        "llama_services.chat.workers: node3 would hold no layers, since the GPUs hold all of big Q4_K_M, and each "
+        "worker needs one: leave it out of workers"
     )
     # What two cards cannot hold is left over for it, forced or not.
     for force in (None, True):
@@ -104,10 +145,13 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
         return memory_plan(services, MODELS, GROUPS, nodes, (), "b11434", complete=True)["refused"]
 
     assert told(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
-        "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a service: run without --limit"
+        "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a "
+        "service: run without --limit"
     ]
     (sentence,) = told(chat(model="unknown", quant="Q8_0"), nodes())
-    assert sentence.startswith("llama_services.chat: not planned, its header was not read and llama_models.unknown has no header")
+    assert sentence.startswith(
+        "llama_services.chat: not planned, its header was not read and llama_models.unknown has no header"
+    )
     (sentence,) = told({"fast": dict(FAST, models={"unknown": "Q8_0"})}, nodes())
     assert sentence.startswith("llama_services.fast: not planned, unknown Q8_0: ")
     assert told(chat(), nodes()) == []
@@ -115,7 +159,12 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
 
 def test_fifteen_devices_and_no_more():
     def of(count):
-        return nodes(node2={"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * count, 256)), "cores": 40})
+        return nodes(
+            node2={
+                "devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * count, 256)),
+                "cores": 40,
+            }
+        )
 
     assert plan(chat(force_split=True), of(13))["refused"] == []
     (sentence,) = plan(chat(force_split=True), of(14))["refused"]
@@ -123,9 +172,16 @@ def test_fifteen_devices_and_no_more():
 
 
 def test_fewer_layers_than_devices():
-    of = nodes(node2={"devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256)), "cores": 40})
+    of = nodes(
+        node2={
+            "devices": devices.as_dicts(devices.of_inventory("node2", [{"memory_mib": 8000}] * 12, 256)),
+            "cores": 40,
+        }
+    )
     (sentence,) = plan(chat(model="small", quant="Q8_0", force_split=True), of)["refused"]
-    assert sentence.startswith("llama_services.chat.workers: 14 devices seen, at most 12 are allowed, one for each layer of small")
+    assert sentence.startswith(
+        "llama_services.chat.workers: 14 devices seen, at most 12 are allowed, one for each layer of small"
+    )
 
 
 def test_layers_for_a_head_without_a_card():
@@ -136,4 +192,6 @@ def test_layers_for_a_head_without_a_card():
 
 def test_a_router_whose_model_does_not_fit():
     (sentence,) = plan({"fast": FAST}, nodes(12000))["refused"]
-    assert sentence.startswith("llama_services.fast.models: small Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, ")
+    assert sentence.startswith(
+        "llama_services.fast.models: small Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, "
+    )

@@ -27,8 +27,8 @@ def words(files, disk=None, item=None):
 
 def test_what_is_there_is_deployed_first_and_makes_room():
     assert words([SMALL]) == (
-        "; or set llama_services.reasoning.quant to Q4_K_M, which is there, and run site.yml, then switch_model.yml -e service=reasoning -e quant=Q8_0 "
-        "-e retire=first"
+        "; or set llama_services.reasoning.quant to Q4_K_M, which is there, and run site.yml, then switch_model.yml -e "
+        "service=reasoning -e quant=Q8_0 -e retire=first"
     )
 
 

@@ -5,7 +5,14 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check, models, services
-from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, changed, mistakes
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
+    GROUPS,
+    HOSTVARS,
+    MODELS,
+    SERVICES,
+    changed,
+    mistakes,
+)
 
 
 def test_a_sound_inventory_has_no_mistake():
@@ -17,7 +24,10 @@ def test_a_sound_inventory_has_no_mistake():
     [
         ({"prot": 1}, "llama_services.reasoning.prot: unknown key, did you mean port?"),
         ({"zzz": 1}, "llama_services.reasoning.zzz: unknown key; known keys: batch_size, "),
-        ({"kind": "scattered"}, "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key"),
+        (
+            {"kind": "scattered"},
+            "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key",
+        ),
         ({"port": None}, "llama_services.reasoning.port: missing, the HTTP port of the endpoint is needed: add it"),
         ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
         ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
@@ -26,29 +36,56 @@ def test_a_sound_inventory_has_no_mistake():
         ({"launcher": "cron"}, "llama_services.reasoning.launcher: 'cron' seen, one of systemd, slurm is needed"),
         ({"model": "bigg"}, "llama_services.reasoning.model: bigg is not in llama_models, did you mean big?"),
         ({"quant": "Q2_K"}, "llama_services.reasoning.quant: big has no Q2_K, one of Q4_K_M, Q8_0 is needed"),
-        ({"head": "node9"}, "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node"),
-        ({"head": "llama_rpc", "workers": "node1"}, "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed"),
-        ({"head": "ctl"}, "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there"),
+        (
+            {"head": "node9"},
+            "llama_services.reasoning.head: node9 is neither a host nor a group of this inventory, did you mean node",
+        ),
+        (
+            {"head": "llama_rpc", "workers": "node1"},
+            "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed",
+        ),
+        (
+            {"head": "ctl"},
+            "llama_services.reasoning.head: ctl is not in group llama_nodes, every head and worker is needed there",
+        ),
         (
             {"workers": "llama_nodes"},
-            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: take it out of the group, or exclude it as in ",
+            "llama_services.reasoning.workers: node1 is its head too, a head uses its own card without RPC: take it "
+            "out of the group, or exclude it as in ",
         ),
-        ({"workers": "llama_rpc:!node2:!node3"}, "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed"),
+        (
+            {"workers": "llama_rpc:!node2:!node3"},
+            "llama_services.reasoning.workers: llama_rpc:!node2:!node3 matches no host, at least one is needed",
+        ),
         ({"rpc_port": None}, "llama_services.reasoning.rpc_port: missing, a port for its RPC workers is needed"),
         ({"rpc_port": 8000, "workers": "node2", "tensor_split": "auto", "head": "node1"}, None),
-        ({"tensor_split": {"node1": 26, "node2": 27}}, "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed"),
+        (
+            {"tensor_split": {"node1": 26, "node2": 27}},
+            "llama_services.reasoning.tensor_split: worker node3 is missing, its number of layers is needed",
+        ),
         (
             {"tensor_split": {"node4": 1, "node2": 1, "node3": 1}},
-            "llama_services.reasoning.tensor_split: node4 is no node of this service, one of node2, node3, node1 is needed, did you mean node",
+            "llama_services.reasoning.tensor_split: node4 is no node of this service, one of node2, node3, node1 is "
+            "needed, did you mean node",
         ),
-        ({"tensor_split": {"node2": 1.5, "node3": 1}}, "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed"),
-        ({"cache_type_k": "q8_0"}, "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed"),
+        (
+            {"tensor_split": {"node2": 1.5, "node3": 1}},
+            "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed",
+        ),
+        (
+            {"cache_type_k": "q8_0"},
+            "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed",
+        ),
         (
             {"cache_type_k": "q4_0", "cache_type_v": "q4_0", "flash_attn": "off"},
             "llama_services.reasoning.flash_attn: off seen with cache_type_v q4_0, on or auto is needed",
         ),
         ({"rpc_cache": "80G"}, None),
-        ({"rpc_cache": "80 GB"}, "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of M, G, T"),
+        (
+            {"rpc_cache": "80 GB"},
+            "llama_services.reasoning.rpc_cache: '80 GB' seen, a size such as 80G is needed: write digits and one of "
+            "M, G, T",
+        ),
     ],
 )
 def test_each_mistake_is_one_sentence(settings, sentence):
@@ -68,20 +105,28 @@ def test_a_router_serves_several_models_from_one_host():
     assert mistakes(dict(SERVICES, fast=ROUTER)) == []
     assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
         "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
-        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
+        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add "
+        "it to hosts.yml",
     ]
-    assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == ["/m/Big.Q4_K_M.gguf"]
+    assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == [
+        "/m/Big.Q4_K_M.gguf"
+    ]
 
 
-@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head", "port"]), ("router", ["host", "models", "port"])])
+@pytest.mark.parametrize(
+    "kind, needed", [("server", ["model", "quant", "head", "port"]), ("router", ["host", "models", "port"])]
+)
 def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
     found = mistakes({"fast": {"kind": kind}})
-    assert [sentence.partition(", ")[0] for sentence in found] == ["llama_services.fast.%s: missing" % key for key in needed]
+    assert [sentence.partition(", ")[0] for sentence in found] == [
+        "llama_services.fast.%s: missing" % key for key in needed
+    ]
 
 
 def test_slurm_keys_mean_nothing_to_systemd():
     assert mistakes(changed(partition="gpu")) == [
-        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key or change the launcher"
+        "llama_services.reasoning.partition: seen with launcher systemd, launcher slurm is needed for it: drop the key "
+        "or change the launcher"
     ]
     assert mistakes(changed(partition="gpu", launcher="slurm")) == []
 
@@ -89,7 +134,8 @@ def test_slurm_keys_mean_nothing_to_systemd():
 def test_what_is_for_workers_alone_needs_some():
     keys = {"rpc_cache": "80G", "rpc_memory_max": "9G", "tensor_split": "auto", "workers": None}
     assert mistakes(changed(**keys)) == [
-        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
+        "llama_services.reasoning.%s: seen without workers, it is for them alone: drop the key" % key
+        for key in ("rpc_port", "rpc_cache", "rpc_memory_max")
     ]
     assert mistakes(changed(workers=None, rpc_port=None, tensor_split="auto")) == []
 

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
-from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, mistakes
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
+    GROUPS,
+    HOSTVARS,
+    MODELS,
+    SERVICES,
+    mistakes,
+)
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -16,14 +22,19 @@ ROOT = Path(__file__).resolve().parents[5]
 def test_two_services_cannot_share_a_port():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], primary=False, port=8001))
     assert mistakes(services) == [
-        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
-        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its own is needed: choose another",
+        "llama_services.second.rpc_port: 50052 on node2 is taken by llama_services.reasoning.rpc_port, a port of its "
+        "own is needed: choose another",
+        "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its "
+        "own is needed: choose another",
     ]
 
 
 def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
     keys = yaml.safe_load((ROOT / "inventories/example/group_vars/all/vault.yml").read_text())["vault_llama_api_keys"]
-    needed = "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and write it in group_vars/all/vault.yml"
+    needed = (
+        "put-a-key-of-your-own-here seen, a key of your own is needed: print one with `openssl rand -hex 32` and "
+        "write it in group_vars/all/vault.yml"
+    )
     assert check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
     assert check.undeployable({}, {"chat": ["k3y"]}) == []
     services = {"chat": SERVICES["reasoning"]}
@@ -70,7 +81,10 @@ def test_the_size_of_weights_that_the_inventory_tells(model, spec, size):
 @pytest.mark.parametrize(
     "users, holder",
     [
-        ('users:(("nginx",pid=7,fd=6))', "nginx (pid 7), a free port is needed: stop that process or choose another port"),
+        (
+            'users:(("nginx",pid=7,fd=6))',
+            "nginx (pid 7), a free port is needed: stop that process or choose another port",
+        ),
         ("", "another process, a free port is needed: stop that process or choose another port"),
         ('users:(("llama-server",pid=9,fd=6))', None),
     ],
@@ -85,5 +99,6 @@ def test_a_port_that_another_process_has(users, holder):
 def test_one_primary_at_most():
     services = dict(SERVICES, second=dict(SERVICES["reasoning"], port=8001, rpc_port=50053))
     assert mistakes(services) == [
-        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and llama-head, false is needed: remove the key"
+        "llama_services.second.primary: true seen for reasoning too, one service alone may answer to llama-rpc and "
+        "llama-head, false is needed: remove the key"
     ]

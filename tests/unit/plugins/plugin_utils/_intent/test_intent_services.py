@@ -10,7 +10,14 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import hosts as intent_hosts
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import models as intent_models
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
-from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import GROUPS, HOSTVARS, MODELS, SERVICES, changed, mistakes
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
+    GROUPS,
+    HOSTVARS,
+    MODELS,
+    SERVICES,
+    changed,
+    mistakes,
+)
 
 
 @pytest.mark.parametrize("variable", ["llama_models_dir", "llama_cpp_prefix", "rpc_worker_cache_dir"])
@@ -18,13 +25,50 @@ def test_directories_that_are_the_systems_are_refused(variable):
     def found(path):
         return mistakes(SERVICES, hostvars=dict(HOSTVARS, node1=dict(HOSTVARS["node1"], **{variable: path})))
 
-    for path in ("/", "models", "./models", "/opt/../etc", "/srv//m", "/srv/m/", "/srv/a b", "/srv/%h", "/srv/$HOME", "/srv/m\n", "", ["/srv"], 7):
+    for path in (
+        "/",
+        "models",
+        "./models",
+        "/opt/../etc",
+        "/srv//m",
+        "/srv/m/",
+        "/srv/a b",
+        "/srv/%h",
+        "/srv/$HOME",
+        "/srv/m\n",
+        "",
+        ["/srv"],
+        7,
+    ):
         (sentence,) = found(path)
         assert sentence.startswith(variable + ": ") and " seen for node1, an absolute path of letters" in sentence
-    for path in ("/etc", "/etc/llama", "/usr", "/usr/bin/llama", "/opt", "/var", "/var/lib", "/home", "/root", "/tmp/x", "/var/tmp/x", "/dev/shm", "/run/x"):
+    for path in (
+        "/etc",
+        "/etc/llama",
+        "/usr",
+        "/usr/bin/llama",
+        "/opt",
+        "/var",
+        "/var/lib",
+        "/home",
+        "/root",
+        "/tmp/x",
+        "/var/tmp/x",
+        "/dev/shm",
+        "/run/x",
+    ):
         (sentence,) = found(path)
         assert sentence.startswith("%s: %s, which is the system's, seen for node1, " % (variable, path))
-    for path in ("/opt/models", "/srv/llama", "/var/lib/llama-cluster/rpc-cache", "/home/models", "/scratch", "/usr/local/llama.cpp", "/mnt/d-1/m2_x.y", None):
+    for path in (
+        "/opt/models",
+        "/srv/llama",
+        "/var/lib/llama-cluster/rpc-cache",
+        "/home/models",
+        "/scratch",
+        "/usr/local/llama.cpp",
+        "/mnt/d-1/m2_x.y",
+        None,
+    ):
         assert found(path) == []
 
 
@@ -38,8 +82,14 @@ def test_a_head_reads_its_keys_from_a_file():
 
 
 def test_rpc_is_for_the_service_of_the_head_alone():
-    assert intent_services.rpc_access(SERVICES, "node1", GROUPS, HOSTVARS) == {"incoming": [], "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"]}
-    assert intent_services.rpc_access(SERVICES, "node3", GROUPS, HOSTVARS) == {"incoming": ["10.100.0.31:50052"], "outgoing": []}
+    assert intent_services.rpc_access(SERVICES, "node1", GROUPS, HOSTVARS) == {
+        "incoming": [],
+        "outgoing": ["10.100.0.32:50052", "10.100.0.33:50052"],
+    }
+    assert intent_services.rpc_access(SERVICES, "node3", GROUPS, HOSTVARS) == {
+        "incoming": ["10.100.0.31:50052"],
+        "outgoing": [],
+    }
     both = dict(SERVICES, second=dict(SERVICES["reasoning"], head="node2", workers="node1", port=8001, rpc_port=50053))
     assert intent_services.rpc_access(both, "node2", GROUPS, HOSTVARS) == {
         "incoming": ["10.100.0.31:50052"],
@@ -51,7 +101,10 @@ def test_rpc_is_for_the_service_of_the_head_alone():
     "spec, sentence",
     [
         ({}, "llama_models.big.quants.Q8_0: neither seen, either files (of repo) or urls is needed: add one"),
-        ({"files": ["a"], "urls": ["file:///b"]}, "llama_models.big.quants.Q8_0: both seen, either files (of repo) or urls is needed: drop one"),
+        (
+            {"files": ["a"], "urls": ["file:///b"]},
+            "llama_models.big.quants.Q8_0: both seen, either files (of repo) or urls is needed: drop one",
+        ),
         (
             {"urls": ["/a", "/b"], "sha256": ["0" * 64]},
             "llama_models.big.quants.Q8_0.sha256: 1 seen, one for each of its 2 files is needed: add or remove digests",
@@ -68,8 +121,8 @@ def test_no_nodes_and_no_services():
     assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/srv/mine"))
     assert check.errors({}, {}, GROUPS, hostvars) == [
-        "llama_services: nothing seen, at least one service is needed: write it in /srv/mine/group_vars/all/services.yml, "
-        "since group_vars/services.yml would be for a group services",
+        "llama_services: nothing seen, at least one service is needed: write it in "
+        "/srv/mine/group_vars/all/services.yml, since group_vars/services.yml would be for a group services",
         "llama_models: nothing seen, at least one model is needed: write it in /srv/mine/group_vars/all/models.yml",
     ]
 
@@ -90,7 +143,9 @@ def test_patterns(pattern, hosts):
 
 
 def test_a_head_is_last_in_the_split():
-    plan = {"rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}}
+    plan = {
+        "rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}
+    }
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
     assert head.rpc_endpoints == ["10.100.0.32:50052", "10.100.0.33:50052"]
@@ -100,7 +155,10 @@ def test_a_head_is_last_in_the_split():
     assert head.model_path == "/opt/models/Big.Q8_0.gguf"
     assert head.aliases == ["big", "Big"]
     arguments = " ".join(head.args)
-    assert "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off --tensor-split 27,27,27" in arguments
+    assert (
+        "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off "
+        "--tensor-split 27,27,27" in arguments
+    )
     assert arguments.count("--n-gpu-layers") == 1
     assert "--ctx-size 4096 --parallel 1 --threads 40" in arguments
 
@@ -110,7 +168,11 @@ def test_what_playbooks_see_of_a_head():
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
     seen = head.as_dict()
-    assert (seen["unit"], seen["url"], seen["endpoint"]) == ("llama-head-reasoning.service", "http://10.0.0.31:8000", "http://10.0.0.31:8000/v1")
+    assert (seen["unit"], seen["url"], seen["endpoint"]) == (
+        "llama-head-reasoning.service",
+        "http://10.0.0.31:8000",
+        "http://10.0.0.31:8000/v1",
+    )
     assert seen["shares"] == [
         {"node": "node2", "endpoint": "10.100.0.32:50052", "layers": 40},
         {"node": "node3", "endpoint": "10.100.0.33:50052", "layers": 40},
@@ -123,7 +185,9 @@ def test_what_playbooks_see_of_a_head():
 def test_shares_without_a_plan_have_the_layers_of_the_inventory():
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
     assert [share.layers for share in head.shares] == [27, 27]
-    (head,) = intent_services.head_instances(changed(tensor_split="auto"), MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    (head,) = intent_services.head_instances(
+        changed(tensor_split="auto"), MODELS, "node1", GROUPS, HOSTVARS, "/opt/models"
+    )
     assert [share.layers for share in head.shares] == [None, None]
 
 
@@ -131,7 +195,21 @@ def test_what_playbooks_see_of_a_worker_and_of_a_model():
     (worker,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, HOSTVARS)
     seen = worker.as_dict()
     assert (seen["unit"], seen["head_url"]) == ("llama-rpc-reasoning.service", "http://10.0.0.31:8000")
-    assert sorted(seen) == sorted(["service", "unit", "primary", "address", "port", "head_address", "head_url", "threads", "memory_max", "cache", "args"])
+    assert sorted(seen) == sorted(
+        [
+            "service",
+            "unit",
+            "primary",
+            "address",
+            "port",
+            "head_address",
+            "head_url",
+            "threads",
+            "memory_max",
+            "cache",
+            "args",
+        ]
+    )
     (item,) = intent_models.model_items(SERVICES, MODELS, "node1", GROUPS, "/opt/models")
     assert sorted(item.as_dict()) == sorted(["model", "quant", "dest", "urls", "repo", "revision", "files", "sha256"])
 
@@ -161,7 +239,9 @@ def test_a_worker_with_a_quota_keeps_tensors():
 def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
     hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
     (mistake,) = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
-    assert mistake.startswith("llama_services.reasoning.rpc_cache: seen with llama_cpp_version b7772 of node3, b11434 or newer is needed")
+    assert mistake.startswith(
+        "llama_services.reasoning.rpc_cache: seen with llama_cpp_version b7772 of node3, b11434 or newer is needed"
+    )
     assert mistakes(SERVICES, hostvars=hostvars) == []
 
 
@@ -175,7 +255,10 @@ def test_a_model_lives_where_its_head_runs():
 
 def fan_out(items, addresses, host):
     """Where ``host`` gets its items from, all nodes holding the same ones under a path of their own."""
-    nodes = [{"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]} for name, address in addresses.items()]
+    nodes = [
+        {"host": name, "address": address, "items": [dict(item, dest="/%s/m.gguf" % name) for item in items]}
+        for name, address in addresses.items()
+    ]
     return [(item["source"], item["original"], item["address"]) for item in intent_models.fan_out(nodes, host)]
 
 
@@ -189,15 +272,25 @@ def test_the_first_node_with_a_fabric_address_fetches_and_the_others_copy():
 
 
 def test_a_node_that_is_alone_with_a_model_fetches_it():
-    item, other = {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"}, {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"}
-    nodes = [{"host": "node1", "address": "10.0.0.1", "items": [item]}, {"host": "node2", "address": "10.0.0.2", "items": [other]}]
+    item, other = (
+        {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"},
+        {"repo": "a/m", "files": ["n.gguf"], "dest": "/n.gguf"},
+    )
+    nodes = [
+        {"host": "node1", "address": "10.0.0.1", "items": [item]},
+        {"host": "node2", "address": "10.0.0.2", "items": [other]},
+    ]
     assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == [""]
     assert [item["source"] for item in intent_models.fan_out(nodes[1:], "node2")] == [""]
-    nodes.insert(0, {"host": "node0", "address": "10.0.0.9", "items": [dict(other, revision="main", sha256=[], urls=[])]})
+    nodes.insert(
+        0, {"host": "node0", "address": "10.0.0.9", "items": [dict(other, revision="main", sha256=[], urls=[])]}
+    )
     assert [item["source"] for item in intent_models.fan_out(nodes, "node2")] == ["node0"]
 
 
-@pytest.mark.parametrize(("url", "source"), [("file:///mnt/m.gguf", ""), ("/mnt/m.gguf", ""), ("http://hub/m.gguf", "node1")])
+@pytest.mark.parametrize(
+    ("url", "source"), [("file:///mnt/m.gguf", ""), ("/mnt/m.gguf", ""), ("http://hub/m.gguf", "node1")]
+)
 def test_files_of_the_node_itself_are_not_copied_from_another(url, source):
     assert fan_out([{"urls": [url]}], {"node1": "10.0.0.1", "node2": "10.0.0.2"}, "node2")[0][0] == source
 
@@ -205,7 +298,9 @@ def test_files_of_the_node_itself_are_not_copied_from_another(url, source):
 def test_published_names():
     assert intent_models.model_file(MODELS["big"], "Q4_K_M") == "Big.Q4_K_M.gguf"
     assert intent_models.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf.part00"]}}}, "Q") == "y.gguf"
-    assert intent_models.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf"], "file": "z.gguf"}}}, "Q") == "z.gguf"
+    assert (
+        intent_models.model_file({"quants": {"Q": {"urls": ["file:///x/y.gguf"], "file": "z.gguf"}}}, "Q") == "z.gguf"
+    )
 
 
 LISTENERS = """\
@@ -223,12 +318,12 @@ def test_foreign_listeners_are_conflicts():
         ("llama_services.second.port", "10.0.0.31", 8001),
     ]
     assert check.port_conflicts(wanted, LISTENERS, [812]) == [
-        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is needed: "
-        "stop that process or choose another port"
+        "llama_services.reasoning.rpc_port: port 50052 of 10.100.0.31 is in use by python3 (pid 99), a free port is "
+        "needed: stop that process or choose another port"
     ]
     assert check.port_conflicts(wanted, LISTENERS, [])[0] == (
-        "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is needed: run adopt.yml, which takes over "
-        "what was started by hand, or choose another port"
+        "llama_services.reasoning.port: port 8000 of 10.0.0.31 is in use by llama-server (pid 812), a free port is "
+        "needed: run adopt.yml, which takes over what was started by hand, or choose another port"
     )
 
 

@@ -17,7 +17,12 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
         ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write digits alone"),
         (True, int, "e: True seen, a whole number is needed: correct it"),
         ("yes", bool, "e: 'yes' seen, true or false is needed: write it without quotes"),
-        (False, str, 'e: False seen, a string is needed: put it in quotes, as in "off", because YAML reads a bare off, no, on or yes as true or false'),
+        (
+            False,
+            str,
+            'e: False seen, a string is needed: put it in quotes, as in "off", because YAML reads a bare off, no, on '
+            "or yes as true or false",
+        ),
         (4, str, "e: 4 seen, a string is needed: put it in quotes"),
         (None, str, "e: nothing seen, a string is needed: give one or remove the key"),
         (["a", "b"], (str, dict), "e: a list of 2 seen, a string or a map is needed: write its keys below it"),
@@ -31,7 +36,11 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
     "name, value, sentence",
     [
         ("flash_attn", "off", None),
-        ("flash_attn", False, 'e: False seen, one of on, off, auto is needed: put it in quotes, as in "off", because YAML reads'),
+        (
+            "flash_attn",
+            False,
+            'e: False seen, one of on, off, auto is needed: put it in quotes, as in "off", because YAML reads',
+        ),
         ("numa", None, "e: nothing seen, one of distribute, isolate, numactl is needed: choose one of them"),
         ("flash_attn", "of", "e: 'of' seen, one of on, off, auto is needed, did you mean off?"),
         ("numa", "all", "e: 'all' seen, one of distribute, isolate, numactl is needed: choose one of them"),
@@ -54,10 +63,22 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
         ("memory_max", 100, "e: 100 seen, a size such as 100G is needed: write digits and one of K, M, G, T"),
         ("tensor_split", "auto", None),
         ("tensor_split", {"a": 1}, None),
-        ("tensor_split", "even", "e: 'even' seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node"),
-        ("tensor_split", [20, 30], "e: a list of 2 seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node"),
+        (
+            "tensor_split",
+            "even",
+            "e: 'even' seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node",
+        ),
+        (
+            "tensor_split",
+            [20, 30],
+            "e: a list of 2 seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node",
+        ),
         ("override_kv", ["qwen3.context_length=int:131072"], None),
-        ("override_kv", ["qwen3.context_length=131072"], "e: 'qwen3.context_length=131072' seen, KEY=TYPE:VALUE such as "),
+        (
+            "override_kv",
+            ["qwen3.context_length=131072"],
+            "e: 'qwen3.context_length=131072' seen, KEY=TYPE:VALUE such as ",
+        ),
         ("override_kv", ["a=str:$(id)"], "e: 'a=str:$(id)' seen, KEY=TYPE:VALUE such as "),
         ("override_kv", "a=int:1", "e: 'a=int:1' seen, a list is needed: write [a=int:1]"),
     ],
@@ -85,6 +106,9 @@ def test_addresses(address):
     assert intent_values.IPV4.match(address)
 
 
-@pytest.mark.parametrize("address", ["10.0.0.256", "10.0.0", "10.0.0.1.2", "10.0.0.1.", "010.0.0.1", "rtx2.fabric", "10.0.0.1/24", "10.0.0.1\n"])
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.256", "10.0.0", "10.0.0.1.2", "10.0.0.1.", "010.0.0.1", "rtx2.fabric", "10.0.0.1/24", "10.0.0.1\n"],
+)
 def test_what_only_looks_like_an_address(address):
     assert not intent_values.IPV4.match(address)

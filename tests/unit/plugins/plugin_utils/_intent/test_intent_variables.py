@@ -13,7 +13,9 @@ class HostVars(dict):
     """As Ansible's: what is asked for is computed, what raw_get() hands out is as it was written."""
 
     def __init__(self, raw, compute=lambda value: value):
-        super().__init__({node: {name: _Value(value, compute) for name, value in of_node.items()} for node, of_node in raw.items()})
+        super().__init__(
+            {node: {name: _Value(value, compute) for name, value in of_node.items()} for node, of_node in raw.items()}
+        )
         self.raw = raw
 
     def __getitem__(self, node):
@@ -48,7 +50,10 @@ def told(text):
 @pytest.mark.parametrize(
     "name, sentence",
     [
-        ("llama_cpp_accelerater", "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?"),
+        (
+            "llama_cpp_accelerater",
+            "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?",
+        ),
         ("llama_fabric_adress", "llama_fabric_adress: nothing reads this variable, did you mean llama_fabric_address?"),
         ("model_hubb", "model_hubb: nothing reads this variable, did you mean model_hub?"),
         ("ctxsize", "ctxsize: nothing reads this variable, did you mean ctx_size?"),
@@ -62,7 +67,9 @@ def told(text):
     ],
 )
 def test_a_variable_that_nothing_reads(name, sentence):
-    assert intent_variables.unknown_variables(HostVars({"a": {name: 1}, "b": {}}), ["a", "b"]) == ([] if sentence is None else [sentence])
+    assert intent_variables.unknown_variables(HostVars({"a": {name: 1}, "b": {}}), ["a", "b"]) == (
+        [] if sentence is None else [sentence]
+    )
 
 
 def test_what_another_variable_uses_is_read():
@@ -75,13 +82,26 @@ def test_what_another_variable_uses_is_read():
     [
         (
             told("'vault_keys' is undefined"),
-            "llama_api_keys: vault_keys is not defined for a, b, a value is needed: put it into group_vars/all/vault.yml, or run with -e ",
+            "llama_api_keys: vault_keys is not defined for a, b, a value is needed: put it into "
+            "group_vars/all/vault.yml, or run with -e ",
         ),
-        (told("'my_keys' is undefined"), "llama_api_keys: my_keys is not defined for a, b, a value is needed: define it in group_vars or with -e"),
-        (told("A vault exception marker was tripped."), "llama_api_keys: encrypted for a, b, the password of the vault is needed: run with --ask-vault-pass"),
-        (told("object of type 'dict' has no attribute 's3cret'"), "llama_api_keys: no value for a, b, an expression that can be computed is needed: "),
+        (
+            told("'my_keys' is undefined"),
+            "llama_api_keys: my_keys is not defined for a, b, a value is needed: define it in group_vars or with -e",
+        ),
+        (
+            told("A vault exception marker was tripped."),
+            "llama_api_keys: encrypted for a, b, the password of the vault is needed: run with --ask-vault-pass",
+        ),
+        (
+            told("object of type 'dict' has no attribute 's3cret'"),
+            "llama_api_keys: no value for a, b, an expression that can be computed is needed: ",
+        ),
         # Before 2.19 the template stays.
-        (lambda _value: "{{ vault_keys.chat | default('my_keys') }}", "llama_api_keys: vault_keys is not defined for a, b, "),
+        (
+            lambda _value: "{{ vault_keys.chat | default('my_keys') }}",
+            "llama_api_keys: vault_keys is not defined for a, b, ",
+        ),
         (lambda _value: {"chat": ["x {{ other }}"]}, None),
         (lambda _value: {"chat": ["k3y"]}, None),
     ],
@@ -93,25 +113,45 @@ def test_a_variable_without_a_value(compute, sentence):
 
 
 def test_why_a_variable_has_no_value():
-    raw = HostVars({"a": {"llama_models": "{{ my_models.q }}", "my_models": {}}}, told("object of type 'dict' has no attribute 'q'"))
+    raw = HostVars(
+        {"a": {"llama_models": "{{ my_models.q }}", "my_models": {}}},
+        told("object of type 'dict' has no attribute 'q'"),
+    )
     assert intent_variables.undefined_variables(raw, ["a"]) == [
-        "llama_models: no value (object of type 'dict' has no attribute 'q') for a, an expression that can be computed is needed: correct it"
+        "llama_models: no value (object of type 'dict' has no attribute 'q') for a, an expression that can be computed "
+        "is needed: correct it"
     ]
 
 
 def test_variables_of_others_are_not_computed():
-    assert intent_variables.undefined_variables(HostVars({"a": {"my_own": "{{ nothing }}"}}, told("'nothing' is undefined")), ["a"]) == []
+    assert (
+        intent_variables.undefined_variables(
+            HostVars({"a": {"my_own": "{{ nothing }}"}}, told("'nothing' is undefined")), ["a"]
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("value", ["{{ ansible_facts.processor_vcpus }}", "{{ my_jobs }}", "{{ ansible_play_hosts_all | length }}"])
+@pytest.mark.parametrize(
+    "value", ["{{ ansible_facts.processor_vcpus }}", "{{ my_jobs }}", "{{ ansible_play_hosts_all | length }}"]
+)
 def test_what_only_a_run_knows_is_not_asked_for(value):
     raw = {"llama_cpp_jobs": value, "my_jobs": "{{ ansible_facts['processor_vcpus'] // 2 }}", "ansible_facts": {}}
-    assert intent_variables.undefined_variables(HostVars({"a": raw}, told("object of type 'dict' has no attribute 'processor_vcpus'")), ["a"]) == []
+    assert (
+        intent_variables.undefined_variables(
+            HostVars({"a": raw}, told("object of type 'dict' has no attribute 'processor_vcpus'")), ["a"]
+        )
+        == []
+    )
 
 
 def test_every_variable_that_a_default_reads_is_known():
     """Intent that a role derives its defaults from, and that no role is given itself."""
-    read = {word for path in ROOT.glob("roles/*/defaults/main.yml") for word in re.findall(r"{{[^}]*?\b(llama_\w+)", path.read_text())}
+    read = {
+        word
+        for path in ROOT.glob("roles/*/defaults/main.yml")
+        for word in re.findall(r"{{[^}]*?\b(llama_\w+)", path.read_text())
+    }
     assert {"llama_services", "llama_models", "llama_fabric_interface"} <= read
     # llama_cpp_build is a fact that role llama_cpp leaves.
     assert read - intent_variables.known() == {"llama_cpp_build"}
@@ -127,15 +167,35 @@ def test_every_extra_variable_that_is_documented_is_known():
     named = {name for page in pages for name in re.findall(r"-e ([a-z]\w*)=", page.read_text())}
     assert len(named) > 10
     # llama_quant is a variable of the reference inventories.
-    assert named - intent_variables.known() - set(intent_variables.EXTRA) - {"ansible_python_interpreter", "llama_quant"} == set()
+    assert (
+        named - intent_variables.known() - set(intent_variables.EXTRA) - {"ansible_python_interpreter", "llama_quant"}
+        == set()
+    )
     read = {word for path in ROOT.glob("playbooks/**/*.yml") for word in re.findall(r"\w+", path.read_text())}
     assert set(intent_variables.EXTRA) - read == set()
 
 
 def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
-    hostvars = HostVars({"a": {"ctx": 8192, "colour": 1, "quant": "Q4", "mine": 1, "own": 1, "secret": 1, "used": 1, "llama_clients": "{{ used }}"}})
+    hostvars = HostVars(
+        {
+            "a": {
+                "ctx": 8192,
+                "colour": 1,
+                "quant": "Q4",
+                "mine": 1,
+                "own": 1,
+                "secret": 1,
+                "used": 1,
+                "llama_clients": "{{ used }}",
+            }
+        }
+    )
     assert intent_variables.unknown_variables(hostvars, ["a"]) == []
-    monkeypatch.setattr(intent_variables.context, "CLIARGS", {"extra_vars": ("ctx=8192 quant=Q4 used=1", "colour='a b'", '{"own": 1}', "@vault.yml")})
+    monkeypatch.setattr(
+        intent_variables.context,
+        "CLIARGS",
+        {"extra_vars": ("ctx=8192 quant=Q4 used=1", "colour='a b'", '{"own": 1}', "@vault.yml")},
+    )
     assert intent_variables.unknown_variables(hostvars, ["a"]) == [
         "colour: nothing reads this variable, docs/settings.md lists those that are read",
         "ctx: nothing reads this variable, did you mean ctx_size?",

@@ -43,13 +43,16 @@ def accepted(head, *found):
 def refused(layers, node2=15, reason=None):
     devices = [dict(LOAD["devices"][1], layers=node2), dict(LOAD["devices"][3], layers=1)]
     head = dict(HEAD, shares=[dict(share, layers=layers.get(share["node"])) for share in HEAD["shares"]])
-    return accepted(head, READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8)["refused"]
+    return accepted(
+        head, READY, {"devices": devices if node2 is not None else devices[1:], "reason": reason}, "Where?", 8
+    )["refused"]
 
 
 def test_a_worker_holds_the_layers_of_the_plan():
     assert refused({"node2": 15, "node3": 1, "node1": 20}) == []
     assert refused({"node2": 16, "node3": 1}) == [
-        "llama_services.chat: worker 10.100.0.32:50052 holds 15 layers of small, 16 needed: see journalctl -u llama-head-chat on node1"
+        "llama_services.chat: worker 10.100.0.32:50052 holds 15 layers of small, 16 needed: see journalctl -u "
+        "llama-head-chat on node1"
     ]
     assert len(refused({"node2": 14, "node3": 2})) == 2
 
@@ -59,7 +62,10 @@ def test_without_a_plan_a_worker_holds_some(layers):
     assert refused(layers) == []
     for nothing in (0, None):
         (sentence,) = refused(layers, nothing, "the log has no layers")
-        assert "worker 10.100.0.32:50052 holds 0 layers of small, at least one needed (the log has no layers): see journalctl" in sentence
+        assert (
+            "worker 10.100.0.32:50052 holds 0 layers of small, at least one needed (the log has no layers): see "
+            "journalctl" in sentence
+        )
 
 
 def test_a_service_without_workers_has_no_layers_elsewhere():
@@ -83,12 +89,18 @@ def test_each_worker_by_endpoint_with_all_its_cards():
 def test_bytes_that_ss_does_not_count_are_unknown():
     untold = [dict(worker, bytes_sent=None, bytes_received=None) for worker in READY["workers"]]
     lines = accepted(HEAD, dict(READY, workers=untold), LOAD, "Where?", 8)["lines"]
-    assert lines[0].endswith(", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them")
+    assert lines[0].endswith(
+        ", 45.0 MiB of KV cache, bytes for the answer unknown: ss of the head's node does not count them"
+    )
 
 
 def test_the_last_lines():
     lines = accepted(HEAD, READY, LOAD, "Where?", 8)["lines"]
-    assert lines[0] == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and 20 back for the answer"
+    assert (
+        lines[0]
+        == "worker node2 (10.100.0.32:50052): 15 layers, 31.8 MiB of weights, 45.0 MiB of KV cache, 10 bytes out and "
+        "20 back for the answer"
+    )
     assert lines[2:4] == ["endpoint: http://10.0.0.31:8000/v1, 4096 tokens a slot (2 slots)", "tokens/s: 33.1"]
     assert lines[-1] == "answer: It is Paris."
     untold = accepted(HEAD, dict(READY, n_ctx=None, slots=None), LOAD, "Where?", 8)["lines"]
@@ -115,7 +127,13 @@ def test_a_busy_service_is_not_given_a_rate():
 
 
 def test_status():
-    unit = {"name": "llama-rpc-chat.service", "active_state": "active", "since": "2026-10-01T08:00:00Z", "restarts": 2, "stale": True}
+    unit = {
+        "name": "llama-rpc-chat.service",
+        "active_state": "active",
+        "since": "2026-10-01T08:00:00Z",
+        "restarts": 2,
+        "stale": True,
+    }
     nodes = {
         "node2": {"units": [unit], "current_build": "b1", "held": None},
         "node4": {"units": [], "current_build": None, "held": "2026-10-01T08:00:00Z"},
@@ -131,7 +149,14 @@ def test_status():
 
 
 def planned(node, device, weights, kv, compute):
-    return {"node": node, "device": device, "weights_mib": weights, "kv_mib": kv, "compute_mib": compute, "total_mib": weights + kv + compute + 1024}
+    return {
+        "node": node,
+        "device": device,
+        "weights_mib": weights,
+        "kv_mib": kv,
+        "compute_mib": compute,
+        "total_mib": weights + kv + compute + 1024,
+    }
 
 
 LOADED = {
@@ -140,8 +165,22 @@ LOADED = {
         {"device": "CPU", "endpoint": None, "layers": 0, "model_mib": 28.7, "kv_mib": 0.0, "compute_mib": 9.0},
         {"device": "CUDA0", "endpoint": None, "layers": 20, "model_mib": 40.0, "kv_mib": 10.0, "compute_mib": 5.0},
         {"device": "CUDA_Host", "endpoint": None, "layers": 0, "model_mib": 1.0, "kv_mib": 0.0, "compute_mib": 2.0},
-        {"device": "RPC0", "endpoint": "10.100.0.32:50052", "layers": 10, "model_mib": 20.25, "kv_mib": 30.0, "compute_mib": 4.0},
-        {"device": "RPC1", "endpoint": "10.100.0.32:50052", "layers": 5, "model_mib": 11.5, "kv_mib": 15.0, "compute_mib": 3.0},
+        {
+            "device": "RPC0",
+            "endpoint": "10.100.0.32:50052",
+            "layers": 10,
+            "model_mib": 20.25,
+            "kv_mib": 30.0,
+            "compute_mib": 4.0,
+        },
+        {
+            "device": "RPC1",
+            "endpoint": "10.100.0.32:50052",
+            "layers": 5,
+            "model_mib": 11.5,
+            "kv_mib": 15.0,
+            "compute_mib": 3.0,
+        },
     ],
 }
 PLAN = {
@@ -155,7 +194,10 @@ PLAN = {
 
 
 def test_the_plan_beside_the_log_and_the_cards():
-    cards = {"node2": [{"index": 0, "memory_used_mib": 700}, {"index": 1, "memory_used_mib": 600}], "node1": [{"index": 0, "memory_used_mib": None}]}
+    cards = {
+        "node2": [{"index": 0, "memory_used_mib": 700}, {"index": 1, "memory_used_mib": 600}],
+        "node1": [{"index": 0, "memory_used_mib": None}],
+    }
     judged = accepted(HEAD, READY, LOADED, "Where?", 8, [PLAN], cards)
     report = judged["report"]
     rows = report["plan"]
@@ -172,8 +214,8 @@ def test_the_plan_beside_the_log_and_the_cards():
     assert rows[3]["loaded_mib"] == {"weights": 40.0, "kv": 10.0, "compute": 5.0} and rows[3]["error_percent"] == 0.0
     lines = judged["lines"]
     assert lines[2] == (
-        "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 %, "
-        "the card has 700 MiB in use of 1079 planned with the margin"
+        "plan node2 GPU0: 21 + 30 + 4 MiB planned, 20.2 + 30.0 + 4.0 loaded (weights, KV cache, compute), off by +1.38 "
+        "%, the card has 700 MiB in use of 1079 planned with the margin"
     )
     assert lines[4] == "plan node3 GPU0: 9 + 9 + 9 MiB planned, the log does not tell what was loaded"
 
@@ -188,4 +230,7 @@ def test_a_head_that_computes_on_its_main_memory():
 def test_a_head_says_which_held_node_it_waits_for():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
     waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)
-    assert status.status_lines(nodes, [(HEAD, waiting)])[0] == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"
+    assert (
+        status.status_lines(nodes, [(HEAD, waiting)])[0]
+        == "chat: loading at http://10.0.0.31:8000/v1, it waits for node3, held for maintenance"
+    )

@@ -35,7 +35,9 @@ def test_a_worker_is_killed_and_its_head_notices_later():
 
 def test_a_client_was_cut_off():
     nodes = {"h": node(HEAD, 100.25, event(100.01, HEAD, "exited"))}
-    found = reports_drill.phases({"kind": "restart"}, 100.0, None, nodes, {"answered_at": 101.0, "client": {"cut_at": 100.02}})
+    found = reports_drill.phases(
+        {"kind": "restart"}, 100.0, None, nodes, {"answered_at": 101.0, "client": {"cut_at": 100.02}}
+    )
     assert (found["client_cut"], found["detection"], found["total"]) == (0.02, 0.01, 1.0)
 
 
@@ -46,12 +48,23 @@ def test_a_worker_that_is_away_counts_from_its_return():
         "h": node(HEAD, 132.0, event(112.0, HEAD, "repair"), event(131.0, HEAD, "started")),
     }
     found = reports_drill.phases({"kind": "away"}, 100.0, 130.0, nodes, {"answered_at": 135.0})
-    assert (found["detection"], found["held"], found["restart"], found["load"], found["total"]) == (12.0, 30.0, 2.0, 3.0, 5.0)
+    assert (found["detection"], found["held"], found["restart"], found["load"], found["total"]) == (
+        12.0,
+        30.0,
+        2.0,
+        3.0,
+        5.0,
+    )
 
 
 def test_a_start_that_fails_is_noticed_after_the_start():
     drill = {"kind": "start"}
-    events = [event(100.01, WORKER, "exited"), event(100.2, WORKER, "started"), event(100.3, WORKER, "scheduled"), event(100.6, WORKER, "exited")]
+    events = [
+        event(100.01, WORKER, "exited"),
+        event(100.2, WORKER, "started"),
+        event(100.3, WORKER, "scheduled"),
+        event(100.6, WORKER, "exited"),
+    ]
     assert reports_drill.noticed(events, drill, 100.0) == 100.3
     assert reports_drill.noticed(events[:2], drill, 100.0) is None
     assert reports_drill.noticed(events, drill, 100.7) is None
@@ -59,19 +72,35 @@ def test_a_start_that_fails_is_noticed_after_the_start():
 
 def test_a_fault_that_is_named():
     drill = {"kind": "start", "says": "another llama.cpp build"}
-    events = [event(100.2, HEAD, "started"), event(100.3, HEAD, "exited"), event(101.0, HEAD, "says", "worker a:1 runs another llama.cpp build")]
+    events = [
+        event(100.2, HEAD, "started"),
+        event(100.3, HEAD, "exited"),
+        event(101.0, HEAD, "says", "worker a:1 runs another llama.cpp build"),
+    ]
     assert reports_drill.noticed(events, drill, 100.0) == 101.0
     assert reports_drill.noticed(events[:2], drill, 100.0) is None
 
 
 def test_a_fault_that_did_no_harm():
-    nodes = {"w": node(WORKER, 100.3, event(100.01, WORKER, "exited"), event(100.25, WORKER, "started")), "h": node(HEAD, 100.5, event(100.02, HEAD, "exited"))}
+    nodes = {
+        "w": node(WORKER, 100.3, event(100.01, WORKER, "exited"), event(100.25, WORKER, "started")),
+        "h": node(HEAD, 100.5, event(100.02, HEAD, "exited")),
+    }
     found = reports_drill.phases({"kind": "start"}, 100.0, 115.0, nodes, {"answered_at": 103.0})
     assert (found["detection"], found["held"], found["total"], found["load"]) == (None, 15.0, 3.0, 2.5)
 
 
 def test_a_start_that_taking_the_fault_away_caused_is_not_the_answers():
-    nodes = {"h": node(HEAD, 116.0, event(100.02, HEAD, "exited"), event(100.5, HEAD, "started"), event(115.5, HEAD, "exited"), event(116.0, HEAD, "started"))}
+    nodes = {
+        "h": node(
+            HEAD,
+            116.0,
+            event(100.02, HEAD, "exited"),
+            event(100.5, HEAD, "started"),
+            event(115.5, HEAD, "exited"),
+            event(116.0, HEAD, "started"),
+        )
+    }
     found = reports_drill.phases({"kind": "restart"}, 100.0, 115.0, nodes, {"answered_at": 103.0})
     assert (found["detection"], found["restart"], found["load"], found["total"]) == (0.02, 0.48, 2.5, 3.0)
 
@@ -90,7 +119,11 @@ def test_no_answer_is_no_total():
 
 def test_the_table():
     results = [
-        {"drill": "head_kill", "result": "recovered", "phases": {"detection": 0.014, "held": None, "restart": 0.3, "load": 1.5, "total": 1.81}},
+        {
+            "drill": "head_kill",
+            "result": "recovered",
+            "phases": {"detection": 0.014, "held": None, "restart": 0.3, "load": 1.5, "total": 1.81},
+        },
         {"drill": "worker_stop_idle", "result": "failed", "reason": "no answer"},
     ]
     assert reports_drill.lines(results) == [

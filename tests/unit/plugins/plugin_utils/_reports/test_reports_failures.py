@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.failures import NO_REASON, failure_reason
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.failures import (
+    NO_REASON,
+    failure_reason,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,10 +15,27 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
         ({"failed": True, "msg": "no space left"}, "no space left"),
         ({"failed": True, "msg": "two\n  lines of it\n"}, "two lines of it"),
         ({"failed": True, "msg": "Task failed: Module failed: no space left"}, "no space left"),
-        ({"failed": True, "msg": "All items completed", "results": [{"msg": "fine"}, {"failed": True, "msg": "chat is down"}]}, "chat is down"),
-        ({"failed": True, "msg": "All items completed", "results": [{"failed": True, "msg": "first"}, {"failed": True, "msg": "second"}]}, "first"),
+        (
+            {
+                "failed": True,
+                "msg": "All items completed",
+                "results": [{"msg": "fine"}, {"failed": True, "msg": "chat is down"}],
+            },
+            "chat is down",
+        ),
+        (
+            {
+                "failed": True,
+                "msg": "All items completed",
+                "results": [{"failed": True, "msg": "first"}, {"failed": True, "msg": "second"}],
+            },
+            "first",
+        ),
         # An item whose failure says nothing, and a module whose results are no items of a loop.
-        ({"failed": True, "msg": "One or more items failed", "results": [{"failed": True}]}, "One or more items failed"),
+        (
+            {"failed": True, "msg": "One or more items failed", "results": [{"failed": True}]},
+            "One or more items failed",
+        ),
         ({"failed": True, "msg": "no such package", "results": ["numactl"]}, "no such package"),
         ({"failed": True, "msg": ""}, NO_REASON),
         ({"failed": True, "rc": 1}, NO_REASON),

@@ -4,10 +4,19 @@
 """What a switch has come to, and the sentences that operators read at the end of it."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.outcome import outcome_lines, switch_state
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.outcome import (
+    outcome_lines,
+    switch_state,
+)
 
 NODES = ["node1", "node2"]
-NOTHING = {"heads_down": [], "unwanted": [], "workers_restart": [], "workers_start": [], "heads_up": ["llama-head-chat.service"]}
+NOTHING = {
+    "heads_down": [],
+    "unwanted": [],
+    "workers_restart": [],
+    "workers_start": [],
+    "heads_up": ["llama-head-chat.service"],
+}
 RATES = {"requests": 5, "tokens_per_second": 40.0, "prompt_tokens_per_second": 200.0}
 UPGRADE = {
     "services": {"embed": {}, "chat": {}},
@@ -56,7 +65,10 @@ def upgraded(node1=None, **run):
 
 def test_an_upgrade_says_what_serves_how_fast_and_what_follows():
     slower = dict(RATES, tokens_per_second=30.0)
-    facts = {"apply_changes": dict(NOTHING, heads_down=["llama-head-chat.service"]), "upgrade_measured": {"chat": RATES}}
+    facts = {
+        "apply_changes": dict(NOTHING, heads_down=["llama-head-chat.service"]),
+        "upgrade_measured": {"chat": RATES},
+    }
     facts["upgrade_baseline"] = {"chat": dict(slower, build="b1-cpu")}
     assert upgraded(facts) == [
         "chat, embed: b2-cpu serves, nothing served for 4.2 s",
@@ -72,7 +84,9 @@ def test_an_upgrade_without_a_restart_has_no_outage():
 
 
 def test_an_upgrade_that_changes_nothing_says_so():
-    assert upgraded(idle=True, check_mode=True) == ["chat, embed: check mode, b1-cpu serves on; what would change is shown above"]
+    assert upgraded(idle=True, check_mode=True) == [
+        "chat, embed: check mode, b1-cpu serves on; what would change is shown above"
+    ]
     assert upgraded(idle=True) == ["chat, embed: nothing to do, b2-cpu serves with the inventory's configuration"]
 
 
@@ -92,7 +106,11 @@ def test_an_upgrade_that_changes_nothing_says_so():
             {"undone": False},
             "upgrade: chat is slow: the old one is not back either (no space left), correct this and run rollback.yml",
         ),
-        ({"node1": "chat is slow"}, {"undone": False}, "upgrade: chat is slow: the old one is not back either (see above), correct this and run rollback.yml"),
+        (
+            {"node1": "chat is slow"},
+            {"undone": False},
+            "upgrade: chat is slow: the old one is not back either (see above), correct this and run rollback.yml",
+        ),
     ],
 )
 def test_an_upgrade_that_failed_is_one_sentence(facts, run, sentence):
@@ -107,7 +125,11 @@ def rolled_back(changes, build="b1-cpu-5f27"):
     answers = {"results": [{"item": {"service": "chat"}, "reason": "it answered 2 tokens in 0.1 s"}]}
     hostvars = {
         "node1": {"apply_restored": {"open": {"build": build}}, "apply_answers": answers, "apply_changes": changes},
-        "node2": {"apply_restored": {"open": {"build": build}}, "apply_answers": {"results": []}, "apply_changes": NOTHING},
+        "node2": {
+            "apply_restored": {"open": {"build": build}},
+            "apply_answers": {"results": []},
+            "apply_changes": NOTHING,
+        },
     }
     return outcome_lines(hostvars, "rolled_back", NODES, {"id": "2026-11-22", "seconds": 3.5})
 
@@ -115,8 +137,8 @@ def rolled_back(changes, build="b1-cpu-5f27"):
 def test_a_rollback_names_the_moment_and_the_answer():
     assert rolled_back(dict(NOTHING, heads_down=["llama-head-chat.service"])) == [
         "chat: as of 2026-11-22, b1-cpu-5f27 serves (it answered 2 tokens in 0.1 s), nothing served for 3.5 s",
-        "the inventory may still say what was rolled back: set llama_cpp_version to b1 and the services as they were there, "
-        "or the next site.yml switches again",
+        "the inventory may still say what was rolled back: set llama_cpp_version to b1 and the services as they were "
+        "there, or the next site.yml switches again",
     ]
 
 
@@ -141,7 +163,9 @@ def test_a_switch_says_where_the_old_model_stays():
     assert model_switched(park="node2") == ["chat: m.Q8_0.gguf serves, /opt/models/m.Q4_1.gguf stays on node2"]
     # Gone, or what serves.
     assert model_switched(retire="after") == model_switched(needed=True) == ["chat: m.Q8_0.gguf serves"]
-    assert model_switched(check_mode=True) == ["chat: check mode, m.Q4_1.gguf serves on; what would change is shown above"]
+    assert model_switched(check_mode=True) == [
+        "chat: check mode, m.Q4_1.gguf serves on; what would change is shown above"
+    ]
 
 
 def test_a_switch_says_what_the_inventory_lacks():
@@ -159,8 +183,15 @@ def test_a_switch_says_what_the_inventory_lacks():
     ],
 )
 def test_a_switch_that_failed_says_what_serves(run, end):
-    (sentence,) = model_switched("model_switch_failed", second={"switch_failure": "no space left"}, **dict({"failure": "chat is down", "undone": True}, **run))
-    assert sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -u llama-head-chat.service on node1" % end
+    (sentence,) = model_switched(
+        "model_switch_failed",
+        second={"switch_failure": "no space left"},
+        **dict({"failure": "chat is down", "undone": True}, **run),
+    )
+    assert (
+        sentence == "llama_services.chat: the new model does not serve (chat is down), %s: see journalctl -u "
+        "llama-head-chat.service on node1" % end
+    )
 
 
 # Adoption and maintenance
@@ -173,7 +204,9 @@ def test_what_was_put_back_and_does_not_answer_is_named_with_its_reason():
         {"item": {"name": "mute"}, "state": "down", "reason": "nobody listens"},
         {"item": {"name": "skipped"}, "skipped": True},
     ]
-    assert outcome_lines({"node1": {"adoption_answers": {"results": results}}, "node2": {}}, "silent", NODES) == ["mute nobody listens"]
+    assert outcome_lines({"node1": {"adoption_answers": {"results": results}}, "node2": {}}, "silent", NODES) == [
+        "mute nobody listens"
+    ]
     assert outcome_lines({"node1": {"adoption_answers": {"skipped": True}}, "node2": {}}, "silent", NODES) == []
 
 
@@ -183,4 +216,6 @@ def test_a_node_that_is_held_names_the_services_that_wait_for_it():
         "maintenance: node2 is held, chat cannot answer until it returns",
         "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",
     ]
-    assert " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
+    assert (
+        " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
+    )

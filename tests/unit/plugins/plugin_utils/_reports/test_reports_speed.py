@@ -16,8 +16,13 @@ def speed(rate, prompt_rate=200.0):
 
 
 def test_rates_are_medians_of_the_answers_that_have_some():
-    answers = [("chat", answer(rate, 10 * rate)) for rate in (9.0, 1.0, 5.0)] + [("chat", answer(100.0, state="busy")), ("chat", answer(None))]
-    assert reports_speed.rates(answers) == {"chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
+    answers = [("chat", answer(rate, 10 * rate)) for rate in (9.0, 1.0, 5.0)] + [
+        ("chat", answer(100.0, state="busy")),
+        ("chat", answer(None)),
+    ]
+    assert reports_speed.rates(answers) == {
+        "chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}
+    }
     assert reports_speed.rates([("chat", answer(1.0)), ("chat", answer(2.0))])["chat"]["tokens_per_second"] == 1.5
     assert reports_speed.rates([("chat", answer(1.0, state="degraded"))]) == {}
 
@@ -35,5 +40,9 @@ def test_what_is_at_the_limit_is_allowed():
 
 def test_without_a_baseline_nothing_is_judged():
     assert reports_speed.too_slow(speed(0.1), {}, 0.8) == []
-    assert reports_speed.speed_lines(speed(20.0), {}) == ["chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); nothing to compare it with"]
-    assert reports_speed.speed_lines(speed(20.0), BEFORE) == ["chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 40.0 and 200.0 with b1"]
+    assert reports_speed.speed_lines(speed(20.0), {}) == [
+        "chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); nothing to compare it with"
+    ]
+    assert reports_speed.speed_lines(speed(20.0), BEFORE) == [
+        "chat: 20.0 tokens/s, prompts 200.0 tokens/s (median of 5); before: 40.0 and 200.0 with b1"
+    ]

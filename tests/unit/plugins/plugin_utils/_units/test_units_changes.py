@@ -1,4 +1,9 @@
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import deployed_heads, deployed_workers, unit_changes, wanted_units
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import (
+    deployed_heads,
+    deployed_workers,
+    unit_changes,
+    wanted_units,
+)
 
 GROUPS = {"all": ["node1", "node2", "node3"], "workers": ["node2", "node3"]}
 SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "node1"}}
@@ -6,7 +11,15 @@ SERVICES = {"chat": {"head": "node1", "workers": "workers"}, "alone": {"head": "
 
 def unit(kind, service="chat", stale=False, active="active", installed=True, enabled=True, failed=0, ours=True):
     name = "llama-%s-%s.service" % (kind, service)
-    found = {"name": name, "kind": kind, "service": service, "stale": stale, "active_state": active, "installed": installed, "enabled": enabled}
+    found = {
+        "name": name,
+        "kind": kind,
+        "service": service,
+        "stale": stale,
+        "active_state": active,
+        "installed": installed,
+        "enabled": enabled,
+    }
     return dict(found, failed_in_a_row=failed, ours=ours)
 
 
@@ -33,14 +46,18 @@ def test_a_stale_worker_takes_its_head_down_and_no_other():
 
 
 def test_a_head_that_waits_after_runs_that_failed_is_tried_at_once():
-    assert changes("node1", node1=[unit("head", active="activating", failed=3)])["heads_down"] == ["llama-head-chat.service"]
+    assert changes("node1", node1=[unit("head", active="activating", failed=3)])["heads_down"] == [
+        "llama-head-chat.service"
+    ]
     # One that waits for its workers goes on waiting.
     assert "heads_down" not in changes("node1", node1=[unit("head", active="activating")])
 
 
 def test_a_worker_that_waits_after_runs_that_failed_is_tried_at_once():
     waiting = [unit("rpc", active="activating", failed=3)]
-    assert changes("node2", waiting)["workers_restart"] == ["llama-rpc-chat.service"], "a start would join the one that waits"
+    assert changes("node2", waiting)["workers_restart"] == ["llama-rpc-chat.service"], (
+        "a start would join the one that waits"
+    )
     assert changes("node1", waiting)["heads_down"] == ["llama-head-chat.service"]
 
 
@@ -53,7 +70,10 @@ def test_a_worker_that_is_down_or_about_to_be_restarted_takes_its_head_down():
 
 def test_services_that_are_not_named_are_left_alone():
     """Whatever else waits for a run of site.yml: stale heads, dead workers, units that nobody wants."""
-    nodes = {"node1": [unit("head", stale=True), unit("head", "alone", stale=True), unit("head", "gone")], "node2": [unit("rpc", active="failed")]}
+    nodes = {
+        "node1": [unit("head", stale=True), unit("head", "alone", stale=True), unit("head", "gone")],
+        "node2": [unit("rpc", active="failed")],
+    }
     wanted = wanted_units(SERVICES, GROUPS)
     assert unit_changes(nodes, "node1", wanted, [], ["alone"])["heads_down"] == ["llama-head-alone.service"]
     assert unit_changes(nodes, "node1", wanted, [], ["alone"])["unwanted"] == []
@@ -109,15 +129,29 @@ def test_idle_is_a_node_where_all_that_should_run_runs():
     assert idle(unit("head", "alone", active="activating")) is False
     assert idle(unit("head", "alone", stale=True)) is False
     assert (
-        idle(unit("head", "alone"), {"node1": ["llama-head-chat.service"], "node2": ["llama-rpc-chat.service"], "node3": ["llama-rpc-chat.service"]}) is False
+        idle(
+            unit("head", "alone"),
+            {
+                "node1": ["llama-head-chat.service"],
+                "node2": ["llama-rpc-chat.service"],
+                "node3": ["llama-rpc-chat.service"],
+            },
+        )
+        is False
     )
 
 
 def test_deployed_is_what_the_units_start():
-    head = "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc 10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys"
+    head = (
+        "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc "
+        "10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys"
+    )
     alone = "/opt/bin/llama-server --host 10.0.0.1 --port 8001"
     units = [dict(unit("head"), arguments=head.split()), dict(unit("head", "alone"), arguments=alone.split())]
-    worker = dict(unit("rpc"), arguments=["/usr/bin/stdbuf", "-oL", "/opt/bin/ggml-rpc-server", "--host", "10.1.0.2", "--port", "50052"])
+    worker = dict(
+        unit("rpc"),
+        arguments=["/usr/bin/stdbuf", "-oL", "/opt/bin/ggml-rpc-server", "--host", "10.1.0.2", "--port", "50052"],
+    )
     gone = dict(unit("head", "gone", installed=False), arguments=[])
     assert deployed_heads([*units, worker, gone]) == [
         {
@@ -128,7 +162,9 @@ def test_deployed_is_what_the_units_start():
         },
         {"service": "alone", "unit": "llama-head-alone.service", "url": "http://10.0.0.1:8001", "rpc_endpoints": []},
     ]
-    assert deployed_workers([*units, worker]) == [{"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}]
+    assert deployed_workers([*units, worker]) == [
+        {"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}
+    ]
 
 
 def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():

@@ -18,7 +18,14 @@ HEAD = {
     "api_key_file": "/etc/llama-cluster/keys/chat",
     "args": ["--port", "8000"],
 }
-WORKER = {"service": "chat", "primary": True, "address": "10.1.0.2", "port": "50052", "head_url": "http://10.0.0.1:8000", "args": []}
+WORKER = {
+    "service": "chat",
+    "primary": True,
+    "address": "10.1.0.2",
+    "port": "50052",
+    "head_url": "http://10.0.0.1:8000",
+    "args": [],
+}
 NODE = {"units": [], "aliases": [], "watched": [], "files": {"/opt/models/m.gguf": [9, 1.5]}}
 BUILD = ["0" * 64, "llama", {}, [], "", "text"]
 
@@ -55,7 +62,11 @@ def test_what_a_head_is_made_of():
         "api_key_file": "/etc/llama-cluster/keys/chat",
         "ubatch": 512,
     }
-    assert entries[3] == {"path": "/etc/systemd/system/llama-head.service", "state": "link", "target": "/etc/systemd/system/llama-head-chat.service"}
+    assert entries[3] == {
+        "path": "/etc/systemd/system/llama-head.service",
+        "state": "link",
+        "target": "/etc/systemd/system/llama-head-chat.service",
+    }
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
@@ -72,10 +83,15 @@ def test_what_a_worker_is_made_of():
     assert alias["target"] == "/etc/systemd/system/llama-rpc-chat.service"
 
 
-@pytest.mark.parametrize("primary,at_boot,aliases,state", [(True, True, [], "link"), (True, False, ["llama-head.service"], None), (False, True, [], None)])
+@pytest.mark.parametrize(
+    "primary,at_boot,aliases,state",
+    [(True, True, [], "link"), (True, False, ["llama-head.service"], None), (False, True, [], None)],
+)
 def test_the_short_name_is_the_primary_services(primary, at_boot, aliases, state):
     entries = heads(dict(HEAD, primary=primary), at_boot=at_boot, node=dict(NODE, aliases=aliases))
-    assert [entry["state"] for entry in entries if entry["path"] == "/etc/systemd/system/llama-head.service"] == [state] * (state is not None)
+    assert [entry["state"] for entry in entries if entry["path"] == "/etc/systemd/system/llama-head.service"] == [
+        state
+    ] * (state is not None)
 
 
 def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
@@ -85,7 +101,9 @@ def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
 
 def test_what_no_service_has_any_more_goes():
     owned = (("head", "chat", True), ("head", "old", True), ("head", "theirs", False), ("rpc", "worker", True))
-    units = [{"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned]
+    units = [
+        {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned
+    ]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
     entries = heads(HEAD, node=dict(NODE, units=units, watched=watched))
     assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
@@ -94,7 +112,11 @@ def test_what_no_service_has_any_more_goes():
     ]
     # A service that has no keys any more.
     entries = heads(dict(HEAD, api_key_file=""), node=dict(NODE, units=units))
-    assert of(entries, "/etc/llama-cluster/keys/chat") == {"path": "/etc/llama-cluster/keys/chat", "state": "absent", "hidden": True}
+    assert of(entries, "/etc/llama-cluster/keys/chat") == {
+        "path": "/etc/llama-cluster/keys/chat",
+        "state": "absent",
+        "hidden": True,
+    }
 
 
 def test_all_that_a_process_runs_with_is_in_the_digest():

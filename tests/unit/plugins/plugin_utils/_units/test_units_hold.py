@@ -8,7 +8,13 @@ NOTHING = {"heads_down": [], "held": [], "unwanted": [], "workers_restart": [], 
 
 
 def unit(kind, service, sub_state="running", installed=True):
-    return {"name": "llama-%s-%s.service" % (kind, service), "kind": kind, "service": service, "sub_state": sub_state, "installed": installed}
+    return {
+        "name": "llama-%s-%s.service" % (kind, service),
+        "kind": kind,
+        "service": service,
+        "sub_state": sub_state,
+        "installed": installed,
+    }
 
 
 NODES = {

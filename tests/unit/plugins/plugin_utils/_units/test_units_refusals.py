@@ -6,9 +6,19 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.refusals import unit_refusals
 
-HEAD = {"service": "chat", "primary": True, "model_path": "/opt/models/m.gguf", "workers": ["n2"], "layers": {"n2": 30}, "tensor_split": [30, 1]}
+HEAD = {
+    "service": "chat",
+    "primary": True,
+    "model_path": "/opt/models/m.gguf",
+    "workers": ["n2"],
+    "layers": {"n2": 30},
+    "tensor_split": [30, 1],
+}
 BUILD = "/opt/llama.cpp/releases/b1"
-NO_PLAN = "llama_services.chat.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml without --skip-tags"
+NO_PLAN = (
+    "llama_services.chat.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml "
+    "without --skip-tags"
+)
 
 
 def unit(name, ours=True, installed=True):
@@ -21,16 +31,26 @@ def refusals(*units, kind="head", item=HEAD, build="b1", model=(9, 1.5), at_boot
 
 
 def test_nothing_is_in_the_way():
-    assert refusals(unit("llama-head-chat.service"), unit("llama-head.service"), unit("llama-rpc-chat.service", ours=False)) == []
+    assert (
+        refusals(
+            unit("llama-head-chat.service"), unit("llama-head.service"), unit("llama-rpc-chat.service", ours=False)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(
-    "name,at_boot,taken", [("llama-head.service", True, True), ("llama-head.service", False, False), ("llama-head-chat.service", False, True)]
+    "name,at_boot,taken",
+    [
+        ("llama-head.service", True, True),
+        ("llama-head.service", False, False),
+        ("llama-head-chat.service", False, True),
+    ],
 )
 def test_a_unit_of_somebody_else_has_a_name_of_ours(name, at_boot, taken):
     sentence = (
-        "/etc/systemd/system/%s: a unit that this collection did not write on n1, a free name is needed: adopt.yml takes llama-head.service over; "
-        "for another name call the service otherwise, or move that unit away" % name
+        "/etc/systemd/system/%s: a unit that this collection did not write on n1, a free name is needed: adopt.yml "
+        "takes llama-head.service over; for another name call the service otherwise, or move that unit away" % name
     )
     assert refusals(unit(name, ours=False), at_boot=at_boot) == [sentence] * taken
     assert refusals(unit(name, ours=False, installed=False), at_boot=at_boot) == []
@@ -38,16 +58,23 @@ def test_a_unit_of_somebody_else_has_a_name_of_ours(name, at_boot, taken):
 
 @pytest.mark.parametrize("kind", ["rpc", "head"])
 def test_a_build_is_missing(kind):
-    assert refusals(kind=kind, build=None) == ["%s: missing on n1, a llama.cpp build is needed: run with --tags build first" % BUILD]
+    assert refusals(kind=kind, build=None) == [
+        "%s: missing on n1, a llama.cpp build is needed: run with --tags build first" % BUILD
+    ]
     assert refusals(kind=kind, build=None, deployed=False) == []
     assert unit_refusals([], kind, {"units": [], "build": {"current_build": None}}, "n1", BUILD, True, True) == []
 
 
 def test_a_model_is_missing():
-    assert refusals(model=None) == ["/opt/models/m.gguf: missing on n1, the model of service chat is needed: run with --tags model first"]
+    assert refusals(model=None) == [
+        "/opt/models/m.gguf: missing on n1, the model of service chat is needed: run with --tags model first"
+    ]
     assert refusals(model=None, deployed=False) == []
 
 
-@pytest.mark.parametrize("split,workers,layers,said", [(None, ["n2"], {}, True), (None, [], {"n1": 1}, True), (None, [], {}, False), ([1], ["n2"], {}, False)])
+@pytest.mark.parametrize(
+    "split,workers,layers,said",
+    [(None, ["n2"], {}, True), (None, [], {"n1": 1}, True), (None, [], {}, False), ([1], ["n2"], {}, False)],
+)
 def test_a_split_needs_a_plan(split, workers, layers, said):
     assert refusals(item=dict(HEAD, tensor_split=split, workers=workers, layers=layers)) == [NO_PLAN] * said

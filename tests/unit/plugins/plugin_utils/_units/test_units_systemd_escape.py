@@ -41,10 +41,15 @@ VARIABLE = [value for value in HOSTILE if "\x1b" not in value]
 
 
 def words_of(line, command):
-    """A line as systemd.syntax(7) and systemd.service(5) say that it is read: quotes and escapes, then specifiers, then variables."""
+    """A line as systemd.syntax(7) and systemd.service(5) say that it is read: quotes and escapes, then specifiers, then
+    variables."""
     found = []
     for quoted in re.findall(r'"(?:[^"\\]|\\.)*"|[^\s"]+', line):
-        word = re.sub(r"\\(x[0-9a-f]{2}|.)", lambda match: unescaped(match.group(1)), quoted[1:-1]) if quoted.startswith('"') else quoted
+        word = (
+            re.sub(r"\\(x[0-9a-f]{2}|.)", lambda match: unescaped(match.group(1)), quoted[1:-1])
+            if quoted.startswith('"')
+            else quoted
+        )
         assert not re.search(r"(?<!%)%(?:%%)*(?!%)", word), word
         assert not command or not re.search(r"(?<!\$)\$(?:\$\$)*(?!\$)", word), word
         found.append(word.replace("%%", "%").replace("$$" if command else "$", "$"))
@@ -62,7 +67,11 @@ def test_systemd_reads_what_was_given(command):
 
 
 def test_a_plain_value_stays_readable():
-    assert [systemd_escape(value, True) for value in ("/opt/models/m-Q8_0.gguf", "8000", 8000)] == ["/opt/models/m-Q8_0.gguf", "8000", "8000"]
+    assert [systemd_escape(value, True) for value in ("/opt/models/m-Q8_0.gguf", "8000", 8000)] == [
+        "/opt/models/m-Q8_0.gguf",
+        "8000",
+        "8000",
+    ]
 
 
 def test_nul_is_refused():
@@ -71,7 +80,11 @@ def test_nul_is_refused():
 
 
 def rendered(role, kind, args, environment):
-    templates = jinja2.Environment(loader=jinja2.FileSystemLoader(str(ROOT / "roles" / role / "templates")), trim_blocks=True, undefined=jinja2.StrictUndefined)
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(str(ROOT / "roles" / role / "templates")),
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     templates.filters.update({"comment": "# {}".format, "basename": lambda path: path.split("/")[-1]})
     templates.filters["thefermisea.llama_cluster.systemd_escape"] = systemd_escape
     item = {
@@ -86,10 +99,22 @@ def rendered(role, kind, args, environment):
         "head_address": "10.1.0.1",
         "api_key_file": "/etc/llama-cluster/keys/chat",
     }
-    given = {"ansible_managed": "managed", "item": item, "release": "/opt/llama.cpp/releases/b1", "numactl": "", "digest": "0", "sandbox": unit_sandbox("cpu")}
+    given = {
+        "ansible_managed": "managed",
+        "item": item,
+        "release": "/opt/llama.cpp/releases/b1",
+        "numactl": "",
+        "digest": "0",
+        "sandbox": unit_sandbox("cpu"),
+    }
     for name in ("head_server", "rpc_worker"):
         given.update(
-            {name + "_environment": environment, name + "_user": "root", name + "_accelerator": "cpu", name + "_cache_dir": "/var/lib/llama-cluster/rpc-cache"}
+            {
+                name + "_environment": environment,
+                name + "_user": "root",
+                name + "_accelerator": "cpu",
+                name + "_cache_dir": "/var/lib/llama-cluster/rpc-cache",
+            }
         )
     return templates.get_template("llama-%s.service.j2" % kind).render(**given)
 
@@ -110,8 +135,16 @@ def test_units_of_hostile_values(role, kind, tmp_path):
         pytest.skip("no systemd-analyze on this machine")
     # The programs of a node are not here: every absolute one becomes one that is.
     path = tmp_path / ("llama-%s-chat.service" % kind)
-    path.write_text(re.sub(r"^(Exec\w+=[-+]*)/\S+", r"\1/bin/true", text, flags=re.MULTILINE).replace("Alias=llama-%s.service\n" % kind, ""))
+    path.write_text(
+        re.sub(r"^(Exec\w+=[-+]*)/\S+", r"\1/bin/true", text, flags=re.MULTILINE).replace(
+            "Alias=llama-%s.service\n" % kind, ""
+        )
+    )
     verify = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+        ["systemd-analyze", "verify", "--man=no", str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        check=False,
     )
     assert (verify.returncode, [line for line in verify.stdout.splitlines() if "llama-" in line]) == (0, [])
