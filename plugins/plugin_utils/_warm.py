@@ -25,7 +25,7 @@ def warm() -> None:
     memory in each process."""
     list(filter_loader.all())
     list(test_loader.all())
-    for path in FILTERS.glob("*.yml"):
+    for path in FILTERS.glob("*.py"):
         filter_loader.get(OURS + path.stem)
     for name in LOOKUPS:
         lookup_loader.get("ansible.builtin." + name, class_only=True)

@@ -19,6 +19,7 @@ PLAYBOOKS = sorted(ROOT.glob("playbooks/[!_]*.yml"))
 SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
+FILTERS = sorted(ROOT.glob("plugins/filter/[!_]*"))
 # What runs on nodes, some of which have nothing newer than CPython 3.6.
 ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/**/*.py"))
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -210,16 +211,14 @@ def test_module_documents_itself(module):
     assert "RETURN" in strings
 
 
-def test_filters_are_documented():
-    """In a YAML file of its name, or in a Python file of its own."""
-    filters, documented = set(), {path.stem for path in ROOT.glob("plugins/filter/*.yml")}
-    for path in ROOT.glob("plugins/filter/*.py"):
-        module = importlib.import_module("ansible_collections.thefermisea.llama_cluster.plugins.filter." + path.stem)
-        filters.update(module.FilterModule().filters())
-        if hasattr(module, "DOCUMENTATION"):
-            assert yaml.safe_load(module.DOCUMENTATION)["name"] == path.stem
-            documented.add(path.stem)
-    assert filters == documented
+@pytest.mark.parametrize("path", FILTERS, ids=name)
+def test_a_filter_is_one_file_with_its_documentation(path):
+    module = importlib.import_module("ansible_collections.thefermisea.llama_cluster.plugins.filter." + path.stem)
+    assert list(module.FilterModule().filters()) == [path.stem]
+    assert yaml.safe_load(module.DOCUMENTATION)["name"] == path.stem
+    assert "thefermisea.llama_cluster." + path.stem in module.EXAMPLES
+    assert yaml.safe_load(module.RETURN)["_value"]["description"]
+    assert not path.with_suffix(".yml").exists()
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=name)

@@ -4,7 +4,7 @@ import pathlib
 
 import jinja2
 from ansible.plugins.filter.core import FilterModule
-from ansible_collections.thefermisea.llama_cluster.plugins.filter.intent import FilterModule as OurFilters
+from ansible_collections.thefermisea.llama_cluster.plugins.filter import head_instances, rpc_instances, systemd_escape
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
@@ -24,7 +24,11 @@ ACCOUNTS = {
     "rpc_worker_user": "llama-rpc",
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
 }
-FILTERS = {"thefermisea.llama_cluster.%s" % name: function for name, function in OurFilters().filters().items()}
+FILTERS = {
+    "thefermisea.llama_cluster." + name: function
+    for module in (head_instances, rpc_instances, systemd_escape)
+    for name, function in module.FilterModule().filters().items()
+}
 
 
 def template(path, **values):

@@ -26,7 +26,7 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_start(self, playbook):
         list(filter_loader.all())
         list(test_loader.all())
-        for path in Path(playbook._basedir).parent.glob("plugins/filter/*.*"):
+        for path in Path(playbook._basedir).parent.glob("plugins/filter/*.py"):
             filter_loader.get("thefermisea.llama_cluster." + path.stem)
         gc.collect()
         gc.freeze()

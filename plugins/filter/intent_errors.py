@@ -1,0 +1,62 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = """
+name: intent_errors
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: finds every mistake in llama_services and llama_models"
+description:
+  - Checks what C(argument_specs) cannot, maps with free keys and what several services get wrong together.
+  - Returns one sentence for each mistake, with the entry, the value seen and the value needed.
+positional: models, groups, hostvars, routes, api_keys
+options:
+  _input:
+    description: The services, as in C(llama_services).
+    type: dict
+    required: true
+  models:
+    description: The models, as in C(llama_models).
+    type: dict
+    required: true
+  groups:
+    description: Ansible's C(groups).
+    type: dict
+    required: true
+  hostvars:
+    description: Ansible's C(hostvars).
+    type: dict
+    required: true
+  routes:
+    description: Tasks to models, as in C(llama_routes).
+    type: dict
+    default: {}
+  api_keys:
+    description: Keys of services, as in C(llama_api_keys).
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: The inventory's intent is sound
+  ansible.builtin.assert:
+    that: mistakes | length == 0
+    fail_msg: "{{ mistakes | join('\n') }}"
+  vars:
+    mistakes: "{{ llama_services | thefermisea.llama_cluster.intent_errors(llama_models, groups, hostvars) }}"
+"""
+
+RETURN = """
+_value:
+  description: One sentence for each mistake; empty when there is none.
+  type: list
+  elements: str
+"""
+
+from ..plugin_utils._intent.check import errors
+
+
+class FilterModule:
+    def filters(self):
+        return {"intent_errors": errors}

@@ -1,0 +1,78 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = """
+name: memory_plan
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: plans the memory of all services of an inventory together"
+description:
+  - Says for each service which device holds which layers and how much memory they need there, adds up what shares a
+    card, and refuses what does not fit, with the nearest things that would.
+  - Where a model's header was not read, its C(header) in C(llama_models) and the size of its quant give an estimate,
+    and the plan says so.
+positional: _input, models, groups, nodes, headers, build, previous, complete
+options:
+  _input:
+    description: The services, as in C(llama_services), sound by P(thefermisea.llama_cluster.intent_errors#filter).
+    type: dict
+    required: true
+  models:
+    description: The models, as in C(llama_models).
+    type: dict
+    required: true
+  groups:
+    description: Ansible's C(groups).
+    type: dict
+    required: true
+  nodes:
+    description:
+      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_node_devices#filter), and C(cores).
+      - A service with a node that is not in it is not planned.
+    type: dict
+    required: true
+  headers:
+    description: Results of M(thefermisea.llama_cluster.llama_plan) in a loop over what
+      P(thefermisea.llama_cluster.model_items#filter) returns.
+    type: list
+    elements: dict
+    default: []
+  build:
+    description: The llama.cpp release, such as V(b11434).
+    type: str
+    default: ""
+  previous:
+    description: Results of M(ansible.builtin.slurp) in a loop over services, of the plans that were stored. A stored
+      split that still fits is kept.
+    type: list
+    elements: dict
+    default: []
+  complete:
+    description: Whether a service that cannot be planned is refused.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = """
+plan: >-
+  {{ llama_services
+     | thefermisea.llama_cluster.memory_plan(llama_models, groups, nodes, headers.results, llama_cpp_version) }}
+"""
+
+RETURN = """
+_value:
+  description:
+    - C(services), the plans by service; C(unplanned), why there is none; C(uncounted), those of which only some nodes
+      are in C(nodes); C(rendered), C(layers) and C(tensor_split) of services that have layers per node and no plan;
+      C(refused), sentences; C(sharing), lines on services that share cards.
+  type: dict
+"""
+
+from ..plugin_utils._cluster_plan.plan import memory_plan
+from ..plugin_utils._filters import one_sentence
+
+
+class FilterModule:
+    def filters(self):
+        return {"memory_plan": one_sentence(memory_plan)}

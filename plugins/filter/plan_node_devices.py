@@ -1,0 +1,68 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = """
+name: plan_node_devices
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: the devices of a node that layers can lie on"
+description:
+  - Its GPUs, or its main memory where it has none. What processes of the collection's own units use counts as free.
+positional: _input, gpus, memory_mib, margin_mib, pids, visible, described
+options:
+  _input:
+    description: The node's inventory name.
+    type: str
+    required: true
+  gpus:
+    description: C(gpus) of the facts that M(thefermisea.llama_cluster.nvidia_smi_facts) sets.
+    type: list
+    elements: dict
+    required: true
+  memory_mib:
+    description: The node's main memory.
+    type: int
+    required: true
+  margin_mib:
+    description: What to keep free on each device.
+    type: int
+    required: true
+  pids:
+    description: Processes of the collection's own units.
+    type: list
+    elements: int
+    default: []
+  visible:
+    description: E(CUDA_VISIBLE_DEVICES) of the units, where it is set.
+    type: str
+  described:
+    description:
+      - The node's C(llama_devices), one for each card that is used, in order. Their C(bandwidth) counts more than
+        what the collection knows of a card.
+    type: list
+    elements: dict
+    default: []
+"""
+
+EXAMPLES = """
+devices: >-
+  {{ inventory_hostname
+     | thefermisea.llama_cluster.plan_node_devices(ansible_facts.nvidia_smi.gpus, ansible_facts.memtotal_mb, 1024) }}
+"""
+
+RETURN = """
+_value:
+  description: For each device its node, device, name, kind (V(GPU) or V(main)), total_mib, others_mib, others (the
+    processes that have those, in words, with their MiB), margin_mib and bandwidth in GB/s.
+  type: list
+  elements: dict
+"""
+
+from ..module_utils._plan.devices import of_node
+from ..plugin_utils._filters import as_dicts
+
+
+class FilterModule:
+    def filters(self):
+        return {"plan_node_devices": as_dicts(of_node)}

@@ -1,0 +1,67 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = """
+name: unit_files
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: lists the files of a node's workers or heads"
+description:
+  - Returns what M(thefermisea.llama_cluster.node_files) takes for units, what the watchdog watches, memory plans
+    and the short name of the primary service.
+positional: _input, kind, node, parts, at_boot, plans, keys, salt
+options:
+  _input:
+    description: The instances of the node, of P(thefermisea.llama_cluster.rpc_instances#filter)
+      or P(thefermisea.llama_cluster.head_instances#filter).
+    type: list
+    elements: dict
+    required: true
+  kind:
+    description: V(rpc) or V(head).
+    type: str
+    required: true
+  node:
+    description: The fact C(llama_node) with C(units), C(watched) and, for heads, C(files) with their models.
+    type: dict
+    required: true
+  parts:
+    description: What all units run with; the digest of each is made from it.
+    type: list
+    elements: raw
+    required: true
+  at_boot:
+    description: Whether the primary service answers to its short name.
+    type: bool
+    required: true
+  plans:
+    description: The memory plans of each service.
+    type: dict
+  keys:
+    description: The API keys of each service.
+    type: dict
+  salt:
+    description: A secret of the node that their digests are made with.
+    type: str
+"""
+
+EXAMPLES = """
+files: >-
+  {{ rpc_worker_instances
+     | thefermisea.llama_cluster.unit_files('rpc', ansible_facts.llama_node, [build_sha256], true) }}
+"""
+
+RETURN = """
+_value:
+  description: The entries.
+  type: list
+  elements: dict
+"""
+
+from ..plugin_utils._units.files import unit_files
+
+
+class FilterModule:
+    def filters(self):
+        return {"unit_files": unit_files}

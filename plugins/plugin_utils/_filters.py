@@ -1,0 +1,37 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What filters do with what their functions return. Private to the collection."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils._text import Refusal
+
+
+def one_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that ends a task with the sentence of a Refusal."""
+
+    @functools.wraps(function)
+    def filter_function(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Refusal as problem:
+            raise AnsibleFilterError(str(problem)) from problem
+
+    return filter_function
+
+
+def as_dicts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of a function that returns records: playbooks and templates see dicts."""
+
+    @functools.wraps(function)
+    def filter_function(*args: Any, **kwargs: Any) -> list[dict[str, Any]]:
+        return [record.as_dict() for record in function(*args, **kwargs)]
+
+    return one_sentence(filter_function)
