@@ -160,6 +160,22 @@ units:
       elements: str
       returned: always
       sample: [/opt/llama.cpp/current/bin/llama-server, --port, "8000"]
+    url:
+      description: Where a head listens, whatever the inventory says by now; V(null) for another unit.
+      type: str
+      returned: always
+      sample: http://10.0.0.31:8000
+    endpoint:
+      description: Address and port of a worker; V(null) for another unit.
+      type: str
+      returned: always
+      sample: 10.100.0.32:50052
+    rpc_endpoints:
+      description: The workers of a head, in the order of their devices.
+      type: list
+      elements: str
+      returned: always
+      sample: [10.100.0.32:50052]
     wanted_digest:
       description: Digest in the unit file; V(null) without one.
       type: str

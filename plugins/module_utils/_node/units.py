@@ -56,6 +56,9 @@ class Unit(NamedTuple):
     failed_in_a_row: int = 0
     exec_path: Optional[str] = None
     arguments: Sequence[str] = ()
+    url: Optional[str] = None
+    endpoint: Optional[str] = None
+    rpc_endpoints: Sequence[str] = ()
     wanted_digest: Optional[str] = None
     running_digest: Optional[str] = None
     stale: bool = False
@@ -135,6 +138,17 @@ def failed_in_a_row(properties: Properties) -> int:
     return int(found.group(1)) if found and properties.get("ActiveState") == "activating" else 0
 
 
+def where(kind: Optional[str], arguments: Sequence[str]) -> Dict[str, Any]:
+    """Where a head or a worker listens and which workers a head has, by the command line of its unit."""
+    found = {name: value for name, value in zip(arguments, arguments[1:]) if name in ("--host", "--port", "--rpc")}
+    listens = "%s:%s" % (found["--host"], found["--port"]) if {"--host", "--port"} <= set(found) else None
+    return {
+        "url": "http://" + listens if listens and kind == "head" else None,
+        "endpoint": listens if kind == "rpc" else None,
+        "rpc_endpoints": found["--rpc"].split(",") if kind == "head" and found.get("--rpc") else [],
+    }
+
+
 def describe(
     properties: Properties,
     unit_dir: str = paths.UNITS,
@@ -158,6 +172,8 @@ def describe(
     alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
+    # None of the arguments that the collection renders has a space.
+    arguments = started.group(2).split() if started else []
     return Unit(
         name=name,
         kind=kind,
@@ -176,11 +192,11 @@ def describe(
         restarts=int(properties.get("NRestarts") or 0),
         failed_in_a_row=failed_in_a_row(properties),
         exec_path=started.group(1) if started else None,
-        # None of the arguments that the collection renders has a space.
-        arguments=started.group(2).split() if started else [],
+        arguments=arguments,
         wanted_digest=wanted,
         running_digest=running,
         stale=alive and (running is None or running != wanted),
+        **where(kind, arguments),
     )
 
 

@@ -25,42 +25,6 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     return wanted
 
 
-def deployed_heads(units: Units) -> list[dict[str, Any]]:
-    """The heads of a node as their units start them, whatever the inventory says by now: [{service, unit, url,
-    rpc_endpoints}].
-
-    units: as llama_unit_info returns them; those without a file are left out.
-    """
-    return [
-        {
-            "service": unit.service,
-            "unit": unit.name,
-            "url": "http://%s:%s" % (_option(unit.arguments, "--host"), _option(unit.arguments, "--port")),
-            "rpc_endpoints": [one for one in _option(unit.arguments, "--rpc").split(",") if one],
-        }
-        for unit in units_of(units)
-        if unit.kind == "head" and unit.installed
-    ]
-
-
-def deployed_workers(units: Units) -> list[dict[str, Any]]:
-    """The workers of a node as their units start them: [{service, unit, endpoint}]"""
-    return [
-        {
-            "service": unit.service,
-            "unit": unit.name,
-            "endpoint": "%s:%s" % (_option(unit.arguments, "--host"), _option(unit.arguments, "--port")),
-        }
-        for unit in units_of(units)
-        if unit.kind == "rpc" and unit.installed
-    ]
-
-
-def _option(arguments: Sequence[str], name: str) -> str:
-    """The value after an option, empty where it is not given."""
-    return arguments[arguments.index(name) + 1] if name in arguments[:-1] else ""
-
-
 def unit_changes(
     nodes: Mapping[str, Units],
     host: str,

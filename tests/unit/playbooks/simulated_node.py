@@ -54,7 +54,9 @@ class Node:
     def look(self, name):
         kind, service = units_of_node.unit_kind(name)
         unit, process = self.unit(name), self.process(name)
+        arguments = (unit or {}).get("arguments", [])
         return {
+            **units_of_node.where(kind, arguments),
             "name": name,
             "kind": kind,
             "service": service,
@@ -65,7 +67,7 @@ class Node:
             "sub_state": "running" if process else "dead",
             "main_pid": 4711 if process else None,
             "failed_in_a_row": 0,
-            "arguments": (unit or {}).get("arguments", []),
+            "arguments": arguments,
             "wanted_digest": (unit or {}).get("digest"),
             "running_digest": (process or {}).get("digest"),
             "stale": bool(process and unit and process["digest"] != unit["digest"]),

@@ -118,10 +118,41 @@ def test_a_running_unit_with_the_wanted_digest_is_not_stale(tmp_path, process):
         "failed_in_a_row": 0,
         "exec_path": "/opt/llama.cpp/current/bin/ggml-rpc-server",
         "arguments": ["/opt/llama.cpp/current/bin/ggml-rpc-server", "-p", "50052"],
+        "url": None,
+        "endpoint": None,
+        "rpc_endpoints": [],
         "wanted_digest": "old",
         "running_digest": "old",
         "stale": False,
     }
+
+
+@pytest.mark.parametrize(
+    "kind, line, url, endpoint, rpc_endpoints",
+    [
+        (
+            "head",
+            "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc "
+            "10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys",
+            "http://10.0.0.1:8000",
+            None,
+            ["10.1.0.2:50052", "10.1.0.3:50052"],
+        ),
+        ("head", "/opt/bin/llama-server --host 10.0.0.1 --port 8001", "http://10.0.0.1:8001", None, []),
+        (
+            "rpc",
+            "/usr/bin/stdbuf -oL /opt/bin/ggml-rpc-server --host 10.1.0.2 --port 50052",
+            None,
+            "10.1.0.2:50052",
+            [],
+        ),
+        ("head", "", None, None, []),
+        (None, "/opt/bin/other --host 10.0.0.1 --port 8001 --rpc 10.1.0.2:1", None, None, []),
+    ],
+)
+def test_a_unit_says_where_it_listens_and_which_workers_it_has(kind, line, url, endpoint, rpc_endpoints):
+    found = {"url": url, "endpoint": endpoint, "rpc_endpoints": rpc_endpoints}
+    assert node_units.where(kind, line.split()) == found
 
 
 def test_another_digest_in_the_file_makes_a_running_unit_stale(tmp_path, process):

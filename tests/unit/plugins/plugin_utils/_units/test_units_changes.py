@@ -1,6 +1,4 @@
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.changes import (
-    deployed_heads,
-    deployed_workers,
     unit_changes,
     wanted_units,
 )
@@ -139,32 +137,6 @@ def test_idle_is_a_node_where_all_that_should_run_runs():
         )
         is False
     )
-
-
-def test_deployed_is_what_the_units_start():
-    head = (
-        "/opt/numactl -N 0 /opt/bin/llama-server --model m.gguf --host 10.0.0.1 --port 8000 --rpc "
-        "10.1.0.2:50052,10.1.0.3:50052 --api-key-file /etc/keys"
-    )
-    alone = "/opt/bin/llama-server --host 10.0.0.1 --port 8001"
-    units = [dict(unit("head"), arguments=head.split()), dict(unit("head", "alone"), arguments=alone.split())]
-    worker = dict(
-        unit("rpc"),
-        arguments=["/usr/bin/stdbuf", "-oL", "/opt/bin/ggml-rpc-server", "--host", "10.1.0.2", "--port", "50052"],
-    )
-    gone = dict(unit("head", "gone", installed=False), arguments=[])
-    assert deployed_heads([*units, worker, gone]) == [
-        {
-            "service": "chat",
-            "unit": "llama-head-chat.service",
-            "url": "http://10.0.0.1:8000",
-            "rpc_endpoints": ["10.1.0.2:50052", "10.1.0.3:50052"],
-        },
-        {"service": "alone", "unit": "llama-head-alone.service", "url": "http://10.0.0.1:8001", "rpc_endpoints": []},
-    ]
-    assert deployed_workers([*units, worker]) == [
-        {"service": "chat", "unit": "llama-rpc-chat.service", "endpoint": "10.1.0.2:50052"}
-    ]
 
 
 def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():
