@@ -24,7 +24,11 @@ FLOORS = {
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal"),
         ("programs",),
     ),
-    CONTROLLER: (("_filters", "_known", "_progress", "_warm", "_intent"), ("_cluster_plan", "_units", "_access"), ("_reports",)),
+    CONTROLLER: (
+        ("_filters", "_known", "_progress", "_warm", "_intent"),
+        ("_cluster_plan", "_units", "_access"),
+        ("_reports",),
+    ),
 }
 LINES = 400
 # To be split: (file, lines that it may have until then).

@@ -31,8 +31,8 @@ ActiveEnterTimestamp=Sat 2026-11-21 10:44:21 UTC
 MainPID=0
 Result=exit-code
 NRestarts=0
-ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ;
-code=(null) ; status=0/0 } Id=llama-head-b.service
+ExecStart={ path=/bin/sleep ; argv[]=/bin/sleep 1000 ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }
+Id=llama-head-b.service
 LoadState=loaded
 ActiveState=failed
 SubState=failed
