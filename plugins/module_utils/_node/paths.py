@@ -8,6 +8,7 @@ holds them against these.
 """
 
 UNITS = "/etc/systemd/system"
+AT_BOOT = UNITS + "/multi-user.target.wants"
 UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"

@@ -26,8 +26,8 @@ def unit_files(
     keys: Mapping[str, Sequence[str]] | None = None,
     salt: str = "",
 ) -> list[Entry]:
-    """Units, what the watchdog watches, memory plans and the short name of the primary service, and the absence of what
-    no service has any more.
+    """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
+    primary service, and the absence of what no service has any more.
 
     kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts:
     what all units run with beside their instance, from which the digest of each is made; plans, keys: by service; salt:
@@ -51,7 +51,7 @@ def unit_files(
                 {"path": paths.PLANS.replace("*", item["service"]), "content": _text(plans[item["service"]])}
             )
         entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
-    entries += _short_name(instances, kind, node, at_boot)
+    entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":
@@ -84,6 +84,19 @@ def _own_parts(item: Instance, files: Mapping[str, Any], keys: Mapping[str, Sequ
     return [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
 
 
+def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
+    """What `systemctl enable` would write for WantedBy=. It takes the short name alone for enabled, and does nothing."""
+    enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
+    entries: list[Entry] = []
+    for name in (unit_name(kind, item["service"]) for item in instances):
+        link: Entry = {"path": paths.AT_BOOT + "/" + name}
+        if at_boot:
+            entries.append(dict(link, state="link", target=_unit_path(name)))
+        elif name in enabled:
+            entries.append(dict(link, state="absent"))
+    return entries
+
+
 def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
     """What answers to llama-rpc or llama-head. Only a link of ours goes: a file of that name was made by hand, and
     adopt.yml moves it."""
@@ -91,7 +104,7 @@ def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     primary = [item["service"] for item in instances if item.get("primary")]
     if primary and at_boot:
         return [{"path": _unit_path(name), "state": "link", "target": _unit_path(unit_name(kind, primary[0]))}]
-    return [{"path": _unit_path(name), "state": "absent"}] if not primary and name in node["aliases"] else []
+    return [{"path": _unit_path(name), "state": "absent"}] if name in node["aliases"] else []
 
 
 def _watch_path(kind: str, service: str) -> str:

@@ -50,6 +50,7 @@ def test_what_a_head_is_made_of():
         "/etc/systemd/system/llama-head-chat.service",
         "/etc/llama-cluster/plan-chat.json",
         "/etc/llama-cluster/watchdog/head-chat.json",
+        "/etc/systemd/system/multi-user.target.wants/llama-head-chat.service",
         "/etc/systemd/system/llama-head.service",
     ]
     assert entries[0]["template"] == "llama-head.service.j2" and entries[0]["vars"]["item"] == HEAD
@@ -62,16 +63,13 @@ def test_what_a_head_is_made_of():
         "api_key_file": "/etc/llama-cluster/keys/chat",
         "ubatch": 512,
     }
-    assert entries[3] == {
-        "path": "/etc/systemd/system/llama-head.service",
-        "state": "link",
-        "target": "/etc/systemd/system/llama-head-chat.service",
-    }
+    linked = {"state": "link", "target": "/etc/systemd/system/llama-head-chat.service"}
+    assert [dict(entry, path="") for entry in entries[3:]] == [dict(linked, path="")] * 2
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
 def test_what_a_worker_is_made_of():
-    unit, watch, alias = files.unit_files([WORKER], "rpc", NODE, BUILD, True)
+    unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, BUILD, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
     assert json.loads(watch["content"]) == {
         "kind": "rpc",
@@ -80,12 +78,25 @@ def test_what_a_worker_is_made_of():
         "port": 50052,
         "head_url": "http://10.0.0.1:8000",
     }
-    assert alias["target"] == "/etc/systemd/system/llama-rpc-chat.service"
+    assert at_boot["path"] == "/etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
+    assert {entry["target"] for entry in (at_boot, alias)} == {"/etc/systemd/system/llama-rpc-chat.service"}
+
+
+def test_units_that_do_not_start_at_boot_lose_what_starts_them():
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
+    wants = "/etc/systemd/system/multi-user.target.wants/llama-head-chat.service"
+    assert of(heads(HEAD, at_boot=False, node=dict(NODE, units=[unit])), wants) == {"path": wants, "state": "absent"}
+    assert wants not in [entry["path"] for entry in heads(HEAD, at_boot=False)]
 
 
 @pytest.mark.parametrize(
     "primary,at_boot,aliases,state",
-    [(True, True, [], "link"), (True, False, ["llama-head.service"], None), (False, True, [], None)],
+    [
+        (True, True, [], "link"),
+        (True, False, [], None),
+        (True, False, ["llama-head.service"], "absent"),
+        (False, True, [], None),
+    ],
 )
 def test_the_short_name_is_the_primary_services(primary, at_boot, aliases, state):
     entries = heads(dict(HEAD, primary=primary), at_boot=at_boot, node=dict(NODE, aliases=aliases))
