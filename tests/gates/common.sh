@@ -50,10 +50,13 @@ verdict() {
 find_python() {
     local version found tell
     # A pyenv shim is on PATH whether or not its version is selected: only running it tells, and where it really is.
-    tell="import os, sys; sys.argv[1] == '%d.%d' % sys.version_info[:2] or sys.exit(1); print(os.path.realpath(sys.executable))"
+    tell="import os, sys; sys.argv[1] == '%d.%d' % sys.version_info[:2] or sys.exit(1)
+print(os.path.realpath(sys.executable))"
     for version in "$@"; do
-        for found in "$(type -P "python$version" || true)" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
-            "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3 /usr/libexec/platform-python; do
+        for found in "$(type -P "python$version" || true)" \
+            "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python3 \
+            "${UV_PYTHON_INSTALL_DIR:-$HOME/.local/share/uv/python}/cpython-$version".*/bin/python3 \
+                /usr/libexec/platform-python; do
             [ -x "$found" ] && "$found" -c "$tell" "$version" 2>/dev/null && return
         done
     done
@@ -65,14 +68,16 @@ find_python() {
 venv() {
     local name=$1 python=$2 path start=$SECONDS files
     files=("$repository/$name")
-    while read -r included; do files+=("$(dirname "$repository/$name")/$included"); done < <(sed -n 's/^-r //p' "$repository/$name")
+    while read -r included; do files+=("$(dirname "$repository/$name")/$included"); done \
+        < <(sed -n 's/^-r //p' "$repository/$name")
     path=$lab_cache/venvs/$( (echo "$python"; "$python" -VV; cat "${files[@]}") | sha256sum | cut -c1-16)
     mkdir -p "$lab_cache/venvs"
     exec 8>"$path.lock"
     flock 8
     if [ ! -f "$path/complete" ]; then
         rm -rf "$path"
-        { "$python" -m venv "$path" && "$path/bin/python" -m pip install --quiet --no-compile -r "$repository/$name"; } >"$logs/venv.log" 2>&1 \
+        { "$python" -m venv "$path" \
+            && "$path/bin/python" -m pip install --quiet --no-compile -r "$repository/$name"; } >"$logs/venv.log" 2>&1 \
             || { tail -n 15 "$logs/venv.log" >&2; die "$name cannot be installed with $python: see $logs/venv.log"; }
         touch "$path/complete"
         say "installed $name with $("$python" -V) in $((SECONDS - start)) s" >&2
@@ -84,7 +89,8 @@ venv() {
 # The environment of a contributor: what requirements-dev.txt names.
 dev_venv() {
     local found
-    found=$(find_python 3.11 3.12 3.13) || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install python3 and its venv module"
+    found=$(find_python 3.11 3.12 3.13) \
+        || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install python3 and its venv module"
     venv requirements-dev.txt "$found"
 }
 

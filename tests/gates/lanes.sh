@@ -7,8 +7,10 @@
 # The collections that playbooks name besides our own come with the `ansible` package, whose core is another one.
 others=$("$(dev_venv)/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 mkdir "$scratch/others" "$scratch/others/ansible_collections"
-ln -s "$others/ansible_collections/ansible" "$others/ansible_collections/community" "$scratch/others/ansible_collections/"
-export ANSIBLE_COLLECTIONS_PATH=$scratch/tree:$scratch/others ANSIBLE_HOME=$scratch/home ANSIBLE_REMOTE_TMP=$scratch/remote ANSIBLE_ASYNC_DIR=$scratch/async
+ln -s "$others/ansible_collections/ansible" "$others/ansible_collections/community" \
+    "$scratch/others/ansible_collections/"
+export ANSIBLE_COLLECTIONS_PATH=$scratch/tree:$scratch/others ANSIBLE_HOME=$scratch/home \
+    ANSIBLE_REMOTE_TMP=$scratch/remote ANSIBLE_ASYNC_DIR=$scratch/async
 export ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_INVENTORY_UNPARSED_WARNING=false
 export SMOKE_DIR SMOKE_PYTHON
 cd "$(tree)"
@@ -16,7 +18,8 @@ cd "$(tree)"
 # shellcheck disable=SC2329  # gate calls it
 smoke() {
     SMOKE_DIR=$(mktemp -d "$scratch/smoke.XXXX")
-    PYTHONPATH=tests/unit "$core/bin/python" -c 'import gguf_files, sys; sys.stdout.buffer.write(gguf_files.model())' >"$SMOKE_DIR/source.gguf"
+    PYTHONPATH=tests/unit "$core/bin/python" -c 'import gguf_files, sys; sys.stdout.buffer.write(gguf_files.model())' \
+        >"$SMOKE_DIR/source.gguf"
     "$core/bin/ansible-playbook" -i localhost, -e "ansible_python_interpreter=$target" tests/gates/smoke.yml
 }
 
@@ -35,7 +38,8 @@ lane() {
     read -ra controllers <<<"$2"
     read -ra targets <<<"$3"
     if ! controller=$(find_python "${controllers[@]}"); then
-        verdict SKIPPED "lanes: core $1" 0 "no CPython ${2// /, } found for the controller: install one, on PATH or with pyenv or uv"
+        verdict SKIPPED "lanes: core $1" 0 \
+            "no CPython ${2// /, } found for the controller: install one, on PATH or with pyenv or uv"
         return
     fi
     core=$(venv "tests/gates/requirements/core-$1.txt" "$controller")
@@ -43,7 +47,8 @@ lane() {
         SMOKE_PYTHON=$("$target" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         gate "lanes: core $1 calls every module on CPython $SMOKE_PYTHON" smoke
     else
-        verdict SKIPPED "lanes: core $1 calls every module" 0 "no CPython ${3// /, } found for the node: install one, on PATH or with pyenv"
+        verdict SKIPPED "lanes: core $1 calls every module" 0 \
+            "no CPython ${3// /, } found for the node: install one, on PATH or with pyenv"
     fi
     gate "lanes: core $1 reads every inventory and playbook" inventories
 }
@@ -54,7 +59,8 @@ refused() {
         "$core/bin/ansible-playbook" -i inventories/beefcake2 "$playbook" >"$scratch/refused" && status=0 || status=$?
         cat "$scratch/refused"
         # The sentence, and that nothing was changed.
-        if [ "$status" != 2 ] || [ "$(wc -l <"$scratch/refused")" != 2 ] || ! grep -q '^ansible-core: 2.15.* seen, 2.16 or newer' "$scratch/refused"; then
+        if [ "$status" != 2 ] || [ "$(wc -l <"$scratch/refused")" != 2 ] \
+            || ! grep -q '^ansible-core: 2.15.* seen, 2.16 or newer' "$scratch/refused"; then
             echo "$playbook: not refused by its first task"
             return 1
         fi
@@ -65,7 +71,8 @@ if controller=$(find_python 3.11 3.10 3.9); then
     core=$(venv tests/gates/requirements/core-2.15.txt "$controller")
     gate "lanes: core 2.15 is refused in one sentence" refused
 else
-    verdict SKIPPED "lanes: core 2.15 is refused in one sentence" 0 "no CPython 3.11, 3.10, 3.9 found for the controller: install one"
+    verdict SKIPPED "lanes: core 2.15 is refused in one sentence" 0 \
+        "no CPython 3.11, 3.10, 3.9 found for the controller: install one"
 fi
 
 lane 2.16 "3.11 3.12 3.10" "3.6"

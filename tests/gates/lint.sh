@@ -9,7 +9,8 @@ PATH=$dev/bin:$PATH
 
 # shellcheck disable=SC2329  # gate calls it
 shell_scripts() {
-    git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' | xargs "$shellcheck" --external-sources
+    git grep -lIE --untracked '^#!/(usr/)?bin/(env )?(ba|da)?sh' -- ':!*.j2' ':!*.md' ':!*.py' ':!*.yml' \
+        | xargs "$shellcheck" --external-sources
 }
 
 gate "lint: ansible-lint, profile production" ansible-lint --offline --strict --format pep8

@@ -14,11 +14,15 @@ export ANSIBLE_HOME=$scratch/home ANSIBLE_LOCALHOST_WARNING=false
 # shellcheck disable=SC2329  # gate calls it
 build() {
     "$importer/bin/ansible-galaxy" collection build "$repository" --output-path "$scratch/artifact"
-    tar -tzf "$scratch"/artifact/*.tar.gz | grep -vxF -e MANIFEST.json -e FILES.json | grep -v '/$' | sort >"$scratch/built"
+    tar -tzf "$scratch"/artifact/*.tar.gz | grep -vxF -e MANIFEST.json -e FILES.json | grep -v '/$' \
+        | sort >"$scratch/built"
     cd "$repository"
-    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md SECURITY.md requirements.txt changelogs docs inventories meta playbooks plugins roles \
-        | grep -v '^inventories/lab/' | while read -r path; do [ ! -L "$path" ] && [ ! -e "$path" ] || echo "$path"; done | sort >"$scratch/tracked"
-    diff "$scratch/tracked" "$scratch/built" || { echo "galaxy.yml: the archive (>) is not what git has (<): correct build_ignore"; return 1; }
+    git ls-files -co --exclude-standard CHANGELOG.md LICENSE README.md SECURITY.md requirements.txt changelogs docs \
+        inventories meta playbooks plugins roles \
+        | grep -v '^inventories/lab/' | while read -r path; do [ ! -L "$path" ] && [ ! -e "$path" ] \
+            || echo "$path"; done | sort >"$scratch/tracked"
+    diff "$scratch/tracked" "$scratch/built" \
+        || { echo "galaxy.yml: the archive (>) is not what git has (<): correct build_ignore"; return 1; }
 }
 
 # A module, filter or connection of another collection needs a dependency on it, and no other is declared.
@@ -26,10 +30,12 @@ build() {
 dependencies() {
     cd "$repository"
     # shellcheck disable=SC2046  # paths without spaces
-    grep -hoE '\b(ansible\.(posix|netcommon|utils|windows)|community\.[a-z_]+)\.[a-z_]+' $(grep -E '^(inventories|playbooks|roles)/.*\.(yml|j2)$' "$scratch/tracked") \
+    grep -hoE '\b(ansible\.(posix|netcommon|utils|windows)|community\.[a-z_]+)\.[a-z_]+' \
+        $(grep -E '^(inventories|playbooks|roles)/.*\.(yml|j2)$' "$scratch/tracked") \
         | cut -d. -f1,2 | sort -u >"$scratch/used" || true
     sed -n '/^dependencies:/,/^[a-z_]*:/s/^  \([a-z_.]*\):.*/\1/p' galaxy.yml | sort -u | diff "$scratch/used" - || {
-        echo "galaxy.yml: dependencies (>) are not the collections that shipped files name (<): correct them there and in README.md"; return 1; }
+        echo "galaxy.yml: dependencies (>) are not the collections that shipped files name (<): correct them there" \
+            "and in README.md"; return 1; }
 }
 
 # Without the importer's ansible-lint: the lint gate runs a stricter one.
@@ -37,7 +43,8 @@ dependencies() {
 import() {
     mkdir "$scratch/import"
     cd "$scratch/import"
-    PATH=$importer/bin:$PATH GALAXY_IMPORTER_RUN_ANSIBLE_LINT=false python -m galaxy_importer.main "$scratch"/artifact/*.tar.gz 2>&1 | tee log
+    PATH=$importer/bin:$PATH GALAXY_IMPORTER_RUN_ANSIBLE_LINT=false python \
+        -m galaxy_importer.main "$scratch"/artifact/*.tar.gz 2>&1 | tee log
     ! grep -E '^(WARNING|ERROR)' log
 }
 
@@ -48,7 +55,8 @@ install() {
     ansible-galaxy collection install "$scratch"/artifact/*.tar.gz --offline --collections-path "$scratch/installed"
     export ANSIBLE_COLLECTIONS_PATH=$scratch/installed
     for playbook in "$source"/playbooks/[!_]*.yml; do
-        ansible-playbook -i "$source/inventories/lab" --syntax-check "thefermisea.llama_cluster.$(basename "$playbook" .yml)"
+        ansible-playbook -i "$source/inventories/lab" --syntax-check \
+            "thefermisea.llama_cluster.$(basename "$playbook" .yml)"
     done
 }
 
@@ -70,7 +78,8 @@ documentation() {
     mapfile -t names < <(basename -a "$@" | sed -E 's/\.py$//; s/^/thefermisea.llama_cluster./')
     ansible-doc -t "$type" "${names[@]}" | tee "$scratch/documentation"
     for name in "${names[@]}"; do
-        grep -qwF "$name" "$scratch/documentation" || { echo "ansible-doc -t $type has nothing to say about $name"; return 1; }
+        grep -qwF "$name" "$scratch/documentation" \
+            || { echo "ansible-doc -t $type has nothing to say about $name"; return 1; }
     done
 }
 

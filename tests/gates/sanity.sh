@@ -2,7 +2,8 @@
 # ansible-test sanity and units, on the core the collection is developed on.
 # shellcheck source=tests/gates/common.sh
 . "$(dirname "$0")/common.sh"
-interpreter=$(find_python 3.11 3.12 3.13) || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install it and run this gate again"
+interpreter=$(find_python 3.11 3.12 3.13) \
+    || die "no Python 3.11, 3.12 or 3.13 found, ansible-core 2.19 needs one: install it and run this gate again"
 tools=$(venv tests/gates/requirements/sanity.txt "$interpreter")
 version=$("$interpreter" -c "import sys; print('%d.%d' % sys.version_info[:2])")
 
@@ -18,7 +19,9 @@ lacking=()
 command -v ss >/dev/null || lacking+=(iproute2)
 command -v systemd-analyze >/dev/null || lacking+=(systemd)
 command -v gcc >/dev/null || lacking+=(gcc libc6-dev)
-if [ ${#lacking[@]} -gt 0 ] && command -v apt-get >/dev/null; then run "installing ${lacking[*]}" apt_install "${lacking[@]}"; fi
+if [ ${#lacking[@]} -gt 0 ] && command -v apt-get >/dev/null; then
+    run "installing ${lacking[*]}" apt_install "${lacking[@]}"
+fi
 "$repository/tests/lab/venv.sh" requirements-dev.txt
 "$repository/tests/lab/artifacts.sh"
 mkdir -p "$home/.cache/llama-cluster"
@@ -33,7 +36,8 @@ cd "$(tree)"
 exec 9>"$home/lock"
 flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting for it"; flock 9; }
 gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
-gate "sanity: ansible-test units, Python $version" timeout --kill-after=10 900 ansible-test units --local --python "$version" --color no
+gate "sanity: ansible-test units, Python $version" timeout --kill-after=10 900 ansible-test units --local --python \
+    "$version" --color no
 
 # A test that was skipped has tested nothing: it is named, and fails where its reason is one that can be taken away.
 # shellcheck disable=SC2329  # gate calls it

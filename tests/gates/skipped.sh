@@ -8,5 +8,7 @@ if grep '^SKIPPED' "$logs/table" >"$scratch/skipped"; then
     echo
     echo "Not tested on this machine:"
     cat "$scratch/skipped"
-    [ "${SKIPS:-}" = accepted ] || die "$(wc -l <"$scratch/skipped") not tested, every test is needed: install what is named above, or accept it with SKIPS=accepted"
+    [ "${SKIPS:-}" = accepted ] \
+        || die "$(wc -l <"$scratch/skipped") not tested, every test is needed: install what is named above," \
+            "or accept it with SKIPS=accepted"
 fi

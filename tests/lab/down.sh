@@ -7,7 +7,8 @@ label=${1:-llama-cluster.run=by-hand}
 
 docker info >/dev/null 2>&1 || { say "no container engine answers: there is nothing to remove"; exit 0; }
 mapfile -t containers < <(docker ps -aq --filter "label=$label")
-[ ${#containers[@]} = 0 ] || { docker rm -f -v "${containers[@]}" >/dev/null; say "removed ${#containers[@]} containers"; }
+[ ${#containers[@]} = 0 ] \
+    || { docker rm -f -v "${containers[@]}" >/dev/null; say "removed ${#containers[@]} containers"; }
 mapfile -t networks < <(docker network ls -q --filter "label=$label")
 [ ${#networks[@]} = 0 ] || { docker network rm "${networks[@]}" >/dev/null; say "removed ${#networks[@]} networks"; }
 [ ${#containers[@]}${#networks[@]} != 00 ] || say "no container or network of $label is left"

@@ -14,7 +14,8 @@ flock 9
 if ! docker info >/dev/null 2>&1; then
     docker_error=$(docker info 2>&1 || true)
     case $docker_error in
-        *"permission denied"*) die "the container engine refuses user $(id -un): add the user to group docker, or run make as root" ;;
+        *"permission denied"*) die \
+            "the container engine refuses user $(id -un): add the user to group docker, or run make as root" ;;
     esac
     command -v dockerd >/dev/null || run "installing the container engine" install_engine
     if [ -d /run/systemd/system ]; then
@@ -24,7 +25,9 @@ if ! docker info >/dev/null 2>&1; then
         as_root setsid dockerd >"$lab_cache/logs/dockerd.log" 2>&1 </dev/null 9>&- &
     fi
     for _ in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 1; done
-    docker info >/dev/null 2>&1 || die "the container engine does not answer after 60 s: see $lab_cache/logs/dockerd.log or journalctl -u docker"
+    docker info >/dev/null 2>&1 \
+        || die \
+            "the container engine does not answer after 60 s: see $lab_cache/logs/dockerd.log or journalctl -u docker"
 fi
 
 # Every systemd in a container needs a few inotify instances; 128 (the kernel's default) is enough for about ten

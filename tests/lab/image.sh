@@ -4,7 +4,8 @@
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
 
-packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl ca-certificates nftables netbase"
+packages="systemd systemd-sysv dbus python3 python3-apt sudo iproute2 iputils-ping procps curl"
+packages+=" ca-certificates nftables netbase"
 # Build tools, nginx, firewalld, sshd and numactl are in the image so that tests spend their time on what they test, not
 # on apt; ccache, so that a scenario that compiles does not compile what another one did.
 packages="$packages cmake ninja-build make g++ nginx-light firewalld openssh-server openssh-client numactl ccache"
@@ -29,7 +30,8 @@ install_packages() (
         apt-get install -y -qq --no-install-recommends $packages
         systemctl disable nginx.service nftables.service firewalld.service ssh.service
         # No login prompts, no timers that wake up in the middle of a test.
-        systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer
+        systemctl mask getty.target console-getty.service apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer \
+            fstrim.timer
         rm -rf /var/cache/apt/archives/*.deb /usr/share/doc /usr/share/man /var/log/apt"
     docker cp "$repository/tests/lab/sitecustomize.py" "$maker:/etc/python3.11/sitecustomize.py"
     docker commit -c 'CMD ["/lib/systemd/systemd"]' "$maker" "$image"

@@ -11,7 +11,9 @@ export ANSIBLE_HOME=$scratch/home
 
 build() { cd "$scratch" && ansible-galaxy collection build "$repository" --output-path "$scratch"; }
 # Forced: galaxy installs nothing where any of the paths it is told of holds this version already.
-install() { cd "$scratch" && ansible-galaxy collection install "$scratch"/*.tar.gz --offline --force --collections-path "$scratch/installed"; }
+install() { cd "$scratch" \
+    && ansible-galaxy collection install "$scratch"/*.tar.gz --offline --force --collections-path \
+        "$scratch/installed"; }
 
 run "building the collection" build >&2
 # The archive's own list of its files with their sha256, and its metadata: unlike the archive these hold no times.

@@ -19,11 +19,13 @@ say "deploying inventories/lab with playbooks/site.yml (the first build of llama
 # What verify printed is not printed again; its curl line is tried from here.
 report=$lab_cache/reports/llama-lab${LLAMA_LAB_SLOT:-0}/chat.json
 show() { .venv/bin/python -c "import json, sys; report = json.load(open(sys.argv[1])); print($1)" "$report"; }
-bash -c "$(show 'report["curl"]')" | .venv/bin/python -c 'import json, sys; json.load(sys.stdin)["choices"][0]["message"]["content"]'
+bash -c "$(show 'report["curl"]')" \
+    | .venv/bin/python -c 'import json, sys; json.load(sys.stdin)["choices"][0]["message"]["content"]'
 say "the lab is up after $((SECONDS - started)) s, and the curl line above works from here"
+workers=$(show '", ".join(worker["node"] for worker in report["workers"])')
 cat <<END
 +-- endpoint    $(show 'report["endpoint"]'), $(show 'report["tokens_per_second"]') tokens/s
-|   model       $(show '"%s %s, split over %s" % (report["model"], report["quant"], ", ".join(worker["node"] for worker in report["workers"]))')
+|   model       $(show '"%s %s" % (report["model"], report["quant"])'), split over $workers
 |   look at it  .venv/bin/ansible-playbook playbooks/status.yml -i inventories/lab
 |   break it    .venv/bin/ansible-playbook playbooks/drill.yml -i inventories/lab
 |   your nodes  cp -r inventories/example inventories/mine, then README.md, "Deploy"

@@ -8,13 +8,17 @@ cd "$repository"
 
 find_python() {
     for candidate in python3 python3.13 python3.12 python3.11; do
-        command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' && echo "$candidate" && return
+        command -v "$candidate" >/dev/null \
+            && "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' \
+                && echo "$candidate" && return
     done
-    die "Python 3.11 to 3.13 is needed, $(python3 --version 2>&1 || echo none) seen: install it, for example with apt-get install python3.11"
+    die "Python 3.11 to 3.13 is needed, $(python3 --version 2>&1 || echo none) seen: install it," \
+        "for example with apt-get install python3.11"
 }
 
 make_venv() {
-    "$python" -c 'import ensurepip, venv' 2>/dev/null || apt_install "$("$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')"
+    "$python" -c 'import ensurepip, venv' 2>/dev/null \
+        || apt_install "$("$python" -c 'import sys; print("python3.%d-venv" % sys.version_info[1])')"
     "$python" -m venv .venv
 }
 

@@ -21,4 +21,5 @@ as_root unshare --mount bash -c '
         mount -o remount,bind,ro "$path" 2>/dev/null || [ ! -w "$path" ]
     done </proc/self/mounts
     shift
-    exec "$@"' _ "$scratch" "$tool/bin/python" "$repository/tests/mutants/mutants.py" --python "$dev/bin/python" --scratch "$scratch" "$@"
+    exec "$@"' _ "$scratch" "$tool/bin/python" "$repository/tests/mutants/mutants.py" --python "$dev/bin/python" \
+        --scratch "$scratch" "$@"

@@ -16,7 +16,8 @@ stamp() { date +%s.%6N; }
 property() { systemctl show --property "$1" --value "$UNIT"; }
 main_pid() {
     local pid; pid=$(property MainPID)
-    [ "$pid" -gt 0 ] || die "it has no process to break, a running one is needed: start it and wait until its service answers"
+    [ "$pid" -gt 0 ] \
+        || die "it has no process to break, a running one is needed: start it and wait until its service answers"
     echo "$pid"
 }
 signal_main() { local pid; pid=$(main_pid); stamp; kill "-$1" "$pid"; }
@@ -30,7 +31,8 @@ no_override() {
 
 # No connection is closed: nothing arrives any more, as if the other side had lost power.
 cut_off() {
-    systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s nft delete table inet llama_drill
+    systemd-run --quiet --collect --unit=llama-drill-undo --on-active="$HOLD" --timer-property=AccuracySec=1s \
+        nft delete table inet llama_drill
     stamp
     nft -f - <<RULES
 table inet llama_drill {
@@ -62,7 +64,9 @@ damage() {
     mkdir -p "$state"; chmod 0755 "$state"; rm -f "$state/damaged.gguf"
     # Others may own the directory of models, and have put a link to what they may not read there: it is not followed,
     # and only the head may read the copy.
-    if ! [ -f "$MODEL" ] || ! (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none); then
+    if ! [ -f "$MODEL" ] \
+        || ! (umask 077; dd if="$MODEL" of="$state/damaged.gguf" bs=1M count=1 iflag=nofollow,fullblock status=none)
+    then
         die "its model $MODEL is a link or cannot be read, a regular file is needed: look at who made it"
     fi
     chown "$(property User):" "$state/damaged.gguf"
@@ -125,7 +129,8 @@ MemorySwapMax=0"
 lose_firewall() {
     local table
     stamp
-    nft list tables inet | sed -n 's/^table inet \(llama_cluster[a-z_]*\)$/\1/p' | while read -r table; do nft delete table inet "$table"; done
+    nft list tables inet | sed -n 's/^table inet \(llama_cluster[a-z_]*\)$/\1/p' \
+        | while read -r table; do nft delete table inet "$table"; done
 }
 
 stop_main() { mkdir -p "$state"; main_pid >"$state/stopped"; signal_main STOP; }
