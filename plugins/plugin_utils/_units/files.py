@@ -85,7 +85,7 @@ def _own_parts(item: Instance, files: Mapping[str, Any], keys: Mapping[str, Sequ
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What `systemctl enable` would write for WantedBy=. It takes the short name alone for enabled, and does nothing."""
+    """What `systemctl enable` would write for WantedBy=. That takes the short name alone for enabled."""
     enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
     entries: list[Entry] = []
     for name in (unit_name(kind, item["service"]) for item in instances):
