@@ -4,9 +4,9 @@
 """Changes one operator, word or number of plugins/module_utils or plugins/plugin_utils and runs the unit tests that
 reach it.
 
-A mutant is killed when a test fails or does not end. Prints each mutant with the first test that failed, then the
-survivors. The exit status is 1 when fewer than --least percent were killed. run.sh calls it: a mutant may do anything
-to the machine.
+A mutant is killed when a test fails or does not end, and the same test passes without the mutant right after: a busy
+machine kills none. Prints each mutant with the first test that failed, then the survivors and the rate. The exit status
+is 1 when fewer than --least percent were killed. run.sh calls it: a mutant may do anything to the machine.
 """
 
 import argparse
@@ -29,6 +29,8 @@ TREES = ("module_utils", "plugin_utils")
 SIDE_BY_SIDE = 2
 # Tests that take this many times as long as without a mutant, and so many seconds more, do not end.
 PATIENCE, SECONDS = 5, 30
+# A test that also fails without the mutant judges nothing: the mutant is tried again, so many times in all.
+TRIES = 3
 # Nothing that an earlier mutant left, and no plugin that unit tests do not need.
 PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:testinfra", "-q", "--tb=no", "-rfE")
 # The processes of a mutant end with it. Tests are not process 1, which signals and orphans treat unlike others: bash
@@ -95,14 +97,22 @@ class Copy:
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name, follow_symlinks=False)
 
+    def places(self):
+        """Environment: where tests may write. Ansible asks passwd, not HOME, for the home of a node."""
+        home = str(self.home)
+        return {
+            "HOME": home,
+            "TMPDIR": home,
+            "PYTHONPYCACHEPREFIX": home + "/pyc",
+            "ANSIBLE_REMOTE_TMP": home + "/remote",
+        }
+
     def pytest(self, words, seconds=None):
         """(exit status, or None when it did not end; output)"""
         process = subprocess.Popen(
             [*APART, self.python, *PYTEST, *map(str, words)],
             cwd=self.root,
-            env=dict(
-                os.environ, HOME=str(self.home), TMPDIR=str(self.home), PYTHONPYCACHEPREFIX=str(self.home / "pyc")
-            ),
+            env=dict(os.environ, **self.places()),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -138,6 +148,16 @@ class Copy:
         if not tests:
             return Verdict(mutant, False, "no unit test reaches it", 0)
         begun = time.monotonic()
+        for _ in range(TRIES):
+            killed, by, judges = self.attempt(mutant, tests, seconds)
+            if not killed or self.pytest(["-x", *judges], seconds)[0] == 0:
+                break
+        else:
+            killed, by = False, "tests fail without it too: " + by
+        return Verdict(mutant, killed, by, time.monotonic() - begun)
+
+    def attempt(self, mutant, tests, seconds):
+        """(whether a test noticed, what it said, [test file that noticed])"""
         path = self.root / mutant.path
         source = path.read_text()
         self.write(path, mutant.source)
@@ -145,9 +165,12 @@ class Copy:
         self.write(path, source)
         if status in (USAGE, NO_TESTS):
             sys.exit("%s\nmutants: pytest ran no test of %s" % (output[-4000:], mutant.path))
+        if status is None:
+            return True, "no end after %d s" % seconds, tests
         failed = re.search(r"^(?:FAILED|ERROR) (?:\S*/)?(test_\S+)", output, re.MULTILINE)
-        by = "no end after %d s" % seconds if status is None else failed.group(1) if failed else "status %d" % status
-        return Verdict(mutant, status != 0, by if status != 0 else "", time.monotonic() - begun)
+        if not failed:
+            return status != 0, "status %d" % status if status else "", tests
+        return True, failed.group(1), [test for test in tests if failed.group(1).split("::")[0] == Path(test).name]
 
 
 def verdicts(mutants, reach, folder, python):
@@ -173,12 +196,27 @@ def verdicts(mutants, reach, folder, python):
 
 
 def survivors(found):
-    """Lines of a table: file, line, before, after."""
-    rows = [("file", "line", "before", "after")]
-    rows += sorted((v.mutant.path, str(v.mutant.line), v.mutant.before, v.mutant.after) for v in found if not v.killed)
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = ["  ".join([*(word.ljust(width) for word, width in zip(row, widths)), row[3]]) for row in rows]
-    return lines if len(rows) > 1 else ["no survivors"]
+    """Lines of a table: file and line, before, after."""
+    alive = sorted((v.mutant for v in found if not v.killed), key=lambda mutant: (mutant.path, mutant.line))
+    rows = [("survivor", "before", "after"), *(("%s:%d" % (m.path, m.line), m.before, m.after) for m in alive)]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    return (
+        ["  ".join([*(word.ljust(width) for word, width in zip(row, widths)), row[2]]) for row in rows]
+        if alive
+        else ["no survivors"]
+    )
+
+
+def commit():
+    """The short name of the commit, with a word when files differ from it."""
+    said = subprocess.run(
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        cwd=ROOT,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return said.stdout.strip()
 
 
 def main():
@@ -193,7 +231,7 @@ def main():
     # Its library is installed for this program alone, not where the unit test of this file runs.
     import places  # noqa: PLC0415
 
-    begun = time.monotonic()
+    begun, made_of = time.monotonic(), commit()
     files = [path.relative_to(ROOT) for tree in TREES for path in sorted((ROOT / "plugins" / tree).rglob("*.py"))]
     graph = importers(ROOT)
     paths = options.files or [str(path) for path in files]
@@ -209,10 +247,8 @@ def main():
     killed = sum(verdict.killed for verdict in found)
     rate = 100 * killed / len(found)
     print("\n%s" % "\n".join(survivors(found)))
-    print(
-        "\nkilled %d of %d (%.0f %%), seed %d, %.0f s"
-        % (killed, len(found), rate, options.seed, time.monotonic() - begun)
-    )
+    told = (killed, len(found), rate, options.seed, made_of, time.monotonic() - begun)
+    print("\nkilled %d of %d (%.0f %%), seed %d, commit %s, %.0f s" % told)
     return rate < options.least
 
 

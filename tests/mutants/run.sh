@@ -6,6 +6,8 @@
 dev=$(dev_venv)
 tool=$(venv tests/mutants/requirements.txt "$(find_python 3.11 3.12 3.13)")
 
+# Tests that become another user go through it.
+chmod 711 "$scratch"
 # A mutant may remove, kill or write anything. The machine is read-only for it but for $scratch, a /run of its own and a
 # /tmp that forgets.
 # shellcheck disable=SC2016  # the inner shell's

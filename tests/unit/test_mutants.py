@@ -61,14 +61,18 @@ def test_a_mutant_meets_its_room_and_whoever_imports_it_or_an_importer(root, pat
 
 
 class Copy(mutants.Copy):
-    """A copy with one file, and what pytest says about it."""
+    """A copy with one file, what pytest says about its mutant, and how often it says that of the file as it is."""
 
-    def __init__(self, root, status, output=""):
-        self.root, self.said, self.seen, self.writes = root, (status, output), [], 0
+    def __init__(self, root, status, output="", busy=0):
+        self.root, self.said, self.busy, self.seen, self.writes = root, (status, output), busy, [], 0
 
     def pytest(self, words, seconds=None):
-        self.seen.append((words, seconds, (self.root / "m.py").read_text()))
-        return self.said
+        source = (self.root / "m.py").read_text()
+        self.seen.append((words, seconds, source))
+        if source == "mutated":
+            return self.said
+        self.busy -= 1
+        return self.said if self.busy >= 0 else (0, "")
 
 
 @pytest.mark.parametrize(
@@ -87,8 +91,31 @@ def test_a_mutant_is_killed_by_a_test_that_fails_or_does_not_end(tmp_path, statu
     copy = Copy(tmp_path, status, output)
     verdict = copy.verdict(mutant("m.py"), ["test_x.py"], 7)
     assert (verdict.killed, verdict.by) == (killed, by)
-    assert copy.seen == [(["-x", "test_x.py"], 7, "mutated")]
+    assert copy.seen == [
+        (["-x", "test_x.py"], 7, source) for source in (["mutated", "whole"] if killed else ["mutated"])
+    ]
     assert (tmp_path / "m.py").read_text() == "whole"
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "judges"),
+    [
+        (1, "FAILED tests/unit/b/test_y.py::test_it - assert", ["b/test_y.py"]),
+        (None, "", ["a/test_x.py", "b/test_y.py"]),
+    ],
+)
+def test_tests_that_fail_without_the_mutant_too_are_asked_again(tmp_path, status, output, judges):
+    (tmp_path / "m.py").write_text("whole")
+    copy = Copy(tmp_path, status, output, busy=2)
+    assert copy.verdict(mutant("m.py"), ["a/test_x.py", "b/test_y.py"], 7).killed
+    rounds = [(["-x", "a/test_x.py", "b/test_y.py"], 7, "mutated"), (["-x", *judges], 7, "whole")]
+    assert copy.seen == 3 * rounds
+
+
+def test_a_busy_machine_kills_no_mutant(tmp_path):
+    (tmp_path / "m.py").write_text("whole")
+    verdict = Copy(tmp_path, None, busy=3).verdict(mutant("m.py"), ["test_x.py"], 7)
+    assert (verdict.killed, verdict.by) == (False, "tests fail without it too: no end after 7 s")
 
 
 def test_python_never_takes_a_mutant_for_another_by_its_time(tmp_path):
@@ -123,9 +150,9 @@ def test_the_table_of_survivors():
     found = [mutants.Verdict(mutant("b.py"), False, "", 1), mutants.Verdict(mutant("c.py"), True, "", 1)]
     found.append(mutants.Verdict(mutant("folder/a.py", 110, "x", "y"), False, "", 1))
     assert mutants.survivors(found) == [
-        "file         line  before  after",
-        "b.py         3     a == 1  a != 1",
-        "folder/a.py  110   x       y",
+        "survivor         before  after",
+        "b.py:3           a == 1  a != 1",
+        "folder/a.py:110  x       y",
     ]
     assert mutants.survivors(found[1:2]) == ["no survivors"]
 
