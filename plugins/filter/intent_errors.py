@@ -10,7 +10,6 @@ short_description: "Internal: finds every mistake in llama_services and llama_mo
 description:
   - Checks what C(argument_specs) cannot, maps with free keys and what several services get wrong together.
   - Returns one sentence for each mistake, with the entry, the value seen and the value needed.
-positional: models, groups, hostvars, routes, api_keys
 options:
   _input:
     description: The services, as in C(llama_services).
@@ -36,27 +35,34 @@ options:
     description: Keys of services, as in C(llama_api_keys).
     type: dict
     default: {}
+  deployable:
+    description:
+      - Whether what can be planned and is not deployed counts as a mistake, a kind or launcher that this version of the
+        collection does not deploy, and a service with the key of the example inventory.
+    type: bool
+    default: false
+positional: models, groups, hostvars, routes, api_keys, deployable
 """
 
-EXAMPLES = r"""
-- name: The inventory's intent is sound
+EXAMPLES = """
+- name: Require a sound intent
   ansible.builtin.assert:
     that: mistakes | length == 0
-    fail_msg: "{{ mistakes | join('\n') }}"
+    fail_msg: "{{ mistakes | join('\\n') }}"
   vars:
     mistakes: "{{ llama_services | thefermisea.llama_cluster.intent_errors(llama_models, groups, hostvars) }}"
 """
 
 RETURN = """
 _value:
-  description: One sentence for each mistake; empty when there is none.
+  description: One sentence for each mistake; empty where there is none.
   type: list
   elements: str
 """
 
-from ..plugin_utils._intent.check import errors
+from ..plugin_utils._intent.check import intent_errors
 
 
 class FilterModule:
     def filters(self):
-        return {"intent_errors": errors}
+        return {"intent_errors": intent_errors}

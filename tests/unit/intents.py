@@ -48,7 +48,7 @@ SERVICES = {
 
 
 def mistakes(services=None, models=None, groups=None, hostvars=None):
-    return check.errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
+    return check.intent_errors(services or SERVICES, models or MODELS, groups or GROUPS, hostvars or HOSTVARS)
 
 
 def changed(**settings):

@@ -70,7 +70,7 @@ INVENTORY = {
 
 def intent(**parts):
     """What an inventory with these parts instead of its own is told."""
-    return lambda **_fixtures: check.errors(**dict(copy.deepcopy(INVENTORY), **parts))
+    return lambda **_fixtures: check.intent_errors(**dict(copy.deepcopy(INVENTORY), **parts))
 
 
 def chat(**keys):

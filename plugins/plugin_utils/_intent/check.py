@@ -26,15 +26,17 @@ SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
 ADOPT = "run adopt.yml, which takes over what was started by hand,"
 
 
-def errors(
+def intent_errors(
     services: Any,
     models: Any,
     groups: Groups,
     hostvars: HostVars,
     routes: Any = None,
     api_keys: Any = None,
+    deployable: bool = False,
 ) -> list[str]:
-    """Every mistake of an inventory's intent, one sentence each. routes, api_keys: llama_routes and llama_api_keys."""
+    """Every mistake of an inventory's intent, one sentence each. routes, api_keys: llama_routes and llama_api_keys;
+    deployable: whether what is sound and not deployed is one."""
     nodes = groups.get("llama_nodes") or []
     if not nodes:
         return ["group llama_nodes: no host in it, at least one is needed: list the nodes in hosts.yml"]
@@ -68,7 +70,7 @@ def errors(
         found.extend(shared_errors(services, groups))
         found.extend(route_errors(routes or {}, services, models))
         found.extend(api_key_errors(api_keys or {}, services))
-    return found
+    return found or (undeployable(services, api_keys) if deployable else [])
 
 
 def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) -> list[str]:

@@ -232,7 +232,7 @@ def test_the_intent_checks_know_the_new_keys():
     hostvars = {name: {"llama_fabric_address": "10.1.0.%d" % number} for number, name in enumerate(GROUPS["all"], 1)}
 
     def errors(models=None, **changes):
-        return check.errors(chat(**changes), models or MODELS, GROUPS, hostvars)
+        return check.intent_errors(chat(**changes), models or MODELS, GROUPS, hostvars)
 
     assert errors(force_split=True, slot_ctx_size=8192) == []
     assert errors(force_split="yes")[0].startswith("llama_services.chat.force_split: 'yes' seen")

@@ -38,12 +38,19 @@ def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():
     assert check.undeployable({}, keys) == ["llama_api_keys.%s: %s" % (name, needed) for name in ("chat", "quick")]
     assert check.undeployable({}, {"chat": ["k3y"]}) == []
     services = {"chat": SERVICES["reasoning"]}
-    assert check.errors(services, MODELS, GROUPS, HOSTVARS, {}, {"chat": keys["chat"]}) == []
+    own = {"chat": keys["chat"]}
+    assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own) == []
+    assert check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {}, own, deployable=True) == check.undeployable(
+        {}, own
+    )
+    # What is not sound is said first.
+    (sentence,) = check.intent_errors(services, MODELS, GROUPS, HOSTVARS, {"default": "x"}, own, deployable=True)
+    assert sentence.startswith("llama_routes.default")
 
 
 def test_routes_lead_to_what_is_served():
     def found(routes):
-        return check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
+        return check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
 
     assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
     assert found({"default": "bigg", "taks": {}}) == [
@@ -58,9 +65,9 @@ def test_routes_lead_to_what_is_served():
 
 @pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])
 def test_a_key_that_no_file_and_no_header_keeps_is_refused_and_not_shown(key):
-    (sentence,) = check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
+    (sentence,) = check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", key]})
     assert sentence.startswith("llama_api_keys.reasoning: key 2 is no plain text") and "s3cret" not in sentence
-    assert check.errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
+    assert check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, None, {"reasoning": ["fine", "sk-+/=_.~!"]}) == []
 
 
 @pytest.mark.parametrize(

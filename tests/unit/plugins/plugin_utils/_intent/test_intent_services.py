@@ -120,7 +120,7 @@ def test_models_are_checked_too(spec, sentence):
 def test_no_nodes_and_no_services():
     assert mistakes(groups={"all": []}, services={})[0].startswith("group llama_nodes: no host in it")
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], inventory_dir="/srv/mine"))
-    assert check.errors({}, {}, GROUPS, hostvars) == [
+    assert check.intent_errors({}, {}, GROUPS, hostvars) == [
         "llama_services: nothing seen, at least one service is needed: write it in "
         "/srv/mine/group_vars/all/services.yml, since group_vars/services.yml would be for a group services",
         "llama_models: nothing seen, at least one model is needed: write it in /srv/mine/group_vars/all/models.yml",
