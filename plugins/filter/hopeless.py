@@ -28,7 +28,7 @@ options:
     required: true
   nodes:
     description:
-      - For each node its C(devices), of P(thefermisea.llama_cluster.plan_node_devices#filter).
+      - For each node its C(devices), of P(thefermisea.llama_cluster.plan_devices#filter).
       - A service with a node that is missing here is not judged.
     type: dict
     required: true

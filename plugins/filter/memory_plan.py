@@ -10,9 +10,8 @@ short_description: "Internal: plans the memory of all services of an inventory t
 description:
   - Says for each service which device holds which layers and how much memory they need there, adds up what shares a
     card, and refuses what does not fit, with the nearest things that would.
-  - Where a model's header was not read, its C(header) in C(llama_models) and the size of its quant give an estimate,
-    and the plan says so.
-positional: _input, models, groups, nodes, headers, build, previous, complete
+  - Where a model's header was not read, its C(header) in C(llama_models) and the size of its quant give an
+    estimate, and the plan says so.
 options:
   _input:
     description: The services, as in C(llama_services), sound by P(thefermisea.llama_cluster.intent_errors#filter).
@@ -28,13 +27,14 @@ options:
     required: true
   nodes:
     description:
-      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_node_devices#filter), and C(cores).
+      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), and C(cores).
       - A service with a node that is not in it is not planned.
     type: dict
     required: true
   headers:
-    description: Results of M(thefermisea.llama_cluster.llama_plan) in a loop over what
-      P(thefermisea.llama_cluster.model_items#filter) returns.
+    description:
+      - Results of M(thefermisea.llama_cluster.llama_plan) in a loop over what
+        P(thefermisea.llama_cluster.model_items#filter) returns.
     type: list
     elements: dict
     default: []
@@ -43,8 +43,9 @@ options:
     type: str
     default: ""
   previous:
-    description: Results of M(ansible.builtin.slurp) in a loop over services, of the plans that were stored. A stored
-      split that still fits is kept.
+    description:
+      - The plans that were stored, as C(plans) of M(thefermisea.llama_cluster.node_facts). A stored split that
+        still fits is kept.
     type: list
     elements: dict
     default: []
@@ -52,20 +53,25 @@ options:
     description: Whether a service that cannot be planned is refused.
     type: bool
     default: false
+  only:
+    description: The one service of the lines; empty for all.
+    type: str
+    default: ""
+positional: models, groups, nodes, headers, build, previous, complete, only
 """
 
 EXAMPLES = """
-plan: >-
-  {{ llama_services
-     | thefermisea.llama_cluster.memory_plan(llama_models, groups, nodes, headers.results, llama_cpp_version) }}
+plan: "{{ llama_services | thefermisea.llama_cluster.memory_plan(llama_models, groups, nodes, headers.results) }}"
 """
 
 RETURN = """
 _value:
   description:
-    - C(services), the plans by service; C(unplanned), why there is none; C(uncounted), those of which only some nodes
-      are in C(nodes); C(rendered), C(layers) and C(tensor_split) of services that have layers per node and no plan;
-      C(refused), sentences; C(sharing), lines on services that share cards.
+    - RV(_value.services), the plans by service, RV(_value.unplanned), why there is none, RV(_value.uncounted),
+      those of which only some nodes are in O(nodes), and RV(_value.unchanged), those that are planned as they were.
+    - RV(_value.rendered), C(layers) and C(tensor_split) of services that have layers per node and no plan.
+    - RV(_value.refused), sentences, RV(_value.sharing), lines on services that share cards, and RV(_value.lines), a
+      table for operators with a row for each device, in MiB.
   type: dict
 """
 

@@ -6,32 +6,55 @@ DOCUMENTATION = """
 name: plan_cards
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
-short_description: "Internal: reads cards as an operator types them"
+short_description: "Internal: the cards that somebody wrote down, for a plan that asks no node"
 description:
-  - Turns V(2x24GB+24GB,48GB) into five cards, two in each of two nodes and one in a third. GB and GiB are 1024 MiB,
-    as on the box of a card; a number alone is MiB. V(main:256GB) is a node without a card, of so much main memory.
+  - Reads cards as an operator types them, or takes C(llama_devices) of nodes, and says what is wrong with them.
+  - V(2x24GB+24GB,48GB) is two nodes with two cards and a third one with one. GB and GiB are 1024 MiB, as on the box
+    of a card; a number alone is MiB. V(main:256GB) is a node without a card, of so much main memory.
 options:
   _input:
-    description: COUNTxSIZE or SIZE for each node, with commas between nodes and + between the cards of one node.
+    description:
+      - COUNTxSIZE or SIZE for each node, with commas between nodes and + between the cards of one node. Empty for
+        C(llama_devices) of O(nodes).
     type: str
     required: true
+  groups:
+    description: Ansible's C(groups).
+    type: dict
+    required: true
+  hostvars:
+    description: Ansible's C(hostvars).
+    type: dict
+    required: true
+  nodes:
+    description:
+      - A pattern of hosts. Without one they are those of C(llama_nodes) that have cards, or all where none has one,
+        the head of the primary service last.
+    type: str
+    default: ""
+  margin_mib:
+    description: What to keep free on each device, where every one of the nodes needs devices.
+    type: int
+positional: groups, hostvars, nodes, margin_mib
 """
 
 EXAMPLES = """
-devices: "{{ '3x24GB' | thefermisea.llama_cluster.plan_cards }}"
+written: "{{ '3x24GB' | thefermisea.llama_cluster.plan_cards(groups, hostvars) }}"
 """
 
 RETURN = """
 _value:
-  description: For each card its C(node) (V(node1), V(node2)), name and C(memory_mib), and C(main) for main memory.
-  type: list
-  elements: dict
+  description:
+    - RV(_value.refused), a sentence for each mistake. Where there is none, RV(_value.cards), for each card its
+      C(node) (V(node1), V(node2) of what was typed), C(name), C(memory_mib), and C(main) for main memory.
+    - With O(margin_mib) also RV(_value.devices), for each node its devices, as
+      P(thefermisea.llama_cluster.plan_devices#filter) returns them.
+  type: dict
 """
 
-from ..plugin_utils._cluster_plan.cards import cards
-from ..plugin_utils._filters import one_sentence
+from ..plugin_utils._cluster_plan.cards import plan_cards
 
 
 class FilterModule:
     def filters(self):
-        return {"plan_cards": one_sentence(cards)}
+        return {"plan_cards": plan_cards}

@@ -7,7 +7,8 @@ import base64
 import json
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.stored import stored
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 
 GROUPS = {
     "all": ["node1", "node2", "node3"],

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ...module_utils._plan.devices import of_inventory
 from ...module_utils._text import Refusal
 from .._intent.check_nodes import node_errors
 from .._intent.hosts import expand
@@ -16,6 +17,32 @@ from .._intent.records import Groups, HostVars
 Card = dict[str, Any]
 # A card's memory as makers print it on the box: their GB is 1024 MiB.
 SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
+
+
+def plan_cards(
+    text: str, groups: Groups, hostvars: HostVars, nodes: str = "", margin_mib: int | None = None
+) -> dict[str, Any]:
+    """-> {refused: sentences, cards, devices: {node: [Device as a dict]}} of what was typed, or of llama_devices.
+
+    nodes: a pattern of hosts, the usual ones where it is empty; margin_mib: where every one of them needs devices.
+    """
+    pattern = nodes or "llama_nodes"
+    refused = card_errors(text, pattern, groups, hostvars, margin_mib is not None)
+    if refused:
+        return {"refused": refused, "cards": [], "devices": {}}
+    found = cards(text) if text else inventory_cards(expand(nodes, groups) if nodes else [], hostvars, groups)
+    if margin_mib is None:
+        return {"refused": [], "cards": found, "devices": {}}
+    hosts = expand(pattern, groups)
+    # What was typed is for one node after the other.
+    named = ["node%d" % number for number in range(1, len(hosts) + 1)] if text else hosts
+    of_host = {host: [card for card in found if card["node"] == name] for host, name in zip(hosts, named, strict=True)}
+    devices = {host: of_inventory(host, own, margin_mib) for host, own in of_host.items()}
+    return {
+        "refused": [],
+        "cards": found,
+        "devices": {host: [device.as_dict() for device in own] for host, own in devices.items()},
+    }
 
 
 def cards(text: object) -> list[Card]:

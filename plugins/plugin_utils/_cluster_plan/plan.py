@@ -4,7 +4,6 @@
 """The memory plan of an inventory: all of its services together, those that share a card added up. Private to the
 collection."""
 
-import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +14,13 @@ from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, Row, ServicePlan, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
+from ...module_utils._plan.stored import kept, stored
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
-from . import refusals
+from . import refusals, sharing
 from .estimate import estimate
 
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
@@ -35,17 +35,18 @@ def memory_plan(
     build: str | None = None,
     previous: Iterable[dict[str, Any]] = (),
     complete: bool = False,
+    only: str = "",
 ) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of filter plan_node_devices], cores: int or None, numa: where asked for, see
-    refusals.numa()}};
+    nodes: {node: {devices: [of filter plan_devices], cores: int or None, numa: where asked for, see refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
-    be planned is refused. -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its
-    hosts; unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
+    be planned is refused; only: the one service of the lines.
+    -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its hosts;
+    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
-    have layers per node and no plan; refused: [sentences]; sharing: [lines]}
+    have layers per node and no plan; refused: [sentences]; sharing: [lines]; lines: of table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
@@ -54,7 +55,7 @@ def memory_plan(
     one.refuse_misfits()
     planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
     before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
-    return {
+    found: dict[str, Any] = {
         "services": planned,
         "unplanned": one.unplanned,
         "uncounted": one.uncounted,
@@ -65,16 +66,7 @@ def memory_plan(
         "refused": one.refused,
         "sharing": one.sharing,
     }
-
-
-def stored(plans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What is kept of a service's plan: what it was made for and what it says, and nothing that changes from run to
-    run."""
-    kept = []
-    for one in plans:
-        devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
-        kept.append(dict({key: value for key, value in one.items() if key != "problem"}, devices=devices))
-    return kept
+    return dict(found, lines=table.lines(found, only))
 
 
 class _Misfit(NamedTuple):
@@ -106,7 +98,7 @@ class _Inventory:
         self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.complete, self.build, self.previous = complete, build, {one["item"]: _kept(one) for one in previous}
+        self.complete, self.build, self.previous = complete, build, {one["item"]: kept(one) for one in previous}
         self.planned: dict[str, list[ServicePlan]] = {}
         self.unplanned: dict[str, str] = {}
         self.rendered: dict[str, dict[str, Any]] = {}
@@ -309,7 +301,11 @@ class _Inventory:
             )
         if planned.fits:
             self._claim(name, planned.devices)
-        self._share(name, shape, settings, devices, local, planned)
+        others = {
+            other for device in devices for other in self.claimed.get((device.node, device.device), {}) if other != name
+        }
+        if others:
+            self.sharing.extend(sharing.lines(name, sorted(others), shape, settings, devices, local, planned))
 
     def _advice(
         self,
@@ -390,65 +386,6 @@ class _Inventory:
                     return ["add %s to workers%s" % (node, beside)]
         return []
 
-    def _share(
-        self,
-        name: str,
-        shape: Shape,
-        settings: Settings,
-        devices: list[Device],
-        local: int,
-        planned: Plan,
-    ) -> None:
-        """What is done about a service whose cards others use too, and what the other choices are."""
-        others = sorted(
-            {
-                other
-                for device in devices
-                for other in self.claimed.get((device.node, device.device), {})
-                if other != name
-            }
-        )
-        if not others:
-            return
-        names = ", ".join(others)
-        memory = "cards" if devices[0].kind == "GPU" else "main memory"
-        self.sharing.append("%s shares %s with %s:" % (name, memory, names))
-        self.sharing.append("  beside %s, as in the table: %s" % (names, _choice(planned)))
-        apart = [device for device in devices if not device.claimed_mib]
-        left = sorted({device.node for device in devices} - {device.node for device in apart})
-        own = sum(not device.claimed_mib for device in devices[len(devices) - local :])
-        # The head cannot be left out.
-        alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
-        if alone:
-            self.sharing.append("  apart, with %s left out of workers: %s" % (table.join(left), _choice(alone)))
-        free = plan(shape, settings, [device._replace(claimed_mib=0) for device in devices], local, True)
-        self.sharing.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
-        decision = (
-            "decision: beside %s, as in the table" % names
-            if planned.fits
-            else "decision: none, it does not fit beside %s" % names
-        )
-        if alone and alone.fits:
-            decision += "; to keep them apart leave %s out of workers" % table.join(left)
-        self.sharing.append("  " + decision)
-
-
-def _kept(read: Mapping[str, Any]) -> list[ServicePlan]:
-    """An earlier plan; [] where there is none, or none of this version's."""
-    try:
-        kept = [ServicePlan.of(one) for one in json.loads(base64.b64decode(read.get("content") or "").decode("utf-8"))]
-        return kept if kept[0].inputs and kept[0].plan.counts else []
-    except (ValueError, KeyError, IndexError, TypeError):
-        return []
-
 
 def _layers(planned: Plan) -> str:
     return ", ".join("%s %d" % (row.node, row.layers) for row in planned.devices)
-
-
-def _choice(planned: Plan) -> str:
-    shares = [
-        "%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0)
-        for row in planned.devices
-    ]
-    return "%s (%s)" % ("fits" if planned.fits else "does not fit", "; ".join(shares))

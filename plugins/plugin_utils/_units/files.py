@@ -11,6 +11,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
 from ...module_utils._node.units import units_of
+from ...module_utils._plan.stored import stored
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
@@ -48,7 +49,7 @@ def unit_files(
     for item in instances:
         if item["service"] in plans:
             entries.append(
-                {"path": paths.PLANS.replace("*", item["service"]), "content": _text(plans[item["service"]])}
+                {"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(plans[item["service"]]))}
             )
         entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)

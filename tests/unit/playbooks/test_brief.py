@@ -130,7 +130,7 @@ FAILING = """
       loop: [1, 2, 3]
       when: case == 'refused'
     - name: Call a filter
-      ansible.builtin.command: "echo {{ '5x24GBx' | thefermisea.llama_cluster.plan_cards }}"
+      ansible.builtin.command: "echo {{ {'chat': {'head': 'n9'}} | thefermisea.llama_cluster.wanted_units(groups) }}"
       when: case == 'filter'
     - name: Read a variable
       ansible.builtin.assert: {that: nowhere | length > 0}
@@ -228,7 +228,7 @@ def test_check_mode_shows_what_would_differ(run):
         (
             "filter",
             [
-                "devices: 5x24GBx seen, COUNTxSIZE such as 3x24GB is needed",
+                "n9 is neither a host nor a group of this inventory",
                 "stopped: 1 mistake in /nodes or -e, nothing was changed",
             ],
         ),

@@ -9,6 +9,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster
     card_errors,
     cards,
     inventory_cards,
+    plan_cards,
 )
 
 GROUPS = {"all": ["a", "b"], "llama_nodes": ["a", "b"], "nobody": []}
@@ -145,3 +146,26 @@ def test_each_mistake_is_one_sentence(given, sentence):
     (found,) = errors(**given)
     assert found.startswith(sentence)
     assert "32510" not in found
+
+
+def test_what_was_written_becomes_cards_and_devices():
+    assert plan_cards("", GROUPS, DESCRIBED) == {
+        "refused": [],
+        "cards": inventory_cards([], DESCRIBED, GROUPS),
+        "devices": {},
+    }
+    assert [card["node"] for card in plan_cards("", GROUPS, DESCRIBED, "b")["cards"]] == ["b"]
+    typed = plan_cards("24GB+12GB,48GB", GROUPS, {"a": {}, "b": {}}, "llama_nodes", 1024)
+    assert (typed["refused"], [card["node"] for card in typed["cards"]]) == ([], ["node1", "node1", "node2"])
+    seen = {
+        node: [(one["node"], one["device"], one["total_mib"], one["margin_mib"]) for one in devices]
+        for node, devices in typed["devices"].items()
+    }
+    assert seen == {
+        "a": [("a", "GPU0", 24576, 1024), ("a", "GPU1", 12288, 1024)],
+        "b": [("b", "GPU0", 49152, 1024)],
+    }
+    own = plan_cards("", GROUPS, DESCRIBED, "llama_nodes", 0)["devices"]
+    assert [device["name"] for device in own["a"] + own["b"]] == ["H200", "GPU", "GPU"]
+    refused = plan_cards("5x24GB", GROUPS, DESCRIBED, "llama_nodes", 1024)
+    assert refused == {"refused": errors("5x24GB"), "cards": [], "devices": {}}

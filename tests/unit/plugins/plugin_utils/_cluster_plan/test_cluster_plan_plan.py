@@ -8,9 +8,10 @@ import json
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.stored import stored
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import estimate
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan, stored
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
@@ -165,7 +166,7 @@ def test_a_service_that_is_planned_as_before_is_one_line():
     assert first["unchanged"] == []
     again = plan(chat(), previous=kept(first))
     assert again["unchanged"] == ["chat"]
-    (line,) = lines(again)
+    (line,) = again["lines"]
     assert line.startswith("chat: big Q4_K_M, ")
     assert line.endswith(", planned as before: node2 0-26 (27), node3 27-53 (27), node1 54-79 (26)")
     assert len(lines(plan(chat(ctx_size=4096), previous=kept(first)))) > 4

@@ -44,8 +44,9 @@ def digest(*instances, **more):
 
 
 def test_what_a_head_is_made_of():
-    plan = [{"devices": []}]
-    entries = heads(HEAD, plans={"chat": plan, "other": plan})
+    plan = [{"devices": [{"node": "n1"}]}]
+    seen = [{"problem": "no header", "devices": [{"node": "n1", "free_mib": 9}]}]
+    entries = heads(HEAD, plans={"chat": seen, "other": seen})
     assert [entry["path"] for entry in entries] == [
         "/etc/systemd/system/llama-head-chat.service",
         "/etc/llama-cluster/plan-chat.json",

@@ -3,13 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 DOCUMENTATION = """
-name: plan_node_devices
+name: plan_devices
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: the devices of a node that layers can lie on"
 description:
   - Its GPUs, or its main memory where it has none. What processes of the collection's own units use counts as free.
-positional: _input, gpus, memory_mib, margin_mib, pids, visible, described
 options:
   _input:
     description: The node's inventory name.
@@ -43,18 +42,18 @@ options:
     type: list
     elements: dict
     default: []
+positional: gpus, memory_mib, margin_mib, pids, visible, described
 """
 
 EXAMPLES = """
-devices: >-
-  {{ inventory_hostname
-     | thefermisea.llama_cluster.plan_node_devices(ansible_facts.nvidia_smi.gpus, ansible_facts.memtotal_mb, 1024) }}
+devices: "{{ inventory_hostname | thefermisea.llama_cluster.plan_devices(nvidia_smi.gpus, 128000, 1024) }}"
 """
 
 RETURN = """
 _value:
-  description: For each device its node, device, name, kind (V(GPU) or V(main)), total_mib, others_mib, others (the
-    processes that have those, in words, with their MiB), margin_mib and bandwidth in GB/s.
+  description:
+    - For each device its node, device, name, kind (V(GPU) or V(main)), total_mib, others_mib, others (the processes
+      that have those, in words, with their MiB), margin_mib and bandwidth in GB/s.
   type: list
   elements: dict
 """
@@ -65,4 +64,4 @@ from ..plugin_utils._filters import as_dicts
 
 class FilterModule:
     def filters(self):
-        return {"plan_node_devices": as_dicts(of_node)}
+        return {"plan_devices": as_dicts(of_node)}

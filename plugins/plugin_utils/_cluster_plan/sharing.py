@@ -1,0 +1,50 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done about a service whose cards others use too. Private to the collection."""
+
+from collections.abc import Sequence
+
+from ...module_utils._model.memory import Settings, Shape
+from ...module_utils._plan.devices import Device
+from ...module_utils._plan.place import Plan, plan
+from ...module_utils._plan.table import join
+
+
+def lines(
+    name: str,
+    others: Sequence[str],
+    shape: Shape,
+    settings: Settings,
+    devices: Sequence[Device],
+    local: int,
+    planned: Plan,
+) -> list[str]:
+    """What is done about a service that shares devices with others, and what the other choices are."""
+    names = ", ".join(others)
+    memory = "cards" if devices[0].kind == "GPU" else "main memory"
+    found = [
+        "%s shares %s with %s:" % (name, memory, names),
+        "  beside %s, as in the table: %s" % (names, _choice(planned)),
+    ]
+    apart = [device for device in devices if not device.claimed_mib]
+    left = sorted({device.node for device in devices} - {device.node for device in apart})
+    own = sum(not device.claimed_mib for device in devices[len(devices) - local :])
+    # The head cannot be left out.
+    alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
+    if alone:
+        found.append("  apart, with %s left out of workers: %s" % (join(left), _choice(alone)))
+    free = plan(shape, settings, [device._replace(claimed_mib=0) for device in devices], local, True)
+    found.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
+    decision = "beside %s, as in the table" if planned.fits else "none, it does not fit beside %s"
+    if alone and alone.fits:
+        decision += "; to keep them apart leave %s out of workers" % join(left)
+    return [*found, "  decision: " + decision % names]
+
+
+def _choice(planned: Plan) -> str:
+    shares = [
+        "%s %d layers, %d of %d MiB" % (row.node, row.layers, row.total_mib, row.free_mib or 0)
+        for row in planned.devices
+    ]
+    return "%s (%s)" % ("fits" if planned.fits else "does not fit", "; ".join(shares))
