@@ -8,9 +8,8 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: says what keeps a node from being deployed to"
 description:
-  - Returns one sentence for each thing that is in the way. Without O(accounts) and O(services) it judges the system
-    alone.
-positional: _input, host, accounts, services
+  - Returns one sentence for each thing that is missing or in the way, of what it is asked about. Asked about
+    nothing it judges the system.
 options:
   _input:
     description: The facts of the node, with those of M(thefermisea.llama_cluster.node_facts).
@@ -20,14 +19,28 @@ options:
     description: The name of the node.
     type: str
     required: true
+  contact:
+    description:
+      - Whether Ansible can work there, the node's C(variables), and the results of a task without root and without
+        Python (C(login)), with root (C(root)) and of a module (C(python)).
+    type: dict
   accounts:
     description: The accounts of heads and workers, with C(option), C(name), C(id_option) and C(id).
     type: list
     elements: dict
   services:
-    description: C(heads) and C(workers) of the node, its C(address) on the fabric, and what will have made room,
-      C(ending) and C(leaving).
+    description:
+      - C(heads) and C(workers) of the node, its C(address) on the fabric, and what will have made room, C(ending)
+        and C(leaving).
     type: dict
+  units:
+    description:
+      - The C(instances) of the node, of P(thefermisea.llama_cluster.rpc_instances#filter) or
+        P(thefermisea.llama_cluster.head_instances#filter), their C(kind), V(rpc) or V(head), the path of the
+        C(build) to run, whether the primary service answers to its short name (C(at_boot)), and whether earlier
+        tasks have really installed build and models (C(deployed)).
+    type: dict
+positional: host, contact, accounts, services, units
 """
 
 EXAMPLES = """

@@ -9,9 +9,10 @@ version_added: 0.1.0
 short_description: "Internal: decides which units of a node stop, start and restart"
 description:
   - Compares the units of all nodes with what the services want, by state alone.
-  - A head goes down first when it is unwanted or stale, or when one of its workers changes on any node,
-    and comes up last.
-positional: host, wanted, degraded, services
+  - A head goes down first when it is unwanted or stale, or when one of its workers changes on any node, and comes
+    up last.
+  - With O(held) it says what has to stop so that a node can be held for maintenance, heads that are on it, or lose
+    a worker there, and every unit of the node.
 options:
   _input:
     description: For each node its units, as M(thefermisea.llama_cluster.llama_unit_info) returns them.
@@ -22,32 +23,38 @@ options:
     type: str
     required: true
   wanted:
-    description: For each node the units it should have, as the filter
-      P(thefermisea.llama_cluster.wanted_units#filter) returns them.
+    description:
+      - For each node the units it should have, as P(thefermisea.llama_cluster.wanted_units#filter) returns them.
     type: dict
-    required: true
+    default: {}
   degraded:
     description: Services whose head lost a worker.
     type: list
     elements: str
-    required: true
+    default: []
   services:
     description: The services that may be touched; all where none is named.
     type: list
     elements: str
     default: []
+  held:
+    description: The node that is to be held; empty for none.
+    type: str
+    default: ""
+positional: host, wanted, degraded, services, held
 """
 
 EXAMPLES = """
-changes: >-
-  {{ nodes | thefermisea.llama_cluster.unit_changes(inventory_hostname, llama_services
-     | thefermisea.llama_cluster.wanted_units(groups), []) }}
+changes: "{{ units | thefermisea.llama_cluster.unit_changes('node1', {'node1': ['llama-head-chat.service']}) }}"
+held: "{{ units | thefermisea.llama_cluster.unit_changes('node1', held='node2') }}"
 """
 
 RETURN = """
 _value:
-  description: Lists of unit names in the order to act on them, heads_down, unwanted, workers_restart, workers_start
-    and heads_up; and idle, whether they leave everything as it is.
+  description:
+    - Lists of unit names in the order to act on them, RV(_value.heads_down), RV(_value.unwanted),
+      RV(_value.workers_restart), RV(_value.workers_start) and RV(_value.heads_up); RV(_value.held), those that stop
+      and do not start at boot; and RV(_value.idle), whether they leave everything as it is.
   type: dict
 """
 

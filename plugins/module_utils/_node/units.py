@@ -131,6 +131,11 @@ def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
     return (found.group(1), found.group(2)) if found else (None, None)
 
 
+def unit_name(kind: str, service: str) -> str:
+    """The other way round."""
+    return "llama-%s-%s.service" % (kind, service)
+
+
 def failed_in_a_row(properties: Properties) -> int:
     """How many runs of a unit that waits for its next one ended before they served; 0 when it does not wait for
     that."""

@@ -11,6 +11,8 @@ from ...module_utils._node import paths
 from ...module_utils._node.units import Unit, units_of
 from .._intent.check import port_conflicts
 from .accounts import Account, account_refusals
+from .reach import reach_refusals
+from .units import unit_refusals
 
 Instance = Mapping[str, Any]
 FAMILIES = ("Debian", "RedHat")
@@ -19,21 +21,28 @@ FAMILIES = ("Debian", "RedHat")
 def node_refusals(
     facts: Mapping[str, Any],
     host: str,
+    contact: Mapping[str, Any] | None = None,
     accounts: Sequence[Account] | None = None,
     services: Mapping[str, Any] | None = None,
+    units: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """One sentence for each thing that is in the way.
+    """One sentence for each thing that is missing or in the way.
 
-    facts: ansible_facts, with llama_node for accounts (see account_refusals) and services: {address: on the fabric or
-    '', heads, workers, ending: ids of processes that will have ended, leaving: units that will have made room}.
+    facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
+    account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
+    ended, leaving: units that will have made room}; units: what unit_refusals() needs. None of them: the system.
     """
+    if all(asked is None for asked in (contact, accounts, services, units)):
+        return _system(facts, host)
     found = []
-    if accounts is None and services is None:
-        found += _system(facts, host)
+    if contact is not None:
+        found += reach_refusals(host, **contact)
     if accounts is not None:
         found += account_refusals(facts["llama_node"], host, accounts)
     if services is not None:
         found += _services(facts["llama_node"], host, services)
+    if units is not None:
+        found += unit_refusals(facts["llama_node"], host, **units)
     return found
 
 

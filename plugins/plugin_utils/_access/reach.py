@@ -18,7 +18,7 @@ WRAPPED = re.compile(
 TOO_OLD = re.compile(r"minimum of Python version ([\d.]+\d)\. Current version: ([\d.]+\d)")
 
 
-def refusals(
+def reach_refusals(
     node: str,
     variables: Variables,
     login: Result | None,

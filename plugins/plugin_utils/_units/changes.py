@@ -10,6 +10,7 @@ from typing import Any
 from ...module_utils._node.units import Unit, units_of
 from .._intent.records import Groups, Services
 from .._intent.services import managed
+from .hold import hold_changes
 
 # As llama_unit_info tells them.
 Units = Iterable[Mapping[str, Any]]
@@ -28,14 +29,16 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
 def unit_changes(
     nodes: Mapping[str, Units],
     host: str,
-    wanted: Mapping[str, Sequence[str]],
-    degraded: Iterable[str],
+    wanted: Mapping[str, Sequence[str]] | None = None,
+    degraded: Iterable[str] = (),
     services: Sequence[str] = (),
+    held: str = "",
 ) -> dict[str, Any]:
     """What a node has to do, as lists of unit names, in the order it has to be done.
 
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns
-    them; degraded: services whose head lost a worker; services: those that may be touched, all where none is named.
+    them; degraded: services whose head lost a worker; services: those that may be touched, all where none is named;
+    held: the node that is to be held for maintenance, of which hold_changes() says what stops.
 
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or
     starts somewhere; and what waits after runs that failed, to be tried at once with what is there now.
@@ -45,6 +48,9 @@ def unit_changes(
     Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left
     alone, whatever their name.
     """
+    if held:
+        return dict(hold_changes(nodes, host, held), idle=False)
+    wanted = wanted or {}
     found = {
         node: [unit for unit in units_of(told) if not services or unit.service in services]
         for node, told in nodes.items()
@@ -67,7 +73,7 @@ def unit_changes(
     }
     up = [unit.name for unit in heads if unit.active_state == "active"]
     still = not any(names for step, names in todo.items() if step != "heads_up")
-    return dict(todo, idle=still and set(todo["heads_up"]) <= set(up))
+    return dict(todo, held=[], idle=still and set(todo["heads_up"]) <= set(up))
 
 
 def _workers(units: Iterable[Unit], wanted: Sequence[str]) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import json
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
-from ...module_utils._node.units import units_of
+from ...module_utils._node.units import unit_name, units_of
 from ...module_utils._plan.stored import stored
 
 Instance = Mapping[str, Any]
@@ -64,10 +64,6 @@ def unit_files(
             if unit.kind == "head" and unit.ours
         ]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
-
-
-def unit_name(kind: str, service: str) -> str:
-    return "llama-%s-%s.service" % (kind, service)
 
 
 def _unit_path(name: str) -> str:

@@ -7,7 +7,7 @@ ssh, sudo and Python are stubs."""
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.reach import refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.reach import reach_refusals
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     COLLECTIONS,
     ROOT,
@@ -149,7 +149,7 @@ def test_each_node_is_one_sentence(run, playbook):
     ],
 )
 def test_root_and_python(variables, root, python, sentence):
-    assert refusals("n", variables, {"rc": 0}, root, python) == ([sentence] if sentence else [])
+    assert reach_refusals("n", variables, {"rc": 0}, root, python) == ([sentence] if sentence else [])
 
 
 def test_a_host_key_that_changed():
@@ -157,7 +157,7 @@ def test_a_host_key_that_changed():
         "unreachable": True,
         "msg": "@@@@\nWARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.",
     }
-    assert refusals("n", {"ansible_host": "10.0.0.1"}, login) == [
+    assert reach_refusals("n", {"ansible_host": "10.0.0.1"}, login) == [
         "n: 10.0.0.1 has another host key than before, the known one is needed: where the node is new, run `ssh-keygen "
         "-R 10.0.0.1` and `ssh 10.0.0.1`"
     ]

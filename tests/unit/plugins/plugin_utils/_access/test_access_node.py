@@ -32,6 +32,12 @@ def test_the_system(facts, said):
     assert node_refusals(dict(SYSTEM, **facts), "n1") == ([said] if said else [])
 
 
+def test_a_node_that_cannot_be_reached_is_asked_nothing_else():
+    (sentence,) = node_refusals({}, "n1", contact={"variables": {}, "login": {"unreachable": True, "msg": "gone"}})
+    assert sentence.startswith("n1: no answer from n1 over ssh (gone)")
+    assert node_refusals({}, "n1", contact={"variables": {}, "login": {"rc": 0}, "root": {"rc": 0}}) == []
+
+
 def of_accounts(*entries, groups=(), writable=(), accounts=ACCOUNTS):
     node = {"accounts": {"passwd": list(entries), "group": list(groups)}, "writable": list(writable)}
     return node_refusals({"llama_node": node}, "n1", accounts=accounts)

@@ -143,3 +143,10 @@ def test_a_unit_that_only_has_a_name_like_ours_is_left_alone():
     assert changes("node2", [unit("rpc"), unit("rpc", "test", ours=False)]) == {}
     both = [unit("head"), unit("head", "alone"), unit("head", "test", ours=False)]
     assert changes("node1", node1=both) == {"heads_up": ["llama-head-chat.service", "llama-head-alone.service"]}
+
+
+def test_a_node_that_is_to_be_held_is_asked_of_the_same_filter():
+    nodes = {"node1": [dict(unit("head"), sub_state="running")], "node2": [unit("rpc")]}
+    found = unit_changes(nodes, "node1", held="node2")
+    assert (found["heads_down"], found["held"], found["idle"]) == (["llama-head-chat.service"], [], False)
+    assert unit_changes({"node1": []}, "node1")["held"] == []

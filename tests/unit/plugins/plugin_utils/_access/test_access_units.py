@@ -4,7 +4,7 @@
 """What keeps a node from having its workers or heads."""
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.refusals import unit_refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
 
 HEAD = {
     "service": "chat",
@@ -27,7 +27,12 @@ def unit(name, ours=True, installed=True):
 
 def refusals(*units, kind="head", item=HEAD, build="b1", model=(9, 1.5), at_boot=True, deployed=True):
     node = {"units": list(units), "build": {"current_build": build}, "files": {"/opt/models/m.gguf": model}}
-    return unit_refusals([item], kind, node, "n1", BUILD, at_boot, deployed)
+    return of([item], kind, node, at_boot, deployed)
+
+
+def of(instances, kind, node, at_boot=True, deployed=True):
+    units = {"kind": kind, "instances": instances, "build": BUILD, "at_boot": at_boot, "deployed": deployed}
+    return node_refusals({"llama_node": node}, "n1", units=units)
 
 
 def test_nothing_is_in_the_way():
@@ -62,7 +67,7 @@ def test_a_build_is_missing(kind):
         "%s: missing on n1, a llama.cpp build is needed: run with --tags build first" % BUILD
     ]
     assert refusals(kind=kind, build=None, deployed=False) == []
-    assert unit_refusals([], kind, {"units": [], "build": {"current_build": None}}, "n1", BUILD, True, True) == []
+    assert of([], kind, {"units": [], "build": {"current_build": None}}) == []
 
 
 def test_a_model_is_missing():

@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
-from ...module_utils._node.units import units_of
-from .files import unit_name
+from ...module_utils._node.units import unit_name, units_of
 
 Instance = Mapping[str, Any]
 
 
 def unit_refusals(
-    instances: Sequence[Instance],
-    kind: str,
     node: Mapping[str, Any],
     host: str,
+    kind: str,
+    instances: Sequence[Instance],
     build: str,
     at_boot: bool,
     deployed: bool,
