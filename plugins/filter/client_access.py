@@ -8,20 +8,21 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: says which networks get in to the ports of a node's heads"
 description:
-  - Returns for each head its C(service), C(port), C(address), the C(interface) that has the address, the C(networks)
-    of its clients, the C(rules) of firewalld for them with their interface, and whether it C(admits) a source
-    address.
-positional: shown, clients, source
+  - Returns for each head its C(service), C(port), C(address), the C(interface) that has the address, the
+    C(networks) of its clients, the C(rules) of firewalld for them with their interface, and whether it C(admits) a
+    source address.
+  - Of firewalls other than firewalld it returns C(refused), a sentence for each network that a table of nftables,
+    iptables or ufw keeps from the port, with the command that lets it in. A rule that cannot be read counts as one
+    that lets everybody in.
 options:
   _input:
     description: The heads of the node, as P(thefermisea.llama_cluster.head_instances#filter) returns them.
     type: list
     elements: dict
     required: true
-  shown:
-    description: What C(ip -oneline -4 address show to ADDRESS) says for each of them.
-    type: list
-    elements: str
+  interfaces:
+    description: C(interfaces) of M(thefermisea.llama_cluster.node_facts), what C(ip) says of each head's address.
+    type: dict
     required: true
   clients:
     description: The networks of the clients, none for that of the head's own interface.
@@ -32,10 +33,19 @@ options:
     description: The address that somebody comes from.
     type: str
     default: ""
+  ruleset:
+    description: What C(nft list ruleset) says on the node.
+    type: str
+    default: ""
+  host:
+    description: The name of the node.
+    type: str
+    default: ""
+positional: interfaces, clients, source, ruleset, host
 """
 
 EXAMPLES = """
-heads: "{{ head_server_instances | thefermisea.llama_cluster.client_access(shown, ['10.0.0.0/8']) }}"
+heads: "{{ head_server_instances | thefermisea.llama_cluster.client_access(node.interfaces, ['10.0.0.0/8']) }}"
 """
 
 RETURN = """
@@ -45,10 +55,10 @@ _value:
   elements: dict
 """
 
-from ..plugin_utils._access.clients import access
+from ..plugin_utils._access.clients import client_access
 from ..plugin_utils._filters import one_sentence
 
 
 class FilterModule:
     def filters(self):
-        return {"client_access": one_sentence(access)}
+        return {"client_access": one_sentence(client_access)}

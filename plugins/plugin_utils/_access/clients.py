@@ -6,7 +6,7 @@ Private to the collection."""
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._intent.networks import networks_of
@@ -32,28 +32,38 @@ SOURCES = re.compile(r"\bip saddr (\{[^}]*\}|\S+)")
 TARGETS = re.compile(r"\bip daddr (\{[^}]*\}|\S+)")
 
 
-def access(
+def client_access(
     instances: Sequence[Mapping[str, Any]],
-    shown: Iterable[str],
+    interfaces: Mapping[str, str],
     clients: Any,
     source: str = "",
+    ruleset: str = "",
+    host: str = "",
 ) -> list[dict[str, Any]]:
-    """-> [{service, port, address, interface, networks, rules, admits}] of a node's heads.
+    """-> [{service, port, address, interface, networks, rules, admits, refused}] of a node's heads.
 
-    instances: of head_instances; shown: what `ip -oneline -4 address show to ADDRESS` says for each; clients: networks,
-    none of them for the head's own. interface is empty where no interface has the address; rules: {rich rule of
-    firewalld: interface}; admits: whether networks have source.
+    instances: of head_instances; interfaces: {address: what `ip -oneline -4 address show to ADDRESS` says}; clients:
+    networks, none of them for the head's own; ruleset: of `nft list ruleset`. interface is empty where no interface has
+    the address; rules: {rich rule of firewalld: interface}; admits: whether networks have source; refused: a sentence
+    for each network that a firewall other than firewalld keeps from the port.
     """
     found = []
     wanted = networks_of(clients)
-    for head, text in zip(instances, shown, strict=False):
-        match = SHOWN.search(text)
+    closed = _closed(ruleset)
+    for head in instances:
+        match = SHOWN.search(interfaces.get(head["address"], ""))
         interface, own = match.groups() if match else ("", None)
         networks = wanted or ([ipaddress.IPv4Network(own, strict=False)] if own else [])
         # Nobody comes from elsewhere to an address of the loopback.
         networks = [] if interface == "lo" else networks
         found.append(
             {
+                "refused": [
+                    _refusal(head, network, place, ruleset, host)
+                    for *place, rules in closed
+                    for network in networks
+                    if not any(_admits(rule, network, head) for rule in rules)
+                ],
                 "service": head["service"],
                 "port": head["port"],
                 "address": head["address"],
@@ -66,28 +76,14 @@ def access(
     return found
 
 
-def refusals(heads: Sequence[Mapping[str, Any]], ruleset: str, host: str) -> list[str]:
-    """Sentences for the networks that a firewall other than firewalld keeps from a head's port. heads: of access();
-    ruleset: of `nft list ruleset`."""
-    found = []
-    for table, chain, rules in _closed(ruleset):
-        for head in heads:
-            for network in head["networks"]:
-                if not any(_admits(rule, ipaddress.ip_network(network), head) for rule in rules):
-                    found.append(
-                        "llama_services.%s.port: table %s of %s keeps %s from port %d, an open port is needed: run "
-                        "`%s` there and keep it in that firewall's "
-                        "configuration, or name other networks in llama_clients"
-                        % (
-                            head["service"],
-                            table,
-                            host,
-                            network,
-                            head["port"],
-                            _line(table, chain, ruleset, network, head["port"]),
-                        )
-                    )
-    return found
+def _refusal(head: Mapping[str, Any], network: Network, place: Sequence[str], ruleset: str, host: str) -> str:
+    table, chain = place
+    words = (head["service"], table, host, network, head["port"])
+    return (
+        "llama_services.%s.port: table %s of %s keeps %s from port %d, an open port is needed: run `%s` there and keep "
+        "it in that firewall's configuration, or name other networks in llama_clients"
+        % (*words, _line(table, chain, ruleset, str(network), head["port"]))
+    )
 
 
 def _closed(ruleset: str) -> list[tuple[str, str, list[str]]]:

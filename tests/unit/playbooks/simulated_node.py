@@ -301,8 +301,9 @@ class ActionModule(ActionBase):
 
     def do_node_facts(self, arguments):
         """The roles that ask are replaced: what playbooks have forgotten is forgotten."""
-        assert arguments == {"forget": True}, arguments
-        return {"changed": False, "ansible_facts": {"llama_node": {}}}
+        assert arguments == {"forget": True} or list(arguments) == ["interfaces"], arguments
+        interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
+        return {"changed": False, "ansible_facts": {"llama_node": {"interfaces": interfaces}}}
 
     def do_llama_snapshot(self, arguments):
         folder = self.node.root / "var/lib/llama-cluster/rollback"

@@ -56,10 +56,6 @@ CONFIGURE = """
     build: "{{ llama_cpp_build | default('') }}"
     instances: "{{ %s }}"
 """
-INTERFACE = """
-- name: Note the interfaces
-  ansible.builtin.set_fact: {__head_server_interfaces: ["2: eth0 inet 10.0.0.1/24"]}
-"""
 WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_hostname, groups, hostvars)"
 HEADS = (
     "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, "
@@ -91,7 +87,6 @@ REPLACED = {
     "rpc_worker/tasks/cache.yml": CACHES,
     "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", WORKERS),
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
-    "head_server/tasks/clients_interface.yml": INTERFACE,
     "head_server/tasks/configure.yml": CONFIGURE % ("head", HEADS),
     "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
     "model/tasks/main.yml": MODEL % "fetch",

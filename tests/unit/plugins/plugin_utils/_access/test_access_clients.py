@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.clients import access, refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.clients import client_access
 
 HEAD = {"service": "chat", "port": 8000, "address": "10.0.0.31"}
 SHOWN = "2: eth0    inet 10.0.0.31/24 brd 10.0.0.255 scope global eth0\\       valid_lft forever preferred_lft forever"
@@ -61,8 +61,12 @@ REFUSAL = (
 )
 
 
-def heads(clients=()):
-    return access([HEAD], [SHOWN], clients)
+def heads(clients=(), shown=SHOWN, **more):
+    return client_access([HEAD], {HEAD["address"]: shown}, clients, **more)
+
+
+def refusals(ruleset):
+    return heads(ruleset=ruleset, host="node1")[0]["refused"]
 
 
 def test_clients_are_those_of_the_heads_own_network():
@@ -75,16 +79,18 @@ def test_clients_are_those_of_the_heads_own_network():
 
 
 def test_clients_are_those_of_the_networks_that_are_named():
-    (head,) = access([HEAD], [SHOWN], ["192.0.2.0/24", "10.7.0.1"], "192.0.2.9")
+    (head,) = heads(["192.0.2.0/24", "10.7.0.1"], source="192.0.2.9")
     assert head["rules"] == {RULE % "192.0.2.0/24": "eth0", RULE % "10.7.0.1/32": "eth0"}
     assert head["admits"]
-    assert not access([HEAD], [SHOWN], ["192.0.2.0/24"], "10.0.0.32")[0]["admits"]
+    assert not heads(["192.0.2.0/24"], source="10.0.0.32")[0]["admits"]
 
 
 def test_nobody_is_let_in_to_the_loopback_or_to_an_address_that_is_nowhere():
-    assert access([HEAD], ["1: lo    inet 127.0.0.1/8 scope host lo"], ["10.0.0.0/8"])[0]["rules"] == {}
-    assert access([HEAD], [""], [])[0]["rules"] == {}
-    assert access([HEAD], [""], ["10.0.0.0/8"])[0]["rules"] == {RULE % "10.0.0.0/8": ""}
+    assert heads(["10.0.0.0/8"], "1: lo    inet 127.0.0.1/8 scope host lo")[0]["rules"] == {}
+    assert heads([], "")[0]["rules"] == {}
+    assert heads(["10.0.0.0/8"], "")[0]["rules"] == {RULE % "10.0.0.0/8": ""}
+    # Nobody asked for its interface.
+    assert client_access([HEAD], {}, ["10.0.0.0/8"])[0]["interface"] == ""
 
 
 @pytest.mark.parametrize(
@@ -128,7 +134,7 @@ def test_networks_that_are_none_are_refused(clients, seen):
     ids=["policy", "last rule", "ufw", "nft"],
 )
 def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(ruleset, table, line):
-    assert refusals(heads(), ruleset, "node1") == [REFUSAL % (table, line)]
+    assert refusals(ruleset) == [REFUSAL % (table, line)]
 
 
 @pytest.mark.parametrize(
@@ -152,4 +158,4 @@ def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(rules
     ],
 )
 def test_what_may_let_clients_in_is_not_refused(ruleset):
-    assert refusals(heads(), ruleset, "node1") == []
+    assert refusals(ruleset) == []
