@@ -228,7 +228,7 @@ def test_check_mode_shows_what_would_differ(run):
         (
             "filter",
             [
-                "n9 is neither a host nor a group of this inventory",
+                "n9 is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
                 "stopped: 1 mistake in /nodes or -e, nothing was changed",
             ],
         ),
