@@ -17,7 +17,7 @@ options:
   ending:
     description: What came of it.
     type: str
-    choices: [held, model_switched, model_switch_failed, rolled_back, silent, upgrade_failed, upgraded]
+    choices: [held, model_switched, model_switch_failed, rolled_back, silent, status, upgrade_failed, upgraded]
     required: true
   hosts:
     description: The nodes that are left, C(ansible_play_hosts); where a model was switched, those of its heads.

@@ -23,6 +23,21 @@ options:
     description: Seconds since 1970 by the node's clock; only what happened later is returned.
     type: float
     required: true
+  fault:
+    description: What was broken at O(since), for RV(noticed_at).
+    type: dict
+    suboptions:
+      kind:
+        description:
+          - How it shows. A process ends or is repaired (V(restart)); a process that was started after it ends
+            (V(start)); a head notices that a worker is away (V(away)); the rules are put back (V(firewall)).
+        type: str
+        choices: [restart, start, away, firewall]
+        required: true
+      says:
+        description: The line that names the fault, where it is not the end of a process.
+        type: str
+        default: ""
 attributes:
   check_mode:
     support: full
@@ -54,6 +69,11 @@ now:
   type: float
   returned: success
   sample: 1795292607.06
+noticed_at:
+  description: When O(fault) was first noticed, in seconds since 1970; V(null) where it was not.
+  type: float
+  returned: when O(fault) is given
+  sample: 1795292605.766978
 events:
   description: What happened, in order.
   type: list
@@ -124,22 +144,30 @@ units:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._node.timeline import timeline
+from ..module_utils._node.timeline import noticed, timeline
 from ..module_utils._text import Refusal
 
 
 def main():
+    fault = {
+        "kind": {"type": "str", "required": True, "choices": ["restart", "start", "away", "firewall"]},
+        "says": {"type": "str", "default": ""},
+    }
     module = AnsibleModule(
         argument_spec={
             "units": {"type": "list", "elements": "str", "required": True},
             "since": {"type": "float", "required": True},
+            "fault": {"type": "dict", "options": fault},
         },
         supports_check_mode=True,
     )
+    given = module.params
     try:
-        result = timeline(module.params["units"], module.params["since"])
+        result = timeline(given["units"], given["since"])
     except Refusal as error:
         module.fail_json(msg="llama_timeline: %s" % error)
+    if given["fault"]:
+        result["noticed_at"] = noticed(result["events"], given["fault"], given["since"])
     module.exit_json(changed=False, **result)
 
 

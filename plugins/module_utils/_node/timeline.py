@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import time
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .._text import Refusal
 from .units import parse_show, systemctl_show
@@ -31,6 +31,8 @@ OF_WATCHDOG = (
     ("refused", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*not repaired again before .*)$")),
     ("repair", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*): restarting it$")),
 )
+# What shows that a process ended, or has to.
+NOTICES = ("exited", "scheduled", "repair")
 # Lines of the servers themselves are not events; those of the programs that run before and after them are.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
 PREFIXES = {"head": "llama-head-", "worker": "llama-rpc-"}
@@ -126,6 +128,26 @@ def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, 
             "started_at": round(now - monotonic + start, 6) if start else None,
         }
     return units
+
+
+def noticed(events: Iterable[Event], fault: Mapping[str, Any], after: float) -> Optional[float]:
+    """When a fault was first noticed after a time; None where it was not.
+
+    fault: {kind, says}. How it shows depends on its kind: a killed or hung process (restart) ends, or is repaired; a
+    fault that meets a start (start) ends a process that was started after the break, or is named by the line `says`; a
+    worker that is away (away) is noticed by its head; a lost rule (firewall) is put back.
+    """
+    events = [event for event in events if event["at"] > after]
+    if fault["kind"] == "firewall":
+        wanted = [event for event in events if event["kind"] == "firewall"]
+    elif fault.get("says"):
+        wanted = [event for event in events if event["kind"] == "says" and fault["says"] in event["text"]]
+    elif fault["kind"] == "start":
+        starts = [event["at"] for event in events if event["kind"] == "started"]
+        wanted = [event for event in events if event["kind"] in NOTICES and starts and event["at"] > starts[0]]
+    else:
+        wanted = [event for event in events if event["kind"] in NOTICES]
+    return wanted[0]["at"] if wanted else None
 
 
 def timeline(units: Sequence[str], since: float) -> Dict[str, Any]:

@@ -7,30 +7,29 @@ and load. Private to the collection."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Event = Mapping[str, Any]
+from ...module_utils._node.timeline import noticed
+
 # Node, unit.
 Place = tuple[str, str]
-NOTICES = ("exited", "scheduled", "repair")
 
 
-def noticed(events: Iterable[Event], drill: Mapping[str, Any], after: float) -> float | None:
-    """When the nodes first noticed what a drill broke, after a time; None when they did not.
+def drill_report(results: Iterable[Mapping[str, Any]], catalog: Mapping[str, Any]) -> dict[str, Any]:
+    """-> {drills: the results with what was measured, lines: the table an operator reads}
 
-    drill: entry of the catalogue. How a fault shows depends on its kind: a killed or hung process (restart) ends, or is
-    repaired; a fault that meets a start (start) ends a process that was started after the break, or is named; a worker
-    that is away (away) is noticed by its head; a lost rule (firewall) is put back.
+    results: of role drill; one of a break has the timelines of its nodes, none where it failed before they were read.
     """
-    events = [event for event in events if event["at"] > after]
-    if drill["kind"] == "firewall":
-        wanted = [event for event in events if event["kind"] == "firewall"]
-    elif drill.get("says"):
-        wanted = [event for event in events if event["kind"] == "says" and drill["says"] in event["text"]]
-    elif drill["kind"] == "start":
-        starts = [event["at"] for event in events if event["kind"] == "started"]
-        wanted = [event for event in events if event["kind"] in NOTICES and starts and event["at"] > starts[0]]
-    else:
-        wanted = [event for event in events if event["kind"] in NOTICES]
-    return wanted[0]["at"] if wanted else None
+    drills = [_measured(result, catalog[result["drill"]]) if "timelines" in result else result for result in results]
+    return {"drills": drills, "lines": lines(drills)}
+
+
+def _measured(result: Mapping[str, Any], drill: Mapping[str, Any]) -> dict[str, Any]:
+    nodes = result["timelines"]
+    times = (result["broken_at"], result["restored_at"])
+    return {
+        **{key: value for key, value in result.items() if key != "timelines"},
+        "phases": phases(drill, *times, nodes, result["recovery"]) if nodes else {},
+        "events": {node: seen["events"] for node, seen in nodes.items()},
+    }
 
 
 def phases(

@@ -16,6 +16,7 @@ from typing import Any
 
 from .failures import NO_REASON
 from .speed import speed_lines
+from .status import status_lines
 
 HostVars = Mapping[str, Mapping[str, Any]]
 ANSWERS = ("ready", "busy")
@@ -173,6 +174,13 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
     ]
 
 
+def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """Every service, then every unit of every node, as status.yml has found them."""
+    asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
+    nodes = {host: hostvars[host]["status_node"] for host in hosts}
+    return status_lines(nodes, [(answer["item"], answer) for answer in asked])
+
+
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {
     "upgraded": _upgraded,
     "upgrade_failed": _upgrade_failed,
@@ -181,4 +189,5 @@ ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[s
     "model_switch_failed": _model_switch_failed,
     "silent": _silent,
     "held": _held,
+    "status": _status,
 }

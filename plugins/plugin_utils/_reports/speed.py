@@ -10,6 +10,15 @@ Rates = Mapping[str, Any]
 RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads prompts at"}
 
 
+def upgrade_speed(
+    answers: Iterable[Mapping[str, Any]], baselines: Mapping[str, Rates] | None = None, min_ratio: float = 0
+) -> dict[str, Any]:
+    """-> {rates, refused: a sentence for each rate below min_ratio of the baseline's}. answers: results of llama_health
+    with deep, of which the first one of each item is the unit that was asked."""
+    found = rates((answer["item"][0]["service"], answer) for answer in answers)
+    return {"rates": found, "refused": too_slow(found, baselines or {}, min_ratio)}
+
+
 def rates(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Rates]:
     """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is
     left out.

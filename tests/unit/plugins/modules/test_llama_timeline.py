@@ -10,8 +10,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_timeline
 
 
-def run(capsys):
-    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5}), pytest.raises(
+def run(capsys, **more):
+    with patch_module_args({"units": ["llama-rpc-chat.service"], "since": 1795292605.5, **more}), pytest.raises(
         SystemExit
     ) as stop:
         llama_timeline.main()
@@ -37,3 +37,12 @@ def test_an_error_names_the_module(capsys, monkeypatch):
 
     monkeypatch.setattr(llama_timeline, "timeline", timeline)
     assert run(capsys)[1]["msg"] == "llama_timeline: journalctl cannot be run (it is not there)"
+
+
+def test_a_fault_is_noticed_or_not(capsys, monkeypatch):
+    event = {"at": 1795292606.0, "unit": "llama-rpc-chat.service", "kind": "exited", "text": ""}
+    monkeypatch.setattr(llama_timeline, "timeline", lambda units, since: {"now": 0, "events": [event], "units": {}})
+    assert run(capsys, fault={"kind": "restart"})[1]["noticed_at"] == 1795292606.0
+    assert run(capsys, fault={"kind": "firewall"})[1]["noticed_at"] is None
+    assert run(capsys, fault={"kind": "start", "says": "another build"})[1]["noticed_at"] is None
+    assert "noticed_at" not in run(capsys)[1]

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.timeline import noticed
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import drill as reports_drill
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
@@ -65,9 +66,9 @@ def test_a_start_that_fails_is_noticed_after_the_start():
         event(100.3, WORKER, "scheduled"),
         event(100.6, WORKER, "exited"),
     ]
-    assert reports_drill.noticed(events, drill, 100.0) == 100.3
-    assert reports_drill.noticed(events[:2], drill, 100.0) is None
-    assert reports_drill.noticed(events, drill, 100.7) is None
+    assert noticed(events, drill, 100.0) == 100.3
+    assert noticed(events[:2], drill, 100.0) is None
+    assert noticed(events, drill, 100.7) is None
 
 
 def test_a_fault_that_is_named():
@@ -77,8 +78,8 @@ def test_a_fault_that_is_named():
         event(100.3, HEAD, "exited"),
         event(101.0, HEAD, "says", "worker a:1 runs another llama.cpp build"),
     ]
-    assert reports_drill.noticed(events, drill, 100.0) == 101.0
-    assert reports_drill.noticed(events[:2], drill, 100.0) is None
+    assert noticed(events, drill, 100.0) == 101.0
+    assert noticed(events[:2], drill, 100.0) is None
 
 
 def test_a_fault_that_did_no_harm():
@@ -131,3 +132,21 @@ def test_the_table():
         "head_kill                0.01       -       0.30    1.50     1.81  recovered",
         "worker_stop_idle            -       -          -       -        -  failed: no answer",
     ]
+
+
+def test_the_report_has_what_was_measured_and_its_table():
+    nodes = {"h": node(HEAD, 100.25, event(100.01, HEAD, "exited"), event(100.25, HEAD, "started"))}
+    recovery = {"answered_at": 101.0, "client": None}
+    killed = {"drill": "head_kill", "result": "recovered", "reason": "", "broken_at": 100.0, "restored_at": None}
+    soak = {"drill": "three_endpoints", "result": "finished", "reason": "", "seconds": [0.5]}
+    early = dict(killed, result="failed", reason="no host", broken_at=None, recovery={}, timelines={})
+    catalog = {"head_kill": {"kind": "restart"}, "three_endpoints": {"kind": "soak"}}
+    found = reports_drill.drill_report([dict(killed, recovery=recovery, timelines=nodes), soak, early], catalog)
+    phases = reports_drill.phases(catalog["head_kill"], 100.0, None, nodes, recovery)
+    assert phases["total"] == 1.0
+    assert found["drills"] == [
+        dict(killed, recovery=recovery, phases=phases, events={"h": nodes["h"]["events"]}),
+        soak,
+        dict(killed, result="failed", reason="no host", broken_at=None, recovery={}, phases={}, events={}),
+    ]
+    assert found["lines"] == reports_drill.lines(found["drills"])

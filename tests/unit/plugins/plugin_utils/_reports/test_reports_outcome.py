@@ -219,3 +219,15 @@ def test_a_node_that_is_held_names_the_services_that_wait_for_it():
     assert (
         " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
     )
+
+
+def test_the_status_is_that_of_the_nodes_that_were_asked():
+    node = {"held": None, "units": [], "current_build": "b1"}
+    head = {"service": "chat", "shares": [], "endpoint": "http://10.0.0.1:8000/v1"}
+    answer = {"item": head, "state": "ready", "reason": "it answers"}
+    hostvars = {"node1": {"status_node": node, "status_heads": {"results": [answer]}}, "node2": {"status_node": node}}
+    assert outcome_lines(hostvars, "status", ["node1", "node2"]) == [
+        "chat: ready at http://10.0.0.1:8000/v1, it answers",
+        "  node1        no units",
+        "  node2        no units",
+    ]

@@ -38,6 +38,15 @@ def test_what_is_at_the_limit_is_allowed():
     assert reports_speed.too_slow(speed(0.1, 0.1), BEFORE, 0) == []
 
 
+def test_the_filter_measures_and_judges():
+    answers = [dict(answer(rate, 10 * rate), item=[{"service": "chat"}, 0]) for rate in (9.0, 1.0, 5.0)]
+    rates = {"chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
+    assert reports_speed.upgrade_speed(answers) == {"rates": rates, "refused": []}
+    found = reports_speed.upgrade_speed(answers, BEFORE, 0.8)
+    assert (found["rates"], found["refused"]) == (rates, reports_speed.too_slow(rates, BEFORE, 0.8))
+    assert len(found["refused"]) == 2
+
+
 def test_without_a_baseline_nothing_is_judged():
     assert reports_speed.too_slow(speed(0.1), {}, 0.8) == []
     assert reports_speed.speed_lines(speed(20.0), {}) == [
