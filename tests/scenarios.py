@@ -169,6 +169,7 @@ def main():
         MOLECULE_GLOB="molecule/*/molecule.yml",
         ANSIBLE_FORCE_COLOR="0",
         ANSIBLE_STDOUT_CALLBACK="default",
+        ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm",
     )
     # Ctrl-C and kill end the run through the same door as success.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

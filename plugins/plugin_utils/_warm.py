@@ -12,21 +12,23 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from ansible.plugins.loader import connection_loader, filter_loader, lookup_loader, test_loader
+from ansible.plugins.loader import action_loader, connection_loader, filter_loader, lookup_loader, test_loader
 
-FILTERS = Path(__file__).resolve().parents[1] / "filter"
+PLUGINS = Path(__file__).resolve().parents[1]
 OURS = "thefermisea.llama_cluster."
 LOOKUPS = ("env", "file", "pipe", "template")
 CONNECTIONS = ("local", "ssh")
 
 
 def warm() -> None:
-    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would copy its
-    memory in each process."""
+    """Filters, actions, tests, lookups and connections; what is loaded is not looked at again for garbage, which would
+    copy its memory in each process."""
     list(filter_loader.all())
     list(test_loader.all())
-    for path in FILTERS.glob("*.py"):
+    for path in PLUGINS.glob("filter/*.py"):
         filter_loader.get(OURS + path.stem)
+    for path in PLUGINS.glob("action/*.py"):
+        action_loader.get(OURS + path.stem, class_only=True)
     for name in LOOKUPS:
         lookup_loader.get("ansible.builtin." + name, class_only=True)
     for name in CONNECTIONS:

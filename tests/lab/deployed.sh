@@ -9,7 +9,7 @@ slot=$1
 cd "$repository"
 # Its output is a log.
 export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=$slot \
-    PATH=$repository/.venv/bin:$PATH
+    ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm PATH=$repository/.venv/bin:$PATH
 
 content() {
     tests/lab/image.sh | tail -n 1

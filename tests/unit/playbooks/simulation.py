@@ -132,8 +132,8 @@ def build_collection(folder):
     (collection / "plugins/modules").mkdir()
     (collection / "plugins/modules/show_lines.py").symlink_to(ROOT / "plugins/modules/show_lines.py")
     (collection / "plugins/callback").mkdir()
-    (collection / "plugins/callback/preload.py").symlink_to(Path(__file__).with_name("preload.py"))
-    (collection / "plugins/callback/brief.py").symlink_to(ROOT / "plugins/callback/brief.py")
+    for name in ("brief.py", "warm.py"):
+        (collection / "plugins/callback" / name).symlink_to(ROOT / "plugins/callback" / name)
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
     for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
@@ -213,7 +213,7 @@ class Simulation:
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),
             home=self.home,
-            ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.preload",
+            ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm",
             ANSIBLE_COLLECTIONS_PATH=str(self.home),
             PYTHONPYCACHEPREFIX=str(self.home / "bytecode"),
             SIMULATION=str(self.folder),
