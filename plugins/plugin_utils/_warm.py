@@ -12,23 +12,21 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-from ansible.plugins.loader import action_loader, connection_loader, filter_loader, lookup_loader, test_loader
+from ansible.plugins.loader import connection_loader, filter_loader, lookup_loader, test_loader
 
-PLUGINS = Path(__file__).resolve().parents[1]
+FILTERS = Path(__file__).resolve().parents[1] / "filter"
 OURS = "thefermisea.llama_cluster."
 LOOKUPS = ("env", "file", "pipe", "template")
 CONNECTIONS = ("local", "ssh")
 
 
 def warm() -> None:
-    """Filters, actions, tests, lookups and connections; what is loaded is not looked at again for garbage, which would
+    """Filters, tests, lookups and connections; what is loaded is not looked at again for garbage, which would
     copy its memory in each process."""
     list(filter_loader.all())
     list(test_loader.all())
-    for path in PLUGINS.glob("filter/*.py"):
+    for path in FILTERS.glob("*.py"):
         filter_loader.get(OURS + path.stem)
-    for path in PLUGINS.glob("action/*.py"):
-        action_loader.get(OURS + path.stem, class_only=True)
     for name in LOOKUPS:
         lookup_loader.get("ansible.builtin." + name, class_only=True)
     for name in CONNECTIONS:

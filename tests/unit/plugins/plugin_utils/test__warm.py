@@ -10,7 +10,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 
 PROGRAM = """\
 import gc, sys
-from ansible.plugins.loader import action_loader, filter_loader, init_plugin_loader
+from ansible.plugins.loader import filter_loader, init_plugin_loader
 init_plugin_loader([sys.argv[1]])
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._warm import warm
 warm()
@@ -18,8 +18,6 @@ before = set(sys.modules)
 assert gc.get_freeze_count() > 10000
 for name in ("memory_plan", "unit_files", "head_instances"):
     assert filter_loader.get("thefermisea.llama_cluster." + name)
-for name in ("node_facts", "node_files", "gguf_fetch"):
-    assert action_loader.get("thefermisea.llama_cluster." + name, class_only=True)
 assert set(sys.modules) == before, set(sys.modules) - before
 """
 
