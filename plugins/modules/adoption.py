@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: adoption
-short_description: Take one step of replacing a deployment that was made by hand, or of putting it back
+short_description: "Internal: take one step of replacing a deployment that was made by hand, or of putting it back"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

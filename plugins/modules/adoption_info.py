@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: adoption_info
-short_description: Tell what serves llama.cpp on a node without being the collection's
+short_description: "Internal: tell what serves llama.cpp on a node without being the collection's"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: async_progress
-short_description: Wait for an async job and show how far it is
+short_description: "Internal: wait for an async job and show how far it is"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: bundle_seal
-short_description: Write the record and the checksums of a bundle
+short_description: "Internal: write the record and the checksums of a bundle"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

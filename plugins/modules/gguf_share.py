@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: gguf_share
-short_description: Lend model files to other nodes over the fabric
+short_description: "Internal: lend model files to other nodes over the fabric"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

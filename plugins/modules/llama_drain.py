@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_drain
-short_description: Wait until a head works on no request
+short_description: "Internal: wait until a head works on no request"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_load_info
-short_description: Tell what a running head put on which device
+short_description: "Internal: tell what a running head put on which device"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

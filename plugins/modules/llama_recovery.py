@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_recovery
-short_description: Wait for the first answer of a head that is about to be replaced
+short_description: "Internal: wait for the first answer of a head that is about to be replaced"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_snapshot
-short_description: Keep a node's configuration of services, and put it back
+short_description: "Internal: keep a node's configuration of services, and put it back"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: llama_timeline
-short_description: Tell what happened to units and when, to the microsecond
+short_description: "Internal: tell what happened to units and when, to the microsecond"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: node_programs
-short_description: Install the programs that units of the cluster run
+short_description: "Internal: install the programs that units of the cluster run"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: remove_ours
-short_description: Remove from a node what this collection put there, and nothing else
+short_description: "Internal: remove from a node what this collection put there, and nothing else"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: show_lines
-short_description: Print lines
+short_description: "Internal: print lines"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

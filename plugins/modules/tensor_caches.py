@@ -6,7 +6,7 @@
 DOCUMENTATION = r"""
 ---
 module: tensor_caches
-short_description: Have a directory hold the tensor caches of these services
+short_description: "Internal: have a directory hold the tensor caches of these services"
 version_added: 0.1.0
 author:
   - The Fermi Sea (@thefermisea)

@@ -20,6 +20,12 @@ SCENARIOS = sorted(path.parent for path in ROOT.glob("molecule/*/molecule.yml"))
 INVENTORIES = sorted(path.parent for path in ROOT.glob("inventories/*/hosts.yml"))
 MODULES = sorted(ROOT.glob("plugins/modules/[!_]*.py"))
 FILTERS = sorted(ROOT.glob("plugins/filter/[!_]*"))
+PLUGINS = MODULES + FILTERS
+# The contracts of the collection; whatever else there is its own playbooks and roles call alone.
+PUBLIC = {
+    *("gguf_fetch", "gguf_verify", "llama_plan", "nvidia_smi_facts", "llama_fabric_facts", "llama_unit_info"),
+    *("llama_health", "head_instances", "rpc_instances", "rpc_access", "model_items", "wanted_units"),
+}
 # What runs on nodes, some of which have nothing newer than CPython 3.6.
 ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/**/*.py"))
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -117,6 +123,74 @@ def test_readme_names_every_option(role):
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_role_has_a_scenario(role):
     assert (ROOT / "molecule" / role.name / "molecule.yml").is_file()
+
+
+def tasks_of(path):
+    """Every task of a file, those of its plays and blocks too."""
+
+    def walk(entries):
+        for entry in entries or []:
+            yield entry
+            for part in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always"):
+                yield from walk(entry.get(part))
+
+    return walk(load(path))
+
+
+def calls():
+    """(file, role, entry point, what it is told there) of all calls of a role by another one or by a playbook."""
+    for path in [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]:
+        if path.parent.name == "vars":
+            continue
+        for task in tasks_of(path):
+            for action in ("ansible.builtin.include_role", "ansible.builtin.import_role"):
+                for role, entry in [] if action not in task else asked(task[action], task.get("loop")):
+                    if "roles/%s/" % role not in str(path):
+                        yield path, role, entry, task.get("vars") or {}
+
+
+def asked(call, loop):
+    """[(role, entry point)]; a loop names either the entry points, or pairs of both."""
+    role, entry = (call.get(key, "main").split(".")[-1 if key == "name" else 0] for key in ("name", "tasks_from"))
+    if "{{" not in entry:
+        return [(role, entry)]
+    return [tuple(one) for one in loop] if isinstance(loop[0], list) else [(role, one) for one in loop]
+
+
+def test_entry_points_that_others_call_are_specified():
+    specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in ROLES}
+    used = {(role, entry) for _path, role, entry, _told in calls()}
+    assert {"apply", "model", "node_setup", "preflight"} <= {role for role, _entry in used}
+    assert sorted((role, entry) for role, entry in used if entry not in specs[role]) == []
+
+
+def test_roles_are_told_what_they_specify():
+    """By their own prefix; another name in the same place is the caller's own, and the caller reads it there."""
+    specs = {role.name: load(role / "meta/argument_specs.yml")["argument_specs"] for role in ROLES}
+    unknown, missing = [], []
+    for path, role, entry, told in calls():
+        options = {option for one in specs.values() for spec in one.values() for option in spec.get("options", {})}
+        own = {word for text in scalars(list(told.values())) for word in WORD.findall(text)}
+        private = {option for option in told if option.startswith("__%s_" % path.parent.parent.name)}
+        unknown += [(path.name, role, option) for option in set(told) - options - own - private]
+        needed = {
+            option for option, spec in specs[role].get(entry, {}).get("options", {}).items() if spec.get("required")
+        }
+        # It may be a variable of a play or a block, or a fact that another entry point of the role leaves.
+        texts = [one.read_text() for one in (path, *ROOT.glob("roles/%s/tasks/*.yml" % role))]
+        missing += [(path.name, role, one) for one in needed if not any(one + ":" in text for text in texts)]
+    assert (unknown, missing) == ([], [])
+
+
+def test_what_is_private_is_read_by_its_role_alone():
+    wrong = []
+    for path in [*ROOT.glob("roles/**/*"), *ROOT.glob("playbooks/**/*.yml")]:
+        if path.suffix not in (".yml", ".j2"):
+            continue
+        role = path.relative_to(ROOT).parts[1]
+        found = re.findall(r"\b__(%s)_\w+" % "|".join(role.name for role in ROLES), path.read_text())
+        wrong += ["%s reads what is private to %s" % (path.relative_to(ROOT), one) for one in found if one != role]
+    assert wrong == []
 
 
 def test_every_scenario_is_run():
@@ -219,6 +293,11 @@ def test_a_filter_is_one_file_with_its_documentation(path):
     assert "thefermisea.llama_cluster." + path.stem in module.EXAMPLES
     assert yaml.safe_load(module.RETURN)["_value"]["description"]
     assert not path.with_suffix(".yml").exists()
+
+
+def test_what_is_no_contract_says_so():
+    short = {path.stem: re.search(r"^short_description: (.*)", path.read_text(), re.MULTILINE) for path in PLUGINS}
+    assert {plugin for plugin, found in short.items() if not found.group(1).startswith('"Internal: ')} == PUBLIC
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=name)

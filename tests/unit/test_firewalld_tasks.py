@@ -23,9 +23,12 @@ def fixture_node(tmp_path):
 
 def lend(node, *borrowers):
     """As fan_out.yml and copy_old.yml do it."""
-    variables = {"firewalld_record": str(node.folder / "lent"), "firewalld_timeout": "6h"}
+    variables = {"node_setup_firewalld_record": str(node.folder / "lent"), "node_setup_firewalld_timeout": "6h"}
     status, output = node.play(
-        "node_setup", "firewalld_peers.yml", firewalld_peers=["%s:50099" % one for one in borrowers], **variables
+        "node_setup",
+        "firewalld_peers.yml",
+        node_setup_firewalld_peers=["%s:50099" % one for one in borrowers],
+        **variables,
     )
     assert status == 0, output
     assert "changed=0" in output
@@ -62,6 +65,10 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
     assert output.index("--add-rich-rule=") < output.index("TASK [thefermisea.llama_cluster.model : Lend]")
     assert output.index("TASK [thefermisea.llama_cluster.model : Lend no longer]") < output.index("--remove-rich-rule=")
     assert node.rules() == {}
+
+
+def at(url):
+    return {"url": url, "endpoint": url + "/v1"}
 
 
 def client_record(node):
@@ -157,7 +164,10 @@ def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
     node.rules_of_others("public", RULE % ("10.1.0.32", 50052))
     theirs = {"public": [RULE % ("10.1.0.32", 50052)]}
     for incoming in (["10.1.0.32:50052"], []):
-        variables = {"firewalld_peers": incoming, "firewalld_record": str(node.folder / "rpc-rules")}
+        variables = {
+            "node_setup_firewalld_peers": incoming,
+            "node_setup_firewalld_record": str(node.folder / "rpc-rules"),
+        }
         status, output = node.play("node_setup", "firewalld_peers.yml", **variables)
         assert status == 0, output
         assert (
@@ -167,7 +177,7 @@ def test_a_worker_lets_its_head_in_in_the_zone_of_the_fabric(node):
 
 def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
     """One node, which is the controller too."""
-    head = {"service": "chat", "port": 8000, "address": "10.0.0.31", "endpoint": "http://10.0.0.31:8000/v1"}
+    head = {"service": "chat", "port": 8000, "address": "10.0.0.31", **at("http://10.0.0.31:8000")}
     status, output = node.play("acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[])
     assert status == 0, output
     assert "chat: not asked from another machine, the controller is no client of its port (10.0.0.0/24)" in output
@@ -175,16 +185,16 @@ def test_where_nobody_else_is_there_to_ask_a_line_says_so(node):
 
 def test_the_controller_asks_a_head_that_is_known_by_its_name(node):
     closed = socket.create_server(("127.0.0.1", 0))
-    endpoint = "http://127.0.0.1:%d/v1" % closed.getsockname()[1]
+    url = "http://127.0.0.1:%d" % closed.getsockname()[1]
     closed.close()
-    head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": endpoint}
+    head = {"service": "chat", "port": 8000, "address": "head.test", **at(url)}
     status, output = node.play(
         "acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True
     )
     assert status != 0
     assert (
         "llama_services.chat.port: the controller (10.0.0.31) gets no answer from %s (Connection refused), which "
-        "answers on " % endpoint in output
+        "answers on " % (url + "/v1") in output
     )
 
 
@@ -210,7 +220,7 @@ def test_what_the_head_answers_is_not_trusted(node, monkeypatch):
 
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
-    head = {"service": "chat", "port": 8000, "address": "head.test", "endpoint": url + "/v1"}
+    head = {"service": "chat", "port": 8000, "address": "head.test", **at(url)}
     status, output = node.play(
         "acceptance", "outside.yml", __acceptance_head=head, acceptance_clients=[], __acceptance_direct=True
     )

@@ -47,7 +47,7 @@ STAGE = """
 """
 ACTIVATE = """
 - name: Activate
-  thefermisea.llama_cluster.activate: {build: "{{ activate_build | default(llama_cpp_build) }}"}
+  thefermisea.llama_cluster.activate: {build: "{{ llama_cpp_release | default(llama_cpp_build) }}"}
 """
 CONFIGURE = """
 - name: Configure

@@ -32,7 +32,7 @@ REFUSALS = {
     "bundle without a source": (
         "llama_cpp",
         "bundle",
-        {"llama_cpp_source": "/nonexistent/x.tar.gz", "folder": "FOLDER"},
+        {"llama_cpp_source": "/nonexistent/x.tar.gz", "llama_cpp_bundle_folder": "FOLDER"},
         "llama_cpp_source: /nonexistent/x.tar.gz is no file on this machine, the source archive of llama.cpp b11434 is "
         "needed: fetch it or give its URL",
     ),
@@ -58,14 +58,14 @@ REFUSALS = {
     "build that is not there": (
         "llama_cpp",
         "activate",
-        {"activate_build": "b9"},
+        {"llama_cpp_release": "b9"},
         "FOLDER/llama.cpp/releases/b9: no build with a build.json seen on node1, an installed build is needed: run "
         "with --tags build",
     ),
     "link that is none": (
         "llama_cpp",
         "activate",
-        {"activate_build": "b1"},
+        {"llama_cpp_release": "b1"},
         "FOLDER/llama.cpp/previous: no link seen on node1, a link to a release or nothing is needed: move it away",
     ),
     "model whose bytes nobody has hashed": (
