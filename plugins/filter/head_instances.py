@@ -11,25 +11,14 @@ description:
   - Returns what the role C(head_server) configures on a node. The tensor split is that of the memory plan,
     in llama.cpp's device order; none where this run made no plan.
 positional: models, host, groups, hostvars, models_dir
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
+  - thefermisea.llama_cluster.intent.hostvars
+  - thefermisea.llama_cluster.intent.host
 options:
   _input:
     description: The services, as in C(llama_services).
-    type: dict
-    required: true
-  models:
-    description: The models, as in C(llama_models).
-    type: dict
-    required: true
-  host:
-    description: The node's inventory name.
-    type: str
-    required: true
-  groups:
-    description: Ansible's C(groups).
-    type: dict
-    required: true
-  hostvars:
-    description: Ansible's C(hostvars).
     type: dict
     required: true
   models_dir:

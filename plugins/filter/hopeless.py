@@ -13,17 +13,12 @@ description:
     quant's C(bits_per_weight). No hub is asked.
   - What passes may still not fit, KV cache and compute buffers come on top.
 positional: _input, models, groups, nodes
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
 options:
   _input:
     description: The services, as in C(llama_services), sound by P(thefermisea.llama_cluster.intent_errors#filter).
-    type: dict
-    required: true
-  models:
-    description: The models, as in C(llama_models).
-    type: dict
-    required: true
-  groups:
-    description: Ansible's C(groups).
     type: dict
     required: true
   nodes:

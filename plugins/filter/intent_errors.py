@@ -10,21 +10,13 @@ short_description: "Internal: finds every mistake in llama_services and llama_mo
 description:
   - Checks what C(argument_specs) cannot, maps with free keys and what several services get wrong together.
   - Returns one sentence for each mistake, with the entry, the value seen and the value needed.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
+  - thefermisea.llama_cluster.intent.hostvars
 options:
   _input:
     description: The services, as in C(llama_services).
-    type: dict
-    required: true
-  models:
-    description: The models, as in C(llama_models).
-    type: dict
-    required: true
-  groups:
-    description: Ansible's C(groups).
-    type: dict
-    required: true
-  hostvars:
-    description: Ansible's C(hostvars).
     type: dict
     required: true
   routes:

@@ -12,17 +12,12 @@ description:
     card, and refuses what does not fit, with the nearest things that would.
   - Where a model's header was not read, its C(header) in C(llama_models) and the size of its quant give an
     estimate, and the plan says so.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
 options:
   _input:
     description: The services, as in C(llama_services), sound by P(thefermisea.llama_cluster.intent_errors#filter).
-    type: dict
-    required: true
-  models:
-    description: The models, as in C(llama_models).
-    type: dict
-    required: true
-  groups:
-    description: Ansible's C(groups).
     type: dict
     required: true
   nodes:

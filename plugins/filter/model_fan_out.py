@@ -12,16 +12,14 @@ description:
     with a fabric address fetches it, and the others with one copy it from there.
   - A node without a fabric address fetches its models itself. So does every node whose C(urls) are files of its own.
 positional: host
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.host
 options:
   _input:
     description: The nodes in inventory order, each with C(host), C(address) on the fabric (empty for none)
       and C(items), as from C(model_items).
     type: list
     elements: dict
-    required: true
-  host:
-    description: The node's inventory name.
-    type: str
     required: true
 """
 

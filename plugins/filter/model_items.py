@@ -10,21 +10,13 @@ short_description: Resolves services to the models of one node
 description:
   - Returns what the role C(model) publishes on a node; a model lives where its head runs.
 positional: models, host, groups, models_dir
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
+  - thefermisea.llama_cluster.intent.host
 options:
   _input:
     description: The services, as in C(llama_services).
-    type: dict
-    required: true
-  models:
-    description: The models, as in C(llama_models).
-    type: dict
-    required: true
-  host:
-    description: The node's inventory name.
-    type: str
-    required: true
-  groups:
-    description: Ansible's C(groups).
     type: dict
     required: true
   models_dir:

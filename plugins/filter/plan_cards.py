@@ -11,20 +11,15 @@ description:
   - Reads cards as an operator types them, or takes C(llama_devices) of nodes, and says what is wrong with them.
   - V(2x24GB+24GB,48GB) is two nodes with two cards and a third one with one. GB and GiB are 1024 MiB, as on the box
     of a card; a number alone is MiB. V(main:256GB) is a node without a card, of so much main memory.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.groups
+  - thefermisea.llama_cluster.intent.hostvars
 options:
   _input:
     description:
       - COUNTxSIZE or SIZE for each node, with commas between nodes and + between the cards of one node. Empty for
         C(llama_devices) of O(nodes).
     type: str
-    required: true
-  groups:
-    description: Ansible's C(groups).
-    type: dict
-    required: true
-  hostvars:
-    description: Ansible's C(hostvars).
-    type: dict
     required: true
   nodes:
     description:

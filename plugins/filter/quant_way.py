@@ -11,6 +11,9 @@ description:
   - Returns the end of a sentence with the commands that deploy another quant of the model, which is there,
     and then replace it. Empty where that makes no room.
 positional: disk, files, services, models, host, groups
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.models
+  - thefermisea.llama_cluster.intent.groups
 options:
   _input:
     description: The model that does not fit, as P(thefermisea.llama_cluster.model_items#filter) returns it.
@@ -29,17 +32,9 @@ options:
     description: The services.
     type: dict
     required: true
-  models:
-    description: The models.
-    type: dict
-    required: true
   host:
     description: The name of the node.
     type: str
-    required: true
-  groups:
-    description: Ansible's C(groups).
-    type: dict
     required: true
 """
 

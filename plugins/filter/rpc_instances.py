@@ -10,17 +10,12 @@ short_description: Resolves services to the RPC workers of one node
 description:
   - Returns what the role C(rpc_worker) configures on a node.
 positional: host, groups, hostvars
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.groups
+  - thefermisea.llama_cluster.intent.host
 options:
   _input:
     description: The services, as in C(llama_services).
-    type: dict
-    required: true
-  host:
-    description: The node's inventory name.
-    type: str
-    required: true
-  groups:
-    description: Ansible's C(groups).
     type: dict
     required: true
   hostvars:

@@ -13,14 +13,12 @@ description:
     up last.
   - With O(held) it says what has to stop so that a node can be held for maintenance, heads that are on it, or lose
     a worker there, and every unit of the node.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.host
 options:
   _input:
     description: For each node its units, as M(thefermisea.llama_cluster.llama_unit_info) returns them.
     type: dict
-    required: true
-  host:
-    description: The node's inventory name.
-    type: str
     required: true
   wanted:
     description:

@@ -10,13 +10,11 @@ short_description: Names the units that each node should have
 description:
   - Every head and worker of the services that systemd runs.
 positional: groups
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.intent.groups
 options:
   _input:
     description: The services, as in C(llama_services).
-    type: dict
-    required: true
-  groups:
-    description: Ansible's C(groups).
     type: dict
     required: true
 """

@@ -48,15 +48,15 @@ options:
     type: list
     elements: path
     default: [/opt/llama.cpp/build]
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: partial
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - A step is predicted from what is there; what an earlier step would have made is not.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
   - Variables of processes whose names look like secrets are named in the record and not kept; such a process starts
     without them.

@@ -29,15 +29,9 @@ options:
     type: list
     elements: path
     default: [/opt/llama.cpp/build]
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 notes:
   - Needs root to read what other users' processes run.
   - A head's build is asked from C(/props) of its own address. RPC ports are never touched.

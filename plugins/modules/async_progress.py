@@ -32,15 +32,15 @@ options:
       - What the job does, for the lines of progress and the error.
     type: str
     required: true
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: none
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - There is no job to wait for in check mode.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
     description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the

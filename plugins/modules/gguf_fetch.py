@@ -159,15 +159,15 @@ options:
     default: false
 extends_documentation_fragment:
   - ansible.builtin.files
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - Sources are resolved, header and disk are checked, a file that is there is hashed; nothing is transferred.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   async:
     support: full
     description: Supports being used with the C(async) keyword.

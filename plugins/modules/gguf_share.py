@@ -49,13 +49,13 @@ options:
       - Seconds without a request after which it ends by itself.
     type: int
     default: 600
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 seealso:
   - module: thefermisea.llama_cluster.gguf_fetch
 """

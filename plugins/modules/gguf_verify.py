@@ -46,13 +46,13 @@ options:
       - A file on the node whose content is sent as a bearer token to the hosts of O(urls), and to no host they redirect
         to. It has to be root's or the task's user's own with mode 0600, and goes over plain http only on the loopback.
     type: path
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
       - It changes nothing.
 """

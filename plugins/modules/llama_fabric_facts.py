@@ -29,15 +29,10 @@ options:
   interface:
     description: The interface that O(address) is expected on; without it, any.
     type: str
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   facts:
     support: full
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.

@@ -88,15 +88,15 @@ options:
     elements: str
     choices: [loading, ready, busy, degraded, down]
     default: [loading, degraded, down]
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
     details:
       - Changes nothing; the deep check runs in check mode too.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 seealso:
   - module: thefermisea.llama_cluster.llama_unit_info
 """

@@ -21,15 +21,9 @@ options:
     description: systemd unit of the head.
     type: str
     required: true
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 notes:
   - Needs root, or a user who may read the system journal.
 """

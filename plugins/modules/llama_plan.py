@@ -123,13 +123,13 @@ options:
       - Split the model even if it fits one device.
     type: bool
     default: false
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
       - It changes nothing.
 """

@@ -41,13 +41,13 @@ options:
     description: How long it may take, in seconds.
     type: int
     default: 1800
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: none
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 seealso:
   - module: thefermisea.llama_cluster.llama_timeline
   - module: thefermisea.llama_cluster.llama_health

@@ -35,13 +35,13 @@ options:
     description: Where llama.cpp builds are installed; the build that C(current) names is recorded.
     type: path
     default: /opt/llama.cpp
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
     details:
       - Of files that not everybody may read only a digest is shown.
 notes:

@@ -38,15 +38,9 @@ options:
     description:
       - An installed build to look at instead of the one that C(current) names, by its directory name in C(releases).
     type: str
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 """
 
 EXAMPLES = r"""

@@ -26,15 +26,9 @@ options:
       - The mode that their files must have, in octal digits.
     type: str
     default: "0644"
-attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 """
 
 EXAMPLES = r"""

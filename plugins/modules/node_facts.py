@@ -143,13 +143,13 @@ options:
       - Files whose size and time are asked for.
     type: list
     elements: path
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   facts:
     support: full
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.

@@ -23,13 +23,13 @@ options:
       - Directory to install to.
     type: path
     default: /opt/llama-cluster
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: full
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 """
 
 EXAMPLES = r"""

@@ -22,15 +22,10 @@ options:
       started.
     type: float
     default: 10.0
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
 attributes:
-  check_mode:
-    support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
-    details:
-      - Reads only.
-  diff_mode:
-    support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   facts:
     support: full
     description: Action returns an C(ansible_facts) dictionary that will update existing host facts.

@@ -51,13 +51,13 @@ options:
         C(/var/lib/llama-cluster) and C(/run/llama-cluster).
     type: bool
     default: false
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
   - Stops nothing; stop and disable units first.
 """

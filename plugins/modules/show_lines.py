@@ -26,13 +26,13 @@ options:
     type: list
     elements: str
     default: []
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
   action:
     support: full
     description: Indicates this has a corresponding action plugin so some parts of the options can be executed on the

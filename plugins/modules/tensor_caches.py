@@ -33,13 +33,13 @@ options:
     description:
       - The user that the caches are for, with its own group.
     type: str
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
     support: full
-    description: Can run in check_mode and return changed status prediction without modifying target.
   diff_mode:
     support: none
-    description: Will return details on what has changed (or possibly needs changing in check_mode), when in diff mode.
 notes:
   - Needs root.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.doc_fragments.attributes import ModuleDocFragment
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parent for path in ROOT.glob("roles/*/meta") if path.is_dir())
@@ -279,7 +280,12 @@ def test_module_documents_itself(module):
     documentation = yaml.safe_load(strings["DOCUMENTATION"])
     assert documentation["module"] == module.stem
     assert documentation["version_added"]
-    assert {"check_mode", "diff_mode"} <= set(documentation["attributes"])
+    attributes = documentation.get("attributes", {})
+    for name_of in documentation["extends_documentation_fragment"]:
+        fragment = getattr(ModuleDocFragment, (name_of.split(".")[3:] or ["documentation"])[0].upper())
+        for attribute, said in yaml.safe_load(fragment)["attributes"].items():
+            attributes[attribute] = {**said, **attributes.get(attribute, {})}
+    assert all({"description", "support"} <= set(attributes[mode]) for mode in ("check_mode", "diff_mode"))
     examples = yaml.safe_load(strings["EXAMPLES"])
     assert "thefermisea.llama_cluster." + module.stem in {key for task in examples for key in task}
     assert "RETURN" in strings
