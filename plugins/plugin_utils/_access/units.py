@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a node from having its workers or heads. Private to the collection."""
+"""What keeps a node from having its workers or heads, or from running them. Private to the collection."""
 
 from __future__ import annotations
 
@@ -61,4 +61,20 @@ def _taken_names(
         "%s/%s: a unit that this collection did not write on %s, a free name is needed: adopt.yml takes "
         "llama-%s.service over; for another name call the service otherwise, or move that unit away"
         % (paths.UNITS, ", ".join(taken), host, kind)
+    ]
+
+
+def build_refusals(builds: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What is wrong with the builds that the nodes would run: {node: the build of its fact llama_node}"""
+    sums = {host: build["build_sha256"] for host, build in builds.items()}
+    if len(set(sums.values())) > 1:
+        return [
+            "%s: different builds on the nodes (%s), one identical build is needed: run with --tags build"
+            % (paths.BUILDS, sums)
+        ]
+    return [
+        "%s: %s of build %s differ from its build.json, an intact build is needed: remove the release and run with "
+        "--tags build" % (host, ", ".join(build["build_broken"] or []), build["current_build"])
+        for host, build in builds.items()
+        if not build["build_intact"]
     ]

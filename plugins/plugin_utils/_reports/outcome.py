@@ -166,7 +166,7 @@ def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
 
 def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: node, services."""
-    mine = [unit["service"] for unit in hostvars[run["node"]]["apply_node"]["units"]]
+    mine = [unit["service"] for unit in hostvars[run["node"]]["ansible_facts"]["llama_node"]["units"]]
     waiting = ", ".join(name for name in run["services"] if name in mine) or "no service"
     return [
         "maintenance: %s is held, %s cannot answer until it returns" % (run["node"], waiting),

@@ -300,10 +300,15 @@ class ActionModule(ActionBase):
         )
 
     def do_node_facts(self, arguments):
-        """The roles that ask are replaced: what playbooks have forgotten is forgotten."""
-        assert arguments == {"forget": True} or list(arguments) == ["interfaces"], arguments
+        """Units, a build and interfaces are all that the roles ask for which are not replaced."""
+        if arguments.get("forget"):
+            return {"changed": False, "ansible_facts": {"llama_node": {}}}
+        assert set(arguments) <= {"units", "build", "again", "interfaces"}, arguments
+        found = self.do_llama_unit_info({})
+        build = self.node.build(arguments.get("build", {}).get("release"))
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
-        return {"changed": False, "ansible_facts": {"llama_node": {"interfaces": interfaces}}}
+        facts = {"units": found["units"], "held": found["held"], "build": build, "interfaces": interfaces}
+        return {"changed": False, "ansible_facts": {"llama_node": facts}}
 
     def do_llama_snapshot(self, arguments):
         folder = self.node.root / "var/lib/llama-cluster/rollback"

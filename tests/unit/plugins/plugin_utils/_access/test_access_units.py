@@ -5,6 +5,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.units import build_refusals
 
 HEAD = {
     "service": "chat",
@@ -83,3 +84,23 @@ def test_a_model_is_missing():
 )
 def test_a_split_needs_a_plan(split, workers, layers, said):
     assert refusals(item=dict(HEAD, tensor_split=split, workers=workers, layers=layers)) == [NO_PLAN] * said
+
+
+def build(sha256="1", broken=(), intact=True):
+    return {"build_sha256": sha256, "build_broken": list(broken), "build_intact": intact, "current_build": "b1"}
+
+
+def test_head_and_workers_run_one_intact_build():
+    assert build_refusals({}) == []
+    assert build_refusals({"node1": build(), "node2": build()}) == []
+    damaged = build(broken=["bin/llama-server", "bin/x"], intact=False)
+    assert build_refusals({"node1": build(), "node2": damaged}) == [
+        "node2: bin/llama-server, bin/x of build b1 differ from its build.json, an intact build is needed: remove the "
+        "release and run with --tags build"
+    ]
+    (sentence,) = build_refusals({"node1": build(), "node2": dict(damaged, build_sha256="2")})
+    assert sentence == (
+        "/opt/llama.cpp: different builds on the nodes ({'node1': '1', 'node2': '2'}), one identical build is needed: "
+        "run with --tags build"
+    )
+    assert len(build_refusals({"node1": dict(build(), build_intact=None)})) == 1

@@ -211,7 +211,7 @@ def test_what_was_put_back_and_does_not_answer_is_named_with_its_reason():
 
 
 def test_a_node_that_is_held_names_the_services_that_wait_for_it():
-    hostvars = {"node2": {"apply_node": {"units": [{"service": "chat"}, {"service": "retired"}]}}}
+    hostvars = {"node2": {"ansible_facts": {"llama_node": {"units": [{"service": "chat"}, {"service": "retired"}]}}}}
     assert outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {"chat": {}, "embed": {}}}) == [
         "maintenance: node2 is held, chat cannot answer until it returns",
         "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",

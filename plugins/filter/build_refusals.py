@@ -1,0 +1,36 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = """
+name: build_refusals
+author: The Fermi Sea (@thefermisea)
+version_added: 0.1.0
+short_description: "Internal: says what is wrong with the builds that a head and its workers would run"
+description:
+  - Head and workers run one identical build, and each file of it is the one that its manifest lists.
+positional: _input
+options:
+  _input:
+    description: For each node its build, as M(thefermisea.llama_cluster.node_facts) tells it.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = """
+refused: "{{ {'node1': ansible_facts.llama_node.build} | thefermisea.llama_cluster.build_refusals }}"
+"""
+
+RETURN = """
+_value:
+  description: The sentences; empty where nothing is wrong.
+  type: list
+  elements: str
+"""
+
+from ..plugin_utils._access.units import build_refusals
+
+
+class FilterModule:
+    def filters(self):
+        return {"build_refusals": build_refusals}

@@ -1,0 +1,45 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which releases of a node its links and units name. Private to the collection."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Mapping
+
+RELEASE = re.compile(r"releases/[^/]+$")
+
+
+def build_links(node: Mapping[str, Any], prefix: str, release: str) -> dict[str, Any]:
+    """What becomes of the links below `prefix` when `release` is made current.
+
+    node: the fact llama_node with units and build. strange: links that are not ours; linked: whether the path that
+    operators know is there; used: releases that stay, by their paths; settled: whether nothing is to be done.
+    """
+    build = node["build"]
+    links = build["links"]
+    wanted, current = "releases/" + release, links.get("current", "")
+    # Current and previous stay, and so does what a unit still names: its service would not come back from a crash
+    # without it.
+    kept = {wanted, links.get("previous", "") if current == wanted else current}
+    used = {"%s/%s" % (prefix, link) for link in kept if link} | _named(node, prefix)
+    unused = {"%s/releases/%s" % (prefix, name) for name in build["releases"]} - used
+    foreign = [name for name, target in links.items() if not RELEASE.match(target)]
+    strange = [name for name in ("current", "previous") if name in foreign or name in build["taken"]]
+    linked = "build" in links or "build" in build["taken"]
+    return {
+        "wanted": wanted,
+        "current": current,
+        "strange": strange,
+        "linked": linked,
+        "used": sorted(used),
+        "settled": current == wanted and linked and not unused and not strange,
+    }
+
+
+def _named(node: Mapping[str, Any], prefix: str) -> set[str]:
+    """Anywhere in the command lines: a worker's program follows stdbuf, numactl or the guard of its cache."""
+    pattern = re.compile("%s/releases/[^/]+" % re.escape(prefix))
+    found = (pattern.match(word) for unit in node["units"] for word in unit["arguments"])
+    return {match.group() for match in found if match}
