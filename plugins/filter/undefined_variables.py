@@ -6,10 +6,12 @@ DOCUMENTATION = """
 name: undefined_variables
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
-short_description: "Internal: finds variables of the collection without a value"
+short_description: "Internal: finds variables of the collection without a value, or with one of another type"
 description:
   - Returns one sentence for each variable of the collection whose template uses what is not defined,
     or that is encrypted and cannot be read.
+  - Where all have a value, it returns what Ansible says of each that is of another type than its role takes by its
+    C(argument_specs), for all nodes at once. Values that only a run knows are left out.
 positional: _input, nodes
 options:
   _input:
@@ -34,9 +36,13 @@ _value:
   elements: str
 """
 
-from ..plugin_utils._intent.variables import undefined_variables
+from ..plugin_utils._intent.variables import mistyped_variables, undefined_variables
 
 
 class FilterModule:
     def filters(self):
-        return {"undefined_variables": undefined_variables}
+        return {
+            "undefined_variables": lambda hostvars, nodes: (
+                undefined_variables(hostvars, nodes) or mistyped_variables(hostvars, nodes)
+            )
+        }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible import context
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.text.converters import to_text
 from ansible.module_utils.common.yaml import yaml_load
 from ansible.parsing.splitter import parse_kv
@@ -59,13 +60,19 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @functools.lru_cache(maxsize=None)
+def _entry_points() -> list[tuple[str, dict[str, Any]]]:
+    """Those of all roles: (name, {variable: its option})"""
+    return [
+        (name, entry_point.get("options", {}))
+        for path in sorted(ROLES.glob("*/meta/argument_specs.yml"))
+        for name, entry_point in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].items()
+    ]
+
+
 def role_options() -> frozenset[str]:
     """The names of all variables of all roles that an inventory may set: what a role needs of its caller is none."""
-    found: set[str] = set()
-    for path in ROLES.glob("*/meta/argument_specs.yml"):
-        for entry_point in yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
-            found.update(name for name, option in entry_point.get("options", {}).items() if not option.get("required"))
-    return frozenset(found)
+    options = [option for _name, options in _entry_points() for option in options.items()]
+    return frozenset(name for name, option in options if not option.get("required"))
 
 
 def known() -> frozenset[str]:
@@ -119,6 +126,19 @@ def undefined_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     return [
         "%s: %s for %s, %s" % (name, seen, named(found, nodes), step) for (name, (seen, step)), found in where.items()
     ]
+
+
+def mistyped_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
+    """What Ansible says of each variable of a role that is of another type than its argument_specs want, or none of
+    their choices. Our playbooks ask here, once for all nodes and roles, before any login."""
+    options = {name: option for point, entry in _entry_points() if point == "main" for name, option in entry.items()}
+    found: dict[str, None] = {}
+    for node in nodes:
+        raw, values = _raw(hostvars, node), hostvars[node]
+        given = {name: values[name] for name in sorted(set(options) & set(raw)) if not _needs_a_run(raw, name)}
+        wanted = {name: dict(options[name], required=False) for name in given}
+        found.update(dict.fromkeys(ArgumentSpecValidator(wanted).validate(given).error_messages))
+    return list(found)
 
 
 def _raw(hostvars: Any, node: str) -> dict[str, Any]:

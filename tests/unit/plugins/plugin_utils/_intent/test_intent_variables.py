@@ -200,3 +200,22 @@ def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
         "colour: nothing reads this variable, docs/settings.md lists those that are read",
         "ctx: nothing reads this variable, did you mean ctx_size?",
     ]
+
+
+def test_a_value_of_another_type_than_its_role_takes():
+    raw = {
+        "a": {"node_setup_uid": "many", "llama_cpp_accelerator": "rocm", "model_connections": "8"},
+        "b": {"node_setup_uid": "many", "llama_cpp_cmake_options": [1], "rpc_worker_cache_dir": None},
+        "c": {"node_setup_uid": "970", "head_server_numa_node": 1, "llama_services": 5, "llama_cpp_version": "b1"},
+    }
+    found = intent_variables.mistyped_variables(HostVars(raw), list(raw))
+    assert len(found) == 3, found
+    assert "argument 'node_setup_uid' is of type" in found[0] and "convert to int" in found[0]
+    assert found[1] == "value of llama_cpp_accelerator must be one of: cpu, cuda, got: rocm"
+    assert "argument 'llama_cpp_cmake_options' is of type" in found[2] and "convert to dict" in found[2]
+    assert intent_variables.mistyped_variables(HostVars(raw), ["c"]) == []
+
+
+def test_the_type_of_what_only_a_run_knows_is_not_asked_for():
+    raw = {"a": {"node_setup_uid": "{{ ansible_facts.uid }}"}}
+    assert intent_variables.mistyped_variables(HostVars(raw, told("'uid' is undefined")), ["a"]) == []
