@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.doc_fragments.attributes import ModuleDocFragment
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.variables import EXTRA
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLES = sorted(path.parent for path in ROOT.glob("roles/*/meta") if path.is_dir())
@@ -254,6 +255,28 @@ def test_inventory_variables_are_read(inventory):
     assert {
         variable for variable in inventory_variables(inventory) if not variable.startswith("ansible_")
     } - read == set()
+
+
+def named_in(node):
+    """Every variable that plays and tasks, at any depth, give a value of their own."""
+    if isinstance(node, list):
+        for item in node:
+            yield from named_in(item)
+    elif isinstance(node, dict):
+        yield from node.get("vars") or ()
+        yield from filter(None, (node.get("register"), (node.get("loop_control") or {}).get("loop_var")))
+        for key in ("pre_tasks", "tasks", "post_tasks", "block", "rescue", "always"):
+            yield from named_in(node.get(key))
+
+
+def test_what_is_given_with_e_is_no_name_of_anything_else():
+    """-e wins over vars of plays and tasks: with -e node=NAME a task's own variable `node` would be that name."""
+    found = {
+        (str(path.relative_to(ROOT)), variable)
+        for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")])
+        for variable in named_in(load(path))
+    }
+    assert len(found) > 300 and sorted(place for place in found if place[1] in EXTRA) == []
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=name)
