@@ -17,8 +17,7 @@ import shutil
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree
-from collections import Counter, defaultdict, namedtuple
+from collections import defaultdict, namedtuple
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import Queue
@@ -27,12 +26,15 @@ ROOT = Path(__file__).resolve().parents[2]
 COLLECTION = ["ansible_collections", "thefermisea", "llama_cluster"]
 TREES = ("module_utils", "plugin_utils")
 SIDE_BY_SIDE = 2
-# Tests that take this many times as long as without a mutant, and so many seconds more, do not end.
-PATIENCE, SECONDS = 5, 30
+# A test that takes longer does not end; neither do all of them, or their imports.
+TEST_SECONDS, SECONDS = 120, 1800
+# Test files that are run, and imported, before all others: most mutants do not live longer.
+NEAREST = 4
 # A test that also fails without the mutant judges nothing: the mutant is tried again, so many times in all.
 TRIES = 3
-# Nothing that an earlier mutant left, and no plugin that unit tests do not need.
-PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-p", "no:testinfra", "-q", "--tb=no", "-rfE")
+# Nothing that an earlier mutant left. A test that does not end ends pytest, with a trace of where it was.
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-q", "--tb=no", "-rfE", "-x")
+DEADLINE = ("-o", "faulthandler_timeout=%d" % TEST_SECONDS, "-o", "faulthandler_exit_on_timeout=true")
 # The processes of a mutant end with it. Tests are not process 1, which signals and orphans treat unlike others: bash
 # is.
 APART = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", '"$@"; exit $?', "_")
@@ -70,8 +72,8 @@ def importers(root):
 
 
 def tests_of(path, graph, root):
-    """[test file], nearest first: those of the same room, and those that import the file or something that imports
-    it."""
+    """[test file], nearest first: the file's own, those of its room, those that import the file or something that
+    imports it."""
     found = {}
     if path.parent.name not in TREES:
         found = {test.relative_to(root): 0 for test in sorted((root / "tests/unit" / path.parent).glob("test_*.py"))}
@@ -80,7 +82,7 @@ def tests_of(path, graph, root):
         reached = {user for used in reached for user in graph.get(used, ())}
         for user in sorted(user for user in reached if user.name.startswith("test_")):
             found.setdefault(user, distance)
-    return sorted(found, key=found.get)
+    return sorted(found, key=lambda test: (path.stem.strip("_") not in test.stem, found[test]))
 
 
 class Copy:
@@ -98,19 +100,22 @@ class Copy:
                 shutil.copy2(ROOT / name, self.root / name, follow_symlinks=False)
 
     def places(self):
-        """Environment: where tests may write. Ansible asks passwd, not HOME, for the home of a node."""
+        """Environment: where tests may write, without plugins of pytest. Ansible asks passwd, not HOME, for a node's
+        home."""
         home = str(self.home)
         return {
             "HOME": home,
             "TMPDIR": home,
             "PYTHONPYCACHEPREFIX": home + "/pyc",
             "ANSIBLE_REMOTE_TMP": home + "/remote",
+            # Of no use to unit tests, and slow to import.
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         }
 
-    def pytest(self, words, seconds=None):
+    def pytest(self, words):
         """(exit status, or None when it did not end; output)"""
         process = subprocess.Popen(
-            [*APART, self.python, *PYTEST, *map(str, words)],
+            [*APART, self.python, *PYTEST, *DEADLINE, *map(str, words)],
             cwd=self.root,
             env=dict(os.environ, **self.places()),
             stdin=subprocess.DEVNULL,
@@ -120,23 +125,12 @@ class Copy:
             errors="replace",
         )
         try:
-            output, _ = process.communicate(timeout=seconds)
+            output, _ = process.communicate(timeout=SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             return None, ""
         return process.returncode, output
-
-    def durations(self, tests):
-        """{test file: seconds} without a mutant"""
-        report = self.home / "report.xml"
-        status, output = self.pytest(["--numprocesses", SIDE_BY_SIDE, "--junitxml", report, *tests])
-        if status:
-            sys.exit("%s\nmutants: unit tests fail without a mutant: mend them first" % output[-4000:])
-        taken = Counter()
-        for case in xml.etree.ElementTree.parse(report).iter("testcase"):
-            taken[case.get("classname")] += float(case.get("time"))
-        return {test: taken[".".join(test.with_suffix("").parts)] for test in tests}
 
     def write(self, path, source):
         """A time that the file never had: Python knows compiled files by whole seconds."""
@@ -144,33 +138,44 @@ class Copy:
         self.writes += 1
         os.utime(path, (self.writes, self.writes))
 
-    def verdict(self, mutant, tests, seconds):
-        if not tests:
-            return Verdict(mutant, False, "no unit test reaches it", 0)
+    def verdict(self, mutant, tests):
         begun = time.monotonic()
-        for _ in range(TRIES):
-            killed, by, judges = self.attempt(mutant, tests, seconds)
-            if not killed or self.pytest(["-x", *judges], seconds)[0] == 0:
-                break
-        else:
-            killed, by = False, "tests fail without it too: " + by
-        return Verdict(mutant, killed, by, time.monotonic() - begun)
+        said = "" if tests else "no unit test reaches it"
+        for group in filter(None, (tests[:NEAREST], tests[NEAREST:])):
+            for _ in range(TRIES):
+                by, judges = self.attempt(mutant, group)
+                if by and self.passes(judges):
+                    return Verdict(mutant, True, by, time.monotonic() - begun)
+                if not by:
+                    break
+                said = "fails without it too: " + by
+        return Verdict(mutant, False, said, time.monotonic() - begun)
 
-    def attempt(self, mutant, tests, seconds):
-        """(whether a test noticed, what it said, [test file that noticed])"""
+    def passes(self, tests):
+        """Whether the file as it is passes them. An id with " - " in it was cut: its whole file is asked."""
+        status, _ = self.pytest(tests)
+        if status == USAGE:
+            status, _ = self.pytest([str(test).partition("::")[0] for test in tests])
+        return status == 0
+
+    def attempt(self, mutant, tests):
+        """(what noticed, [test that noticed, or its file]); ("", []) when none did"""
         path = self.root / mutant.path
         source = path.read_text()
         self.write(path, mutant.source)
-        status, output = self.pytest(["-x", *tests], seconds)
+        status, output = self.pytest(tests)
         self.write(path, source)
         if status in (USAGE, NO_TESTS):
             sys.exit("%s\nmutants: pytest ran no test of %s" % (output[-4000:], mutant.path))
-        if status is None:
-            return True, "no end after %d s" % seconds, tests
-        failed = re.search(r"^(?:FAILED|ERROR) (?:\S*/)?(test_\S+)", output, re.MULTILINE)
-        if not failed:
-            return status != 0, "status %d" % status if status else "", tests
-        return True, failed.group(1), [test for test in tests if failed.group(1).split("::")[0] == Path(test).name]
+        if status == 0:
+            return "", []
+        failed = re.search(r"^(?:FAILED|ERROR) ((?:\S*/)?(test_\S+).*?)(?: - |$)", output, re.MULTILINE)
+        if failed:
+            return failed.group(2), [failed.group(1)]
+        stuck = re.search(r'^  File "\S*/(test_\S+)", line \d+ in (test_\w+)', output, re.MULTILINE)
+        if stuck:
+            return "%s::%s does not end" % stuck.groups(), [test for test in tests if Path(test).name == stuck.group(1)]
+        return "no end after %d s" % SECONDS if status is None else "status %d" % status, tests
 
 
 def verdicts(mutants, reach, folder, python):
@@ -178,15 +183,11 @@ def verdicts(mutants, reach, folder, python):
     copies = Queue()
     for number in range(SIDE_BY_SIDE):
         copies.put(Copy(folder / str(number), python))
-    copy = copies.get()
-    durations = copy.durations(sorted({test for mutant in mutants for test in reach[mutant.path]}))
-    copies.put(copy)
 
     def judge(mutant):
-        tests = sorted(reach[mutant.path], key=durations.get)
         copy = copies.get()
         try:
-            return copy.verdict(mutant, tests, PATIENCE * sum(durations[test] for test in tests) + SECONDS)
+            return copy.verdict(mutant, reach[mutant.path])
         finally:
             copies.put(copy)
 
