@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import json
 import os
 import stat
 
@@ -159,6 +160,8 @@ def test_a_diff_shows_what_everybody_may_read(snapshots, node):
     (node / HEAD).write_text("new\n")
     _path, now, then = snapshots.restore("one", check=True)[0]
     assert (text_of(now), text_of(then)) == ("new\n", "old\n")
+    assert text_of({"link": "/etc/x"}) == "link to /etc/x\n"
+    assert text_of({"directory": True, "mode": 0o755, "uid": 0, "gid": 0}) == ""
 
 
 def test_a_name_that_is_not_there(snapshots):
@@ -213,6 +216,55 @@ def test_another_json_file_is_no_snapshot(snapshots, tmp_path, text):
     (tmp_path / "rollback/open.json").write_text(text)
     with pytest.raises(Refusal, match=r"open.json is no snapshot \(id, build and files are needed\): remove it"):
         snapshots.look()
+
+
+def spoiled_entry(snapshots, tmp_path, path, change):
+    """Opens a snapshot and changes one entry of its file."""
+    snapshots.open("one")
+    snapshot = json.loads((tmp_path / "rollback/open.json").read_text())
+    entry = dict(snapshot["files"][HEAD], **change)
+    snapshot["files"][path] = {key: value for key, value in entry.items() if value is not ...}
+    (tmp_path / "rollback/open.json").write_text(json.dumps(snapshot))
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        ("/" + HEAD, {}),
+        ("etc/passwd", {}),
+        ("etc/systemd/system", {}),
+        ("etc/systemd/systemd/x", {}),
+        ("etc/llama-cluster-more/x", {}),
+        ("etc/llama-cluster/../passwd", {}),
+        ("etc/llama-cluster//x", {}),
+        ("etc/llama-cluster/a\nb", {}),
+        *((HEAD, {key: ...}) for key in ("mode", "uid", "gid", "content")),
+        *((HEAD, {key: value}) for key in ("mode", "uid", "gid") for value in (-1, 1 << 32, "0", None, 0.0)),
+        (HEAD, {"mode": 0o10000}),
+        *((HEAD, {"content": value}) for value in (None, 7, "bmV3Cg=", "bmV3Cg==\n")),
+        *((HEAD, {"link": value}) for value in (None, 7, "a\nb")),
+    ],
+)
+def test_an_entry_that_no_snapshot_holds_is_refused(snapshots, node, tmp_path, path, change):
+    spoiled_entry(snapshots, tmp_path, path, change)
+    before = content(node)
+    with pytest.raises(Refusal, match=r"open.json is no snapshot"):
+        snapshots.restore("one")
+    assert content(node) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mode": 0o7777, "uid": 0xFFFFFFFF, "gid": 0xFFFFFFFF},
+        {"mode": 0, "uid": 0, "gid": 0},
+        {"directory": True, "content": ...},
+        {"link": "/" + HEAD, "mode": None},
+    ],
+)
+def test_an_entry_that_a_snapshot_may_hold(snapshots, tmp_path, change):
+    spoiled_entry(snapshots, tmp_path, "etc/llama-cluster/x", change)
+    assert [path for path, _now, _then in snapshots.restore("one", check=True)] == ["etc/llama-cluster/x"]
 
 
 def test_a_broken_file_is_named(snapshots, tmp_path):
