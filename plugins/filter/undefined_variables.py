@@ -6,7 +6,7 @@ DOCUMENTATION = """
 name: undefined_variables
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
-short_description: "Internal: finds variables of the collection without a value, or with one of another type"
+short_description: "Internal: finds variables of the collection without a value"
 description:
   - Returns one sentence for each variable of the collection whose template uses what is not defined,
     or that is encrypted and cannot be read.
@@ -36,13 +36,9 @@ _value:
   elements: str
 """
 
-from ..plugin_utils._intent.variables import mistyped_variables, undefined_variables
+from ..plugin_utils._intent.variables import undefined_variables
 
 
 class FilterModule:
     def filters(self):
-        return {
-            "undefined_variables": lambda hostvars, nodes: (
-                undefined_variables(hostvars, nodes) or mistyped_variables(hostvars, nodes)
-            )
-        }
+        return {"undefined_variables": undefined_variables}

@@ -12,6 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.callback import brief
 def test_plays_share_a_line_for_a_minute_of_them(monkeypatch):
     clock, lines = [0.0], []
     monkeypatch.setattr(brief, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(brief, "warm", lambda: None)
     callback = brief.CallbackModule()
     monkeypatch.setattr(callback._display, "display", lambda text, **_options: lines.append((clock[0], text)))
     for name, seconds in (("Preflight", 70), ("Nodes", 30), ("Build", 29), ("Models", 9), ("Heads", 5)):
