@@ -159,7 +159,6 @@ options:
     default: false
 extends_documentation_fragment:
   - ansible.builtin.files
-extends_documentation_fragment:
   - thefermisea.llama_cluster.attributes
 attributes:
   check_mode:
