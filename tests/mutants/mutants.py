@@ -125,7 +125,7 @@ class Copy:
             errors="replace",
         )
         try:
-            output, _ = process.communicate(timeout=SECONDS)
+            output = process.communicate(timeout=SECONDS)[0]
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -142,7 +142,7 @@ class Copy:
         begun = time.monotonic()
         said = "" if tests else "no unit test reaches it"
         for group in filter(None, (tests[:NEAREST], tests[NEAREST:])):
-            for _ in range(TRIES):
+            for _try in range(TRIES):
                 by, judges = self.attempt(mutant, group)
                 if by and self.passes(judges):
                     return Verdict(mutant, True, by, time.monotonic() - begun)
@@ -153,9 +153,9 @@ class Copy:
 
     def passes(self, tests):
         """Whether the file as it is passes them. An id with " - " in it was cut: its whole file is asked."""
-        status, _ = self.pytest(tests)
+        status, _output = self.pytest(tests)
         if status == USAGE:
-            status, _ = self.pytest([str(test).partition("::")[0] for test in tests])
+            status, _output = self.pytest([str(test).partition("::")[0] for test in tests])
         return status == 0
 
     def attempt(self, mutant, tests):

@@ -138,7 +138,7 @@ def mutants(seed, count, root, paths):
         (rank, path, line, mutation) for path in paths for rank, line, mutation in ranked(seed, path, sources[path])
     )
     made = []
-    for _, path, line, (operator, occurrence) in found[:count]:
+    for _rank_of, path, line, (operator, occurrence) in found[:count]:
         mutated = mutate_code(sources[path], operator, occurrence)
         before, after = (" ".join(text.splitlines()[line - 1].split()) for text in (sources[path], mutated))
         made.append(Mutant(path, line, before, after, mutated))

@@ -216,8 +216,8 @@ def deepseek_v3():
         ("attention.q_lora_rank", 1536),
         ("attention.kv_lora_rank", 512), ("rope.dimension_count", 64), ("feed_forward_length", 18432),
         ("leading_dense_block_count", 3),
-        ("expert_count", 256), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length",
-        2048),
+        ("expert_count", 256), ("expert_used_count", 8), ("expert_shared_count", 1),
+        ("expert_feed_forward_length", 2048),
         ("expert_gating_func", 2), ("expert_weights_scale", 2.5),
     ):  # fmt: skip
         model.key(name, value)
@@ -248,8 +248,8 @@ def glm_45_air():
         ("feed_forward_length", 10944), ("expert_weights_scale", 1.0), ("rope.dimension_count", 64),
         ("leading_dense_block_count", 1),
         ("nextn_predict_layers", 1),
-        ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1), ("expert_feed_forward_length",
-        1408),
+        ("expert_count", 128), ("expert_used_count", 8), ("expert_shared_count", 1),
+        ("expert_feed_forward_length", 1408),
     ):  # fmt: skip
         model.key(name, value)
     for block in range(47):

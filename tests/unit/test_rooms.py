@@ -104,15 +104,15 @@ def test_within_a_room_there_is_no_circle():
         }
         done = set()
 
-        def visit(module, above, graph=graph, done=done):
+        def visit(module, above, graph, done):
             assert module not in above, "%s imports itself by way of %s" % ("/".join(module), above)
             if module not in done:
                 for used in graph.get(module, ()):
-                    visit(used, above + (module,))
+                    visit(used, above + (module,), graph, done)
                 done.add(module)
 
         for module in graph:
-            visit(module, ())
+            visit(module, (), graph, done)
 
 
 def test_programs_do_not_import_each_other():

@@ -54,7 +54,11 @@ def stopped_changes(recorded: Iterable[str], listed: str | None, wanted: Collect
 
 
 def _read(recorded: Iterable[str]) -> set[Rule]:
-    return {(place, zone, rule) for place, zone, rule in (line.split(" ", 2) for line in recorded)}
+    rules = set()
+    for line in recorded:
+        place, zone, rule = line.split(" ", 2)
+        rules.add((place, zone, rule))
+    return rules
 
 
 def _lines(rules: Iterable[Rule]) -> list[str]:

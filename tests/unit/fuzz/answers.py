@@ -47,8 +47,8 @@ PROPS = json.dumps(
 )
 COMPLETION = json.dumps(
     {
-        "model": "m", "choices": [{"message": {"content": "yes"}}], "usage": {"completion_tokens": 2,
-        "prompt_tokens": 3},
+        "model": "m", "choices": [{"message": {"content": "yes"}}],
+        "usage": {"completion_tokens": 2, "prompt_tokens": 3},
         "timings": {"prompt_n": 3, "predicted_n": 2, "predicted_per_second": 5.0, "prompt_per_second": 9.0},
     }
 )  # fmt: skip

@@ -168,7 +168,7 @@ MODELS = [
      "llama_models.m14.quants.Q.urls: 'htps://x.example/m.gguf' seen, an http, https or file URL is needed: correct "
      "it"),
     (23, {"m23": {"quants": {"Q": {"urls": ["https://x.example/m.gguf", "https://x.example/n.gguf"],
-    "sha256": ["0" * 64]}}}},
+                                   "sha256": ["0" * 64]}}}},
      "llama_models.m23.quants.Q.sha256: 1 seen, one for each of its 2 files is needed: add or remove digests"),
     (24, {"m24": {"repo": "a/b", "quants": {"Q": {"files": "model.gguf"}}}},
      "llama_models.m24.quants.Q.files: 'model.gguf' seen, a list is needed: write [model.gguf]"),

@@ -318,7 +318,7 @@ scalars = st.one_of(
 )
 tensor_lists = st.lists(
     st.builds(lambda kind, blocks, rest: ((make.BLOCKS[kind][0] * blocks, *rest), kind),
-    st.sampled_from(sorted(make.BLOCKS)), st.integers(1, 3),
+              st.sampled_from(sorted(make.BLOCKS)), st.integers(1, 3),
               st.lists(st.integers(1, 4), max_size=3)),
     max_size=8,
 )  # fmt: skip

@@ -38,9 +38,9 @@ def test_a_node_that_cannot_be_reached_is_asked_nothing_else():
     assert node_refusals({}, "n1", contact={"variables": {}, "login": {"rc": 0}, "root": {"rc": 0}}) == []
 
 
-def of_accounts(*entries, groups=(), writable=(), accounts=ACCOUNTS):
+def of_accounts(*entries, groups=(), writable=(), accounts=None):
     node = {"accounts": {"passwd": list(entries), "group": list(groups)}, "writable": list(writable)}
-    return node_refusals({"llama_node": node}, "n1", accounts=accounts)
+    return node_refusals({"llama_node": node}, "n1", accounts=accounts or ACCOUNTS)
 
 
 def test_accounts_that_are_ours_or_still_to_come():

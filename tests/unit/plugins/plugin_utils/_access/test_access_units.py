@@ -26,9 +26,9 @@ def unit(name, ours=True, installed=True):
     return {"name": name, "installed": installed, "ours": ours}
 
 
-def refusals(*units, kind="head", item=HEAD, build="b1", model=(9, 1.5), at_boot=True, deployed=True):
+def refusals(*units, kind="head", item=None, build="b1", model=(9, 1.5), at_boot=True, deployed=True):
     node = {"units": list(units), "build": {"current_build": build}, "files": {"/opt/models/m.gguf": model}}
-    return of([item], kind, node, at_boot, deployed)
+    return of([item or HEAD], kind, node, at_boot, deployed)
 
 
 def of(instances, kind, node, at_boot=True, deployed=True):

@@ -30,8 +30,8 @@ NODE = {"units": [], "aliases": [], "watched": [], "files": {"/opt/models/m.gguf
 BUILD = ["0" * 64, "llama", {}, [], "", "text"]
 
 
-def heads(*instances, node=NODE, at_boot=True, parts=BUILD, **more):
-    return files.unit_files(list(instances), "head", node, parts, at_boot, **more)
+def heads(*instances, node=None, at_boot=True, parts=None, **more):
+    return files.unit_files(list(instances), "head", node or NODE, parts or BUILD, at_boot, **more)
 
 
 def of(entries, path):
