@@ -8,8 +8,8 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: decides what firewalld has to be told so that it lets heads and clients in"
 description:
-  - Returns calls of C(firewall-cmd) after which each wanted rule is in its zone, and none that an earlier run added
-    is in another one.
+  - Returns commands after which each wanted rule is in its zone, and none that an earlier run added is in another one.
+  - To the configuration of a firewalld that does not run nothing is added.
   - A rule that was there before is never recorded, so it is never removed.
 positional: listed, wanted, timeout
 options:
@@ -19,7 +19,9 @@ options:
     elements: str
     required: true
   listed:
-    description: What C(firewall-cmd --list-all-zones) says of each place.
+    description:
+      - What C(firewall-cmd --list-all-zones) says of each place. Of a firewalld that does not run, as V(stopped), what
+        C(firewall-offline-cmd --list-all-zones) says, or V(none) where there is no such command.
     type: dict
     required: true
   wanted:
@@ -40,8 +42,8 @@ told: >-
 
 RETURN = """
 _value:
-  description: C(calls), the arguments of C(firewall-cmd), a list for each call; C(before) and C(after), the lines to
-    record before and after them.
+  description: C(calls), the commands, a list of words for each; C(before) and C(after), the lines to record before and
+    after them; C(left), those of them that are not wanted any more and could not be removed.
   type: dict
 """
 

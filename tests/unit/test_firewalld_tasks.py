@@ -61,7 +61,7 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
         variables["model_share_port"] = free.getsockname()[1]
     status, output = node.play("model", "copy_old.yml", __model_lending_rules=str(node.folder / "lent"), **variables)
     assert status != 0 and "a GGUF file starts with" in output
-    assert "ok: [localhost -> giver] => (item=--zone=public --timeout=6h --add-rich-rule=" in output
+    assert "ok: [localhost -> giver] => (item=firewall-cmd --zone=public --timeout=6h --add-rich-rule=" in output
     assert output.index("--add-rich-rule=") < output.index("TASK [thefermisea.llama_cluster.model : Lend the model]")
     assert output.index("TASK [thefermisea.llama_cluster.model : Lend no longer]") < output.index("--remove-rich-rule=")
     assert node.rules() == {}

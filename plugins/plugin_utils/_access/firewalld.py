@@ -17,40 +17,48 @@ Rule = tuple[str, str, str]
 
 def changes(
     recorded: Iterable[str],
-    listed: Mapping[str, str],
+    listed: Mapping[str, str | None],
     wanted: Mapping[str, str],
     timeout: str = "",
 ) -> dict[str, list[Any]]:
-    """What firewall-cmd has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
+    """What firewalld has to be told so that each wanted rule is in its zone, and none of ours is elsewhere.
 
-    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}; wanted: {rule: zone};
-    timeout: how long firewalld keeps what is added, for ever if empty. -> {calls: [arguments], before, after: lines to
-    record before and after them}. A run that dies between forgets nothing.
+    recorded: lines of the record; listed: {place: what `firewall-cmd --list-all-zones` says}, of a firewalld that does
+    not run {stopped: what firewall-offline-cmd says, None where there is none}; wanted: {rule: zone}; timeout: how long
+    firewalld keeps what is added, for ever if empty. -> {calls: [command], before, after: lines to record before and
+    after them, left: of those, what is not wanted any more}. A run that dies between forgets nothing.
     """
     ours = _read(recorded)
+    if "stopped" in listed:
+        return _stopped_changes(ours, listed["stopped"], wanted)
     needed = {(place, zone, rule) for place in listed for rule, zone in wanted.items()}
     found = _found(listed, needed | ours)
     added, gone = needed - found, (ours - needed) & found
     # Of a rule that an operator has in the configuration, the running one would be back at the next reload.
     gone -= {("running", zone, rule) for place, zone, rule in found - gone if place == "permanent"}
     calls = _calls(gone, "remove") + _calls(added, "add", ["--timeout=" + timeout] * bool(timeout))
-    return {"calls": calls, "before": _lines(ours | added), "after": _lines((ours | added) & needed)}
+    return {
+        "calls": [["firewall-cmd", *call] for call in calls],
+        "before": _lines(ours | added),
+        "after": _lines((ours | added) & needed),
+        "left": [],
+    }
 
 
-def stopped_changes(recorded: Iterable[str], listed: str | None, wanted: Collection[str]) -> dict[str, list[Any]]:
-    """What firewall-offline-cmd has to be told where firewalld does not run, so that no rule of ours that is not wanted
-    any more comes back with it.
-
-    listed: what `firewall-offline-cmd --list-all-zones` says, None where there is no such command; wanted: rules.
-    -> {calls: [arguments], after: lines to record, left: of those, what is not wanted any more}.
-    """
-    ours = _read(recorded)
+def _stopped_changes(ours: set[Rule], listed: str | None, wanted: Collection[str]) -> dict[str, list[Any]]:
+    """No rule of ours that is not wanted any more comes back with it. Nothing is added: the run after its start does
+    that."""
     kept = {one for one in ours if one[2] in wanted}
     unwanted = {one for one in ours - kept if one[0] == "permanent"}
     left = unwanted if listed is None else set()
     # The zone's options are those of firewall-cmd, but for --permanent.
-    calls = [call[1:] for call in _calls(unwanted & _found({"permanent": listed or ""}, unwanted), "remove")]
-    return {"calls": calls, "after": _lines(kept | left), "left": _lines(left)}
+    calls = [call[1:] for call in _calls(unwanted & _found({"permanent": listed}, unwanted), "remove")]
+    return {
+        "calls": [["firewall-offline-cmd", *call] for call in calls],
+        "before": _lines(ours),
+        "after": _lines(kept | left),
+        "left": _lines(left),
+    }
 
 
 def _read(recorded: Iterable[str]) -> set[Rule]:
@@ -65,12 +73,12 @@ def _lines(rules: Iterable[Rule]) -> list[str]:
     return sorted(" ".join(one) for one in rules)
 
 
-def _found(listed: Mapping[str, str], rules: set[Rule]) -> set[Rule]:
+def _found(listed: Mapping[str, str | None], rules: set[Rule]) -> set[Rule]:
     """Which of the rules, by their text, are listed: {(place, zone, rule)}."""
     found: set[Rule] = set()
     texts = {rule for _place, _zone, rule in rules}
     for place, text in listed.items():
-        for block in text.split("\n\n"):
+        for block in (text or "").split("\n\n"):
             lines = [line.strip() for line in block.strip().splitlines()]
             if lines:
                 # "public (active)"
