@@ -10,7 +10,7 @@ short_description: "Internal: lists the files of a node's workers or heads"
 description:
   - Returns what M(thefermisea.llama_cluster.node_files) takes for units, what the watchdog watches, memory plans
     and the short name of the primary service.
-positional: _input, kind, node, parts, at_boot, plans, keys, salt
+positional: _input, kind, node, process, at_boot, plans, keys, salt
 options:
   _input:
     description: The instances of the node, of P(thefermisea.llama_cluster.rpc_instances#filter)
@@ -26,10 +26,13 @@ options:
     description: The fact C(llama_node) with C(units), C(watched) and, for heads, C(files) with their models.
     type: dict
     required: true
-  parts:
-    description: What all units run with; the digest of each is made from it.
-    type: list
-    elements: raw
+  process:
+    description:
+      - What the processes of all units run with, the digest of each is made from it. C(user), C(environment),
+        C(cache_dir) of workers, C(build), the hash of what they run, and C(template), the units' own text.
+      - What they may do depends on their C(accelerator), V(cpu) or V(cuda), on C(numa_node), empty without numactl, and
+        on whether their build speaks RPC over RDMA, C(rdma).
+    type: dict
     required: true
   at_boot:
     description: Whether the primary service answers to its short name.
@@ -54,14 +57,17 @@ files: >-
 
 RETURN = """
 _value:
-  description: The entries.
+  description: >-
+    The entries. The template of a unit finds its C(item), its C(digest), the lines of its C(sandbox), and, as systemd
+    reads them, its C(args), C(environment), C(cache) and C(numactl).
   type: list
   elements: dict
 """
 
+from ..plugin_utils._filters import one_sentence
 from ..plugin_utils._units.files import unit_files
 
 
 class FilterModule:
     def filters(self):
-        return {"unit_files": unit_files}
+        return {"unit_files": one_sentence(unit_files)}

@@ -4,8 +4,7 @@ import pathlib
 
 import jinja2
 from ansible.plugins.filter.core import FilterModule
-from ansible_collections.thefermisea.llama_cluster.plugins.filter import head_instances, rpc_instances, systemd_escape
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
+from ansible_collections.thefermisea.llama_cluster.plugins.filter import head_instances, rpc_instances, unit_files
 
 ROLES = pathlib.Path(__file__).resolve().parents[3] / "roles"
 RELEASE = "/opt/llama.cpp/releases/b11434-cpu-00000000"
@@ -24,9 +23,10 @@ ACCOUNTS = {
     "rpc_worker_user": "llama-rpc",
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
 }
+NODE = {"units": [], "aliases": [], "watched": [], "files": {}}
 FILTERS = {
-    "thefermisea.llama_cluster." + name: function
-    for module in (head_instances, rpc_instances, systemd_escape)
+    name: function
+    for module in (head_instances, rpc_instances, unit_files)
     for name, function in module.FilterModule().filters().items()
 }
 
@@ -34,7 +34,6 @@ FILTERS = {
 def template(path, **values):
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)
     environment.filters.update(FilterModule().filters())
-    environment.filters.update(FILTERS)
     return environment.from_string((ROLES / path).read_text()).render(ansible_managed="rendered", **ACCOUNTS, **values)
 
 
@@ -50,31 +49,33 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
     """{name: text} of every unit that the roles write, of a service with these settings, on nodes that compute on
     `accelerator`."""
     services = {"chat": dict(SERVICE, **service)}
-    shared = {
-        "release": RELEASE,
-        "digest": "0123456789abcdef",
-        "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa else "",
-        "sandbox": unit_sandbox(accelerator, bool(numa), rdma),
+    process = {
+        "build": "0" * 64,
+        "template": "",
+        "environment": environment or {},
+        "accelerator": accelerator,
+        "rdma": rdma,
+        "numa_node": numa,
+        "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
-    (worker,) = FILTERS["thefermisea.llama_cluster.rpc_instances"](services, "node2", GROUPS, HOSTVARS)
-    (head,) = FILTERS["thefermisea.llama_cluster.head_instances"](
-        services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models"
-    )
+    workers = FILTERS["rpc_instances"](services, "node2", GROUPS, HOSTVARS)
+    heads = FILTERS["head_instances"](services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")
+    heads = [dict(head, api_key_file=api_key_file, address=listen or head["address"]) for head in heads]
+    (worker,) = (entry for entry in FILTERS["unit_files"](workers, "rpc", NODE, process, False) if "template" in entry)
+    (head,) = (entry for entry in FILTERS["unit_files"](heads, "head", NODE, process, False) if "template" in entry)
     return {
         "llama-rpc-chat.service": template(
             "rpc_worker/templates/llama-rpc.service.j2",
-            item=worker,
+            release=RELEASE,
             rpc_worker_accelerator=accelerator,
-            rpc_worker_environment=environment or {},
-            rpc_worker_cache_dir="/var/lib/llama-cluster/rpc-cache",
-            **shared,
+            rpc_worker_cache_dir=process["cache_dir"],
+            **worker["vars"],
         ),
         "llama-head-chat.service": template(
             "head_server/templates/llama-head.service.j2",
-            item=dict(head, api_key_file=api_key_file, address=listen or head["address"]),
+            release=RELEASE,
             head_server_accelerator=accelerator,
-            head_server_environment=environment or {},
-            **shared,
+            **head["vars"],
         ),
         "llama-watchdog.service": template("node_setup/templates/llama-watchdog.service.j2", digest="0123456789abcdef"),
         "llama-firewall.service": template("node_setup/templates/llama-firewall.service.j2"),

@@ -12,6 +12,8 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._node import paths
 from ...module_utils._node.units import unit_name, units_of
 from ...module_utils._plan.stored import stored
+from .sandbox import unit_sandbox
+from .systemd_escape import systemd_escape
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
@@ -21,7 +23,7 @@ def unit_files(
     instances: Sequence[Instance],
     kind: str,
     node: Mapping[str, Any],
-    parts: Sequence[Any],
+    process: Mapping[str, Any],
     at_boot: bool,
     plans: Mapping[str, Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
@@ -30,20 +32,22 @@ def unit_files(
     """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
     primary service, and the absence of what no service has any more.
 
-    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models; parts:
-    what all units run with beside their instance, from which the digest of each is made; plans, keys: by service; salt:
-    root's secret, without which keys could be tried against a digest.
+    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models;
+    process: what the processes of all units run with beside their instance, see the filter; plans, keys: by service;
+    salt: root's secret, without which keys could be tried against a digest.
     """
     plans = plans or {}
+    sandbox = unit_sandbox(process["accelerator"], process["numa_node"] != "", process["rdma"])
     entries: list[Entry] = []
     for item in instances:
         own = _own_parts(item, node["files"], keys or {}, salt) if kind == "head" else None
-        variables = {"item": item, "digest": digest([list(parts), item, own])}
         entries.append(
             {
                 "path": _unit_path(unit_name(kind, item["service"])),
                 "template": "llama-%s.service.j2" % kind,
-                "vars": variables,
+                "vars": dict(
+                    _words(item, process), item=item, sandbox=sandbox, digest=digest([process, sandbox, item, own])
+                ),
             }
         )
     for item in instances:
@@ -68,6 +72,17 @@ def unit_files(
 
 def _unit_path(name: str) -> str:
     return "%s/%s" % (paths.UNITS, name)
+
+
+def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
+    """What the lines of a unit are made of, as systemd reads it."""
+    numa = process["numa_node"]
+    return {
+        "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
+        "environment": [systemd_escape("%s=%s" % variable) for variable in sorted(process["environment"].items())],
+        "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
+        "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
+    }
 
 
 def digest(parts: Any) -> str:

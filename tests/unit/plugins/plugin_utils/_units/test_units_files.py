@@ -8,6 +8,7 @@ import json
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units import files
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 
 HEAD = {
     "service": "chat",
@@ -27,11 +28,20 @@ WORKER = {
     "args": [],
 }
 NODE = {"units": [], "aliases": [], "watched": [], "files": {"/opt/models/m.gguf": [9, 1.5]}}
-BUILD = ["0" * 64, "llama", {}, [], "", "text"]
+PROCESS = {
+    "build": "0" * 64,
+    "template": "text",
+    "user": "llama",
+    "environment": {},
+    "accelerator": "cpu",
+    "rdma": False,
+    "numa_node": "",
+    "cache_dir": "/var/cache",
+}
 
 
-def heads(*instances, node=None, at_boot=True, parts=None, **more):
-    return files.unit_files(list(instances), "head", node or NODE, parts or BUILD, at_boot, **more)
+def heads(*instances, node=None, at_boot=True, process=None, **more):
+    return files.unit_files(list(instances), "head", node or NODE, process or PROCESS, at_boot, **more)
 
 
 def of(entries, path):
@@ -70,7 +80,7 @@ def test_what_a_head_is_made_of():
 
 
 def test_what_a_worker_is_made_of():
-    unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, BUILD, True)
+    unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
     assert json.loads(watch["content"]) == {
         "kind": "rpc",
@@ -141,9 +151,34 @@ def test_all_that_a_process_runs_with_is_in_the_digest():
         digest(HEAD, keys=keys, salt="t"),
         digest(HEAD, keys=keys, salt="s", node=dict(NODE, files={"/opt/models/m.gguf": [9, 2.5]})),
         digest(HEAD, keys=keys, salt="s", node=dict(NODE, files={"/opt/models/m.gguf": [8, 1.5]})),
-        digest(HEAD, keys=keys, salt="s", parts=["1" * 64, *BUILD[1:]]),
     ]
-    assert len({base, *others}) == 7
+    changed = {
+        "build": "1" * 64,
+        "template": "another",
+        "user": "others",
+        "environment": {"A": "1"},
+        "accelerator": "cuda",
+        "rdma": True,
+        "numa_node": "0",
+        "cache_dir": "/var/other",
+    }
+    assert set(changed) == set(PROCESS)
+    others += [
+        digest(HEAD, keys=keys, salt="s", process=dict(PROCESS, **{name: value})) for name, value in changed.items()
+    ]
+    assert len({base, *others}) == 6 + len(PROCESS)
+
+
+def test_what_a_unit_runs_with_is_words_of_systemd():
+    process = dict(PROCESS, environment={"B": "1", "A": "two $words"}, numa_node="0", rdma=True)
+    given = dict(WORKER, service="x", args=["--cache", "100 %"])
+    variables = files.unit_files([given], "rpc", NODE, process, True)[0]["vars"]
+    assert variables["args"] == '--cache "100 %%"' and variables["cache"] == "/var/cache/x"
+    assert variables["environment"] == ['"A=two $words"', "B=1"]
+    assert variables["numactl"] == "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "
+    assert variables["sandbox"] == unit_sandbox("cpu", numa=True, rdma=True)
+    plain = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)[0]["vars"]
+    assert plain["numactl"] == "" and plain["sandbox"] == unit_sandbox("cpu")
 
 
 def test_keys_cannot_be_tried_against_the_digest():

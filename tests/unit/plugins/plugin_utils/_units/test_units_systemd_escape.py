@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.files import unit_files
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.systemd_escape import systemd_escape
 
 ROOT = Path(__file__).resolve().parents[5]
@@ -86,7 +86,6 @@ def rendered(role, kind, args, environment):
         undefined=jinja2.StrictUndefined,
     )
     templates.filters.update({"comment": "# {}".format, "basename": lambda path: path.split("/")[-1]})
-    templates.filters["thefermisea.llama_cluster.systemd_escape"] = systemd_escape
     item = {
         "service": "chat",
         "primary": True,
@@ -98,24 +97,21 @@ def rendered(role, kind, args, environment):
         "rpc_endpoints": ["10.1.0.2:50052"],
         "head_address": "10.1.0.1",
         "api_key_file": "/etc/llama-cluster/keys/chat",
+        "model_path": "/opt/models/m.gguf",
+        "url": "http://10.0.0.1:8000",
     }
-    given = {
-        "ansible_managed": "managed",
-        "item": item,
-        "release": "/opt/llama.cpp/releases/b1",
-        "numactl": "",
-        "digest": "0",
-        "sandbox": unit_sandbox("cpu"),
+    process = {
+        "environment": environment,
+        "accelerator": "cpu",
+        "rdma": False,
+        "numa_node": "",
+        "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
+    node = {"units": [], "aliases": [], "watched": [], "files": {}}
+    given = dict(unit_files([item], kind, node, process, True)[0]["vars"], ansible_managed="managed")
+    given["release"] = "/opt/llama.cpp/releases/b1"
     for name in ("head_server", "rpc_worker"):
-        given.update(
-            {
-                name + "_environment": environment,
-                name + "_user": "root",
-                name + "_accelerator": "cpu",
-                name + "_cache_dir": "/var/lib/llama-cluster/rpc-cache",
-            }
-        )
+        given.update({name + "_user": "root", name + "_accelerator": "cpu", name + "_cache_dir": process["cache_dir"]})
     return templates.get_template("llama-%s.service.j2" % kind).render(**given)
 
 
