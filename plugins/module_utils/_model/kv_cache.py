@@ -84,14 +84,16 @@ def _layer_row(shape: Shape, settings: Settings, block: int, mla_values: bool) -
 
 def kv_bytes(shape: Shape, settings: Settings) -> List[int]:
     """-> [bytes of each block's cache, all sequences together, constant (recurrent) state included]"""
-    needs = [0] * shape.block_count
+    needs = []
     for known in ranges_of(settings.build):
         size = cells(shape, settings, known)
-        for block, sliding in enumerate(shape.swa_layers):
-            cache = (
+        needs.append(
+            [
                 size.streams
                 * (size.swa if sliding else size.full)
                 * _layer_row(shape, settings, block, known.mla_values)
-            )
-            needs[block] = max(needs[block], cache + size.sequences * shape.recurrent[block])
-    return needs
+                + size.sequences * shape.recurrent[block]
+                for block, sliding in enumerate(shape.swa_layers)
+            ]
+        )
+    return [max(block) for block in zip(*needs)]

@@ -1,6 +1,7 @@
 """Finding, saving, putting aside and putting back on a tree that looks like a node; the servers are copies of sleep
 with the servers' names."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -679,6 +680,22 @@ def test_a_log_that_is_gone_is_made_again_and_everybody_may_read_it(tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / "rpc.log").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o640, 0o4711])
+def test_what_it_takes_to_put_a_file_back(tmp_path, mode):
+    path = tmp_path / "llama-rpc.service"
+    path.write_text("[Service]\n")
+    path.chmod(mode)
+    seen = path.stat()
+    assert steps.path_record(str(path)) == {
+        "path": str(path),
+        "sha256": hashlib.sha256(b"[Service]\n").hexdigest(),
+        "mode": mode,
+        "uid": seen.st_uid,
+        "gid": seen.st_gid,
+        "mtime_ns": seen.st_mtime_ns,
+    }
 
 
 def test_a_program_that_others_may_exchange_is_not_started(leftover, tmp_path):

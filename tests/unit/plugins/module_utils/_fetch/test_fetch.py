@@ -209,6 +209,25 @@ def test_one_sha256_of_the_joined_file(fake, tmp_path):
     assert (whole(tmp_path / "m.gguf"), done["sha256"], done["verified"]) == (True, sha(MODEL), "sha256")
 
 
+def test_digests_that_somebody_gives_are_held_against_the_hubs(fake, tmp_path):
+    asked = {"repo": REPO, "files": list(PIECES)}
+    digests = [sha(data) for data in PIECES.values()]
+    text = refused(tmp_path / "m.gguf", fake, sha256=digests[::-1], **asked)
+    assert text == "m.Q8_0.gguf.part1of2: the hub says sha256 %s, %s needed: check revision and sha256" % tuple(digests)
+    text = refused(tmp_path / "m.gguf", fake, sha256=digests[:1], **asked)
+    assert text == "sha256: 1 digests given, owner/m-GGUF has 2 files: give one per file"
+    assert fetch(tmp_path / "m.gguf", fake, sha256=digests, **asked)["verified"] == "sha256"
+    assert whole(tmp_path / "m.gguf")
+
+
+def test_a_partial_file_that_is_larger_needs_no_disk(tmp_path):
+    whole_file = fetch_target.Piece(Source(), 0, 10)
+    target = fetch_target.Target(str(tmp_path / "m.gguf"), [whole_file], [], None)
+    assert target.missing_disk() == 10
+    (tmp_path / "m.gguf.partial").write_bytes(b"x" * 8192)
+    assert target.missing_disk() == 0
+
+
 def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     (tmp_path / "second").mkdir()

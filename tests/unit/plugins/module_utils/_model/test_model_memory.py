@@ -399,6 +399,29 @@ def test_real_load(shapes):
         assert told == pytest.approx([*seen[:2], seen[2] + more], abs=0.06)
 
 
+def test_the_heads_own_buffer_by_hand(shapes):
+    """The inputs of a ubatch: hidden states and masks, these for the window too where there is one."""
+    hidden, mask = 4 * 512 * 8192, 2 * 4096 * 512
+    llama = shapes["Llama 3 70B"]
+    for build, counts, local, size in (
+        (11434, [80], 1, 4 * hidden + mask),
+        (11434, [40, 40], 1, 10 * hidden + 4 * mask),
+        (7772, [40, 40], 1, hidden + 2 * mask),
+        (7772, [40, 40], 2, 10 * hidden + 4 * mask),
+    ):
+        assert memory.place(llama, settings(ctx_size=4096, build=build), counts, local).host.compute == size
+    gemma = shapes["Gemma 3 27B"]
+    assert memory.place(gemma, settings(ctx_size=16384), [62], 1).host.compute == 4 * (4 * 512 * 5376) + 2 * 512 * (
+        16384 + 1536
+    )
+
+
+def test_a_layer_without_a_feed_forward_is_as_wide_as_its_query(shapes):
+    shape = shapes["Llama 3 70B"]._replace(n_ff=0, n_vocab=1)
+    row, hidden, mask = 4 * 512, 4 * 512 * 8192, 2 * 4096 * 512
+    assert compute(shape, [80], ctx_size=4096) == [row * (2 * 8192 + 64 * 128) + 2 * hidden + mask]
+
+
 def test_masks_count_where_their_layers_are(shapes):
     """Gemma 3's first five blocks look at 1024 tokens only: a longer context costs their device nothing, and the others
     half of what it costs without."""

@@ -6,8 +6,10 @@
 import json
 import os
 import stat
+import subprocess
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import tensor_caches
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.tensor_caches import RECORD, Caches
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.module_utils._removal.test_removal import (
@@ -40,6 +42,16 @@ def test_caches_come_and_go_with_their_services(tmp_path):
     assert have(folder, "chat") == ["remove code"]
     assert have(folder) == ["remove chat"]
     assert not folder.exists()
+
+
+def test_a_cache_that_cannot_be_removed_is_told_with_the_last_words(tmp_path, monkeypatch):
+    folder = tmp_path / "rpc-cache"
+    have(folder, "chat")
+    failed = subprocess.CompletedProcess([], 1, b"first " + b"x" * 195 + b" busy\n")
+    monkeypatch.setattr(tensor_caches.subprocess, "run", lambda *_words, **_options: failed)
+    with pytest.raises(Refusal) as caught:
+        have(folder)
+    assert str(caught.value) == "%s/chat: not removed (%s): remove it by hand" % (folder, "x" * 195 + " busy")
 
 
 def test_a_cache_that_was_opened_to_others_is_closed_again(tmp_path):

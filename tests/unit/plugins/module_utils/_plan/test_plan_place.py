@@ -6,6 +6,7 @@
 import itertools
 import json
 import random
+import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model.memory import place, settings_of
@@ -199,6 +200,23 @@ def test_context_advice_is_for_each_slot():
     tokens = int(words[0].split()[-1])
     assert tokens < 65536
     assert plan_place.plan(BIG, two._replace(ctx_size=2 * tokens), cards(20480, 20480, 20480), 1).fits
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_cards_are_advised_for_the_context_of_all_slots(slots):
+    shape, wanted = small(80, 60 * GB), SHORT._replace(ctx_size=131072 * slots, parallel=slots)
+
+    def fits(cards_used, tokens, cache="f16"):
+        many = wanted._replace(ctx_size=tokens * slots, cache_type_k=cache, cache_type_v=cache)
+        return plan_place.plan(shape, many, cards(*[16384] * cards_used), 1).fits
+
+    words = " ".join(advice.nearest(shape, wanted, cards(16384, 16384), 1))
+    pattern = r"use (\d) cards of 16384 MiB use (\d) such cards and lower slot_ctx_size to (\d+) and set .*q4_0$"
+    found = re.match(pattern, words)
+    enough, fewer, tokens = map(int, found.groups())
+    assert fits(enough, 131072) and not fits(enough - 1, 131072)
+    assert fits(fewer, tokens, "q4_0") and not fits(fewer, tokens + 1024, "q4_0")
+    assert not fits(fewer - 1, 1024, "q4_0")
 
 
 def mixed(gpus, mains, **more):

@@ -140,6 +140,7 @@ def test_what_others_put_beside_builds_and_into_them_stays(tmp_path):
         prefix,
         BUILD,
         **{"../../../precious": "", str(tmp_path / "precious"): "", "lib/precious": "", "bin/theirs": "", "bin": ""},
+        **{"bin//notes.txt": "", "./bin/link": "", "bin/../bin/pipe": ""},
     )
     assert len(remove_builds(prefix)) == 4
     assert inventory(tmp_path) == before

@@ -414,6 +414,13 @@ def test_a_prompt_that_began_before_the_watchdog_teaches_nothing_yet():
     assert repairs(head.run(300, prompt)) == []
 
 
+def test_a_head_that_was_used_keeps_its_cache_for_a_quarter_of_an_hour(head):
+    head.use()
+    probes = [moment for moment, action in head.run(1000, head.answer) if isinstance(action, Probe)]
+    assert probes[0] == 900.5
+    assert 6.5 < probes[1] - probes[0] < 9
+
+
 def test_a_short_prompt_teaches_nothing(head):
     head.work(processed=511)
     head.run(2)

@@ -348,6 +348,12 @@ def test_sockets_by_their_ends():
     assert sock_diag.query(ends, here) is None or sock_diag.query(ends, here).state != 1
 
 
+@pytest.mark.parametrize("fields", [0, 1, 19])
+def test_a_state_that_is_cut_short_is_none(monkeypatch, fields):
+    monkeypatch.setattr(samples, "read", lambda path: "7 (a) b) " + " ".join(["S", "1", *17 * ["0"]][:fields]))
+    assert samples.process_state(7) is None
+
+
 def test_states_of_processes():
     assert samples.process_state(os.getpid())[0] in "RS"
     child = os.fork()

@@ -155,6 +155,11 @@ def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(rules
         NFT % 'iifname "eth0" accept',
         NFT % "tcp dport vmap { 22 : accept, 8000 : accept }",
         NFT % "ct state new tcp dport != 25 accept",
+        # Of IPv6, and of what goes through.
+        *(
+            "table %s filter {\n chain c {\n type filter hook %s priority filter; policy drop;\n drop\n }\n}\n" % seen
+            for seen in (("ip6", "input"), ("bridge", "input"), ("ip", "forward"))
+        ),
     ],
 )
 def test_what_may_let_clients_in_is_not_refused(ruleset):

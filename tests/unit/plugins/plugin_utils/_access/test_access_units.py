@@ -71,6 +71,10 @@ def test_a_build_is_missing(kind):
     assert of([], kind, {"units": [], "build": {"current_build": None}}) == []
 
 
+def test_workers_need_no_model_and_no_plan():
+    assert refusals(kind="rpc", item={"service": "chat", "primary": False}) == []
+
+
 def test_a_model_is_missing():
     assert refusals(model=None) == [
         "/opt/models/m.gguf: missing on n1, the model of service chat is needed: run with --tags model first"

@@ -148,6 +148,9 @@ def test_what_is_right(facts):
             "llama_devices.1.memory_mib: '24 GB' seen for n, a whole number above 0 and up to 2147",
         ),
         ({"llama_devices": [dict(CARD, memory_mib=10**400)]}, "llama_devices.1.memory_mib: 1000000000000"),
+        ({"llama_devices": [dict(CARD, memory_mib=0)]}, "llama_devices.1.memory_mib: 0 seen for n, "),
+        ({"llama_devices": [dict(CARD, memory_mib=-1)]}, "llama_devices.1.memory_mib: -1 seen for n, "),
+        ({"llama_devices": [dict(CARD, bandwidth=10**6 + 1)]}, "llama_devices.1.bandwidth: 1000001 seen for n, "),
         (
             {"llama_devices": [dict(CARD, bandwidth=float("nan"))]},
             "llama_devices.1.bandwidth: nan seen for n, a number above 0 and up to 1000000 is needed",
