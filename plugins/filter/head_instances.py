@@ -9,8 +9,8 @@ version_added: 0.1.0
 short_description: Resolves services to the heads of one node
 description:
   - Returns what the role C(head_server) configures on a node. The tensor split is that of the memory plan,
-    in llama.cpp's device order; none where this run made no plan.
-positional: models, host, groups, hostvars, models_dir
+    in llama.cpp's device order; none without a plan.
+positional: models, host, groups, hostvars, models_dir, plan
 extends_documentation_fragment:
   - thefermisea.llama_cluster.intent.models
   - thefermisea.llama_cluster.intent.groups
@@ -25,12 +25,17 @@ options:
     description: The directory the models are published in.
     type: path
     required: true
+  plan:
+    description: The memory plan, as P(thefermisea.llama_cluster.memory_plan#filter) returns it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = """
 head_server_instances: >-
   {{ llama_services
-     | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models') }}
+     | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, hostvars, '/opt/models',
+         preflight_plan | default({})) }}
 """
 
 RETURN = """

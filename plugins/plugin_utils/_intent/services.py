@@ -7,7 +7,9 @@ Intent is written once, in the inventory. Roles read lists that the functions he
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ...module_utils._llama.args import head_args, rpc_args
 from ...module_utils._node import paths
@@ -75,19 +77,20 @@ def head_instances(
     groups: Groups,
     hostvars: HostVars,
     models_dir: str,
+    plan: Mapping[str, Any] | None = None,
 ) -> list[Head]:
-    """The heads of a node."""
+    """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
+    known of layers but what a service says itself."""
     own = [service for service in managed(services, groups) if service.head == host]
-    return [_head(service, models, hostvars, models_dir) for service in own]
+    return [_head(service, models, hostvars, models_dir, plan or {}) for service in own]
 
 
-def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str) -> Head:
+def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]) -> Head:
     settings, facts, host = service.settings, hostvars[service.head], service.head
     model = models[settings["model"]]
     split = value(settings, "tensor_split")
     api_keys = facts.get("llama_api_keys") or {}
-    plans = facts.get("preflight_plan") or {}
-    planned = (plans.get("services", {}).get(service.name) or [plans.get("rendered", {}).get(service.name)])[0]
+    planned = (plan.get("services", {}).get(service.name) or [plan.get("rendered", {}).get(service.name)])[0]
     # Of the head's own where it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
     layers = {node: count for node, count in layers.items() if node in service.workers or count}

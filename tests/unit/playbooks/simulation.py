@@ -60,7 +60,7 @@ WORKERS = "llama_services | thefermisea.llama_cluster.rpc_instances(inventory_ho
 HEADS = (
     "llama_services | thefermisea.llama_cluster.head_instances(llama_models, inventory_hostname, groups, "
     "hostvars, "
-    "'/opt/models')"
+    "'/opt/models', preflight_plan | default({}))"
 )
 REMOVE = """
 - name: Remove

@@ -95,13 +95,9 @@ def test_layers_per_node_need_no_header_for_severalcards():
     assert unknown["services"] == {} and unknown["refused"] == []
     known = plan(chat(tensor_split=split), nodes(node2=two))["services"]["chat"][0]
     assert unknown["rendered"] == {"chat": {"layers": known["layers"], "tensor_split": known["tensor_split"]}}
-    hostvars = {
-        name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1], "preflight_plan": unknown}
-        for name in GROUPS["all"]
-    }
-    (head,) = intent_services.head_instances(
-        chat(model="unknown", quant="Q8_0", tensor_split=split), MODELS, "node1", GROUPS, hostvars, "/opt/models"
-    )
+    hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1]} for name in GROUPS["all"]}
+    services = chat(model="unknown", quant="Q8_0", tensor_split=split)
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, hostvars, "/opt/models", unknown)
     assert head.args[head.args.index("--tensor-split") + 1] == "18,17,25,21"
     assert head.layers == split
 
@@ -220,11 +216,9 @@ def test_layers_per_node_need_the_cards_of_every_node_too():
 def test_the_plan_reaches_the_heads_command_line():
     hostvars = {name: {"ansible_host": name, "llama_fabric_address": "10.1.0." + name[-1]} for name in GROUPS["all"]}
     planned = json.loads(json.dumps(plan(chat())))
-    hostvars["node1"]["preflight_plan"] = planned
-    (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models", planned)
     assert head.args[head.args.index("--tensor-split") + 1] == "27,27,27"
     assert head.layers == {"node2": 27, "node3": 27, "node1": 26}
-    del hostvars["node1"]["preflight_plan"]
     (head,) = intent_services.head_instances(chat(), MODELS, "node1", GROUPS, hostvars, "/opt/models")
     assert "--tensor-split" not in head.args
 

@@ -146,8 +146,7 @@ def test_a_head_is_last_in_the_split():
     plan = {
         "rendered": {"reasoning": {"layers": {"node2": 27, "node3": 27, "node1": 26}, "tensor_split": [27, 27, 27]}}
     }
-    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
-    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
     assert head.rpc_endpoints == ["10.100.0.32:50052", "10.100.0.33:50052"]
     assert head.layers == {"node2": 27, "node3": 27, "node1": 26}
     assert head.tensor_split == [27, 27, 27]
@@ -165,8 +164,7 @@ def test_a_head_is_last_in_the_split():
 
 def test_what_playbooks_see_of_a_head():
     plan = {"rendered": {"reasoning": {"layers": {"node2": 40, "node3": 40, "node1": 0}, "tensor_split": [40, 41]}}}
-    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], preflight_plan=plan))
-    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
     seen = head.as_dict()
     assert (seen["unit"], seen["url"], seen["endpoint"]) == (
         "llama-head-reasoning.service",
