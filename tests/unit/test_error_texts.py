@@ -745,7 +745,7 @@ REFUSALS = [
         "at most 40960 are allowed by the header of big",
         planned(ctx_size=40961, cache_type_k="q4_0"),
     ),
-    ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are needed", planned(threads=64)),
+    ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are allowed", planned(threads=64)),
     (
         "head_server_numa_node:",
         "7 seen for node1",
@@ -755,7 +755,7 @@ REFUSALS = [
     (
         "llama_services.chat.threads:",
         "64 seen",
-        "at most the 2 cores of NUMA node 1 of node1 are needed",
+        "at most the 2 cores of NUMA node 1 of node1 are allowed",
         planned(nodes={"node1": bound()}, threads=64),
     ),
     (

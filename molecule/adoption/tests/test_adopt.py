@@ -114,6 +114,9 @@ def test_a_node_is_held_and_site_leaves_it_alone(lab):
     assert "maintenance: node2 is held, chat cannot answer until it returns" in output
     assert servers(lab.node2) == []
     assert lab.node2.run("systemctl is-enabled llama-rpc-chat").stdout.strip() == "disabled"
+    # Both are the node's, not a service's.
+    lab.node2.check_output("systemctl is-active llama-watchdog llama-firewall")
+    lab.node2.check_output("systemctl is-enabled llama-watchdog llama-firewall")
     assert lab.node1.check_output("systemctl show -p ActiveState --value llama-head-chat") == "activating"
     status, output = lab.playbook("maintenance", "-e", "node=node2")
     assert status == 0, output

@@ -38,12 +38,12 @@ def threads(
         if bound and cores and kind == "head" and "threads" not in service:
             # llama-server counts the cores of the whole machine.
             found.append(
-                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are needed: set it"
+                "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are allowed: set it"
                 % (name, NUMA_VARIABLES[kind], cores, place)
             )
         elif cores and service.get("threads", 0) > cores:
             found.append(
-                "llama_services.%s.threads: %d seen, at most the %d cores of %s are needed: lower it"
+                "llama_services.%s.threads: %d seen, at most the %d cores of %s are allowed: lower it"
                 % (name, service["threads"], cores, place)
             )
         if bound and kind == "head" and service.get("numa", "numactl") != "numactl":

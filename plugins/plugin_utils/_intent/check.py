@@ -68,8 +68,8 @@ def intent_errors(
     found.extend(node_errors(nodes, hostvars))
     if not found:
         found.extend(shared_errors(services, groups))
-        found.extend(route_errors(routes or {}, services, models))
-        found.extend(api_key_errors(api_keys or {}, services))
+        found.extend(route_errors({} if routes is None else routes, services, models))
+        found.extend(api_key_errors({} if api_keys is None else api_keys, services))
     return found or (undeployable(services, api_keys) if deployable else [])
 
 
@@ -94,7 +94,7 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is
     asked.
 
-    nodes: {node: {devices: [of _plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant
+    nodes: {node: {devices: [of filter plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant
     with neither size nor bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
     """
     found = []

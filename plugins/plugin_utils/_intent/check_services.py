@@ -256,6 +256,11 @@ def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]],
         for node in hosts.get("workers", [])
         if node not in split
     )
+    if not found and not any(split.values()):
+        found.append(
+            "%s: 0 layers in all seen, those of %s are needed: give the counts or choose auto"
+            % (entry, service["model"])
+        )
     header = model.get("header") if isinstance(model, dict) else None
     blocks: Any = header.get("block_count") if isinstance(header, dict) else None
     if not found and is_a(blocks, int) and sum(split.values()) != blocks:

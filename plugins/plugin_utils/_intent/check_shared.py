@@ -46,13 +46,15 @@ def shared_errors(services: Services, groups: Groups) -> list[str]:
 def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service
     serves."""
-    found = type_errors("llama_routes", routes, dict) or type_errors(
-        "llama_routes.tasks", routes.get("tasks") or {}, dict
-    )
+    found = type_errors("llama_routes", routes, dict)
+    if found:
+        return found
+    tasks = {} if routes.get("tasks") is None else routes["tasks"]
+    found = type_errors("llama_routes.tasks", tasks, dict)
     if found:
         return found
     targets = [("default", routes["default"])] if "default" in routes else []
-    targets += [("tasks.%s" % plain(task), name) for task, name in (routes.get("tasks") or {}).items()]
+    targets += [("tasks.%s" % plain(task), name) for task, name in tasks.items()]
     found = [wrong for route, name in targets for wrong in type_errors("llama_routes.%s" % route, name, str)]
     if found:
         return found

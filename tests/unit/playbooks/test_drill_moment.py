@@ -51,7 +51,11 @@ def test_both_are_broken_at_the_same_moment(tmp_path):
     for node, victim in victims.items():
         (tmp_path / ("pid-" + WORKERS[node])).write_text("%d\n" % victim.process.pid)
     hosts = {node: {"llama_fabric_address": address} for node, address in dict(WORKERS, node1="10.0.0.1").items()}
-    settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    settings = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "ansible_async_dir": str(tmp_path / "async"),
+    }
     (tmp_path / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": settings}}))
     head = {"workers": list(WORKERS), "rpc_endpoints": ["10.0.0.2:50052"], "model_path": "/opt/models/m.gguf"}
     # Without a watch of the head: there is none.
@@ -66,10 +70,7 @@ def test_both_are_broken_at_the_same_moment(tmp_path):
         {"ansible.builtin.debug": {"msg": "broken at {{ __drill_broken_at }}"}},
     ]
     play = {"hosts": "node1", "gather_facts": False, "tasks": tasks, "vars": variables}
-    play["environment"] = {
-        "PATH": "%s:%s" % (tmp_path, os.environ["PATH"]),
-        "ANSIBLE_ASYNC_DIR": str(tmp_path / "async"),
-    }
+    play["environment"] = {"PATH": "%s:%s" % (tmp_path, os.environ["PATH"])}
     (tmp_path / "play.yml").write_text(json.dumps([play]))
     status, output = run_playbook(
         tmp_path / "play.yml", "-i", str(tmp_path / "hosts.json"), home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS

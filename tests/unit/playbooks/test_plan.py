@@ -75,10 +75,12 @@ def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tm
         "slot_ctx_size=16384",
         "cache_type=q8_0",
         "tensor_split=auto",
+        "parallel=3",
+        "ubatch_size=256",
     )
     status, output = plan(*settings)
     assert status == 0, output
-    assert "chat: big Q4, 16384 tokens a slot of q8_0 KV cache" in output
+    assert "chat: big Q4, 16384 tokens a slot (3 slots) of q8_0 KV cache" in output
     assert " main memory of the head: 418 MiB of weights and " in output
 
 

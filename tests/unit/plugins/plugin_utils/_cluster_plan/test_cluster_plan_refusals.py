@@ -67,7 +67,7 @@ def test_layers_that_do_not_fit_are_refused_with_the_split_that_does():
             "llama_services.chat.slot_ctx_size: 40961 tokens a slot seen",
         ),
         ({"ctx_size": None, "slot_ctx_size": 32768, "parallel": 2}, None),
-        ({"threads": 41}, "llama_services.chat.threads: 41 seen, at most the 40 cores of node1 are needed: lower it"),
+        ({"threads": 41}, "llama_services.chat.threads: 41 seen, at most the 40 cores of node1 are allowed: lower it"),
         (
             {"tensor_split": {"node1": 26, "node2": 26, "node3": 27}},
             "llama_services.chat.tensor_split: 79 layers in all seen, the 80 of big are needed",
@@ -100,7 +100,7 @@ def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
     of = {name: dict(facts, numa=dict(numa, head="" if name != "node1" else "1")) for name, facts in nodes().items()}
     found = plan(chat(threads=3), of)["refused"]
     assert found == [
-        "llama_services.chat.threads: 3 seen, at most the 1 cores of NUMA node 1 of node1 are needed: lower it"
+        "llama_services.chat.threads: 3 seen, at most the 1 cores of NUMA node 1 of node1 are allowed: lower it"
     ]
     assert plan(chat(threads=1), of)["refused"] == []
 

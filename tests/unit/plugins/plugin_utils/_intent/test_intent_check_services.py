@@ -73,6 +73,10 @@ def test_a_sound_inventory_has_no_mistake():
             "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed",
         ),
         (
+            {"tensor_split": {"node1": 0, "node2": 0, "node3": 0}},
+            "llama_services.reasoning.tensor_split: 0 layers in all seen, those of big are needed: give the counts",
+        ),
+        (
             {"cache_type_k": "q8_0"},
             "llama_services.reasoning.cache_type_v: f16 seen with cache_type_k q8_0, the same type for both is needed",
         ),

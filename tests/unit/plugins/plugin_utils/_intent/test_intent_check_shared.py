@@ -61,6 +61,10 @@ def test_routes_lead_to_what_is_served():
         "llama_routes.default: nothing seen, a string is needed: give one or remove the key",
         "llama_routes.tasks.fix: a list of 1 seen, a string is needed: correct it",
     ]
+    assert found(None) == found({"tasks": None}) == []
+    (routes,), (tasks,) = found([]), found({"tasks": []})
+    assert routes.startswith("llama_routes: [] seen, a map is needed")
+    assert tasks.startswith("llama_routes.tasks: [] seen, a map is needed")
 
 
 @pytest.mark.parametrize("key", ["s3cret key", "s3cret\n", "#s3cret", "", 7, None, ["s3cret"]])

@@ -7,20 +7,27 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.h
 NOTHING = {"heads_down": [], "held": [], "unwanted": [], "workers_restart": [], "workers_start": [], "heads_up": []}
 
 
-def unit(kind, service, sub_state="running", installed=True):
+def unit(kind, service, sub_state="running", installed=True, ours=True, enabled=True):
     return {
         "name": "llama-%s-%s.service" % (kind, service),
         "kind": kind,
         "service": service,
         "sub_state": sub_state,
         "installed": installed,
+        "ours": ours,
+        "enabled": enabled,
     }
 
 
+# What node_facts tells of a node beside the units of services.
+OTHERS = [
+    {"name": "llama-%s.service" % name, "installed": True, "ours": name in ("watchdog", "firewall"), "enabled": True}
+    for name in ("firewall", "head", "rpc", "watchdog")
+]
 NODES = {
-    "node1": [unit("head", "chat"), unit("head", "embed"), unit("rpc", "code")],
-    "node2": [unit("rpc", "chat"), unit("head", "code")],
-    "node3": [],
+    "node1": [*OTHERS, unit("head", "chat"), unit("head", "embed"), unit("rpc", "code")],
+    "node2": [*OTHERS, unit("rpc", "chat"), unit("head", "code")],
+    "node3": OTHERS,
 }
 
 
@@ -44,5 +51,16 @@ def test_a_head_that_waits_already_is_left_waiting():
 
 def test_a_process_without_a_unit_is_nothing_to_hold():
     nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", installed=False)]}
+    assert hold_changes(nodes, "node2", "node2") == NOTHING
+    assert hold_changes(nodes, "node1", "node2") == NOTHING
+
+
+def test_a_head_whose_own_node_is_held_stays_down():
+    nodes = dict(NODES, node1=[unit("head", "chat", sub_state="dead", enabled=False)])
+    assert hold_changes(nodes, "node1", "node2") == NOTHING
+
+
+def test_what_is_not_ours_goes_on():
+    nodes = {"node1": [unit("head", "chat")], "node2": [unit("rpc", "chat", ours=False)]}
     assert hold_changes(nodes, "node2", "node2") == NOTHING
     assert hold_changes(nodes, "node1", "node2") == NOTHING
