@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 
 import pytest
+from rendered import FILTERS, NODE
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 VALUES = [
@@ -29,23 +30,26 @@ VALUES = [
 PROGRAM = "#!/bin/sh\nsleep 600\ntrue\n"
 # The rules, the back-off and the keys of a deployed node are others' matter.
 DROP_IN = "[Service]\nExecStartPre=\nExecStopPost=\nBindReadOnlyPaths=\nUser=daemon\nGroup=daemon\n"
-VARIABLES = {
-    "item": {
-        "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "",
-        "cache": "", "rpc_endpoints": [],
-        "api_key_file": "", "head_address": "127.0.0.1",
-    },
-    "release": "/srv/hostile", "numactl": "", "digest": "0", "sandbox": [],
-    "head_server_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
+ITEM = {
+    "service": "hostile", "primary": False, "args": VALUES, "address": "127.0.0.1", "port": 8000, "memory_max": "",
+    "cache": "", "rpc_endpoints": [], "api_key_file": "", "head_address": "127.0.0.1", "url": "http://127.0.0.1:8000",
+    "model_path": "/nowhere",
+}  # fmt: skip
+PROCESS = {
+    "build": "0" * 64, "template": "", "environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
+    "accelerator": "cpu", "rdma": False, "numa_node": "", "cache_dir": "/nowhere",
+}  # fmt: skip
+ROLE = {
+    "release": "/srv/hostile",
     "head_server_user": "daemon", "head_server_accelerator": "cpu",
-    "rpc_worker_environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
-    "rpc_worker_user": "daemon", "rpc_worker_accelerator": "cpu",
-    "rpc_worker_cache_dir": "/nowhere",
+    "rpc_worker_user": "daemon", "rpc_worker_accelerator": "cpu", "rpc_worker_cache_dir": "/nowhere",
 }  # fmt: skip
 
 
-def template(source, target):
-    """What a role's task does, without the role."""
+def template(kind, source, target):
+    """What a role's task does, without the role and its sandbox."""
+    (unit,) = (entry for entry in FILTERS["unit_files"]([ITEM], kind, NODE, PROCESS, False) if "template" in entry)
+    variables = dict(ROLE, **dict(unit["vars"], sandbox=[]))
     command = [
         "ansible",
         "node1",
@@ -56,7 +60,7 @@ def template(source, target):
         "-a",
         "src=%s dest=%s" % (source, target),
     ]
-    subprocess.run([*command, "-e", json.dumps(VARIABLES)], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE)
+    subprocess.run([*command, "-e", json.dumps(variables)], cwd=REPOSITORY, check=True, stdout=subprocess.PIPE)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_a_program_gets_the_values_that_were_given(lab, kind, role, program):
         lab.node1.check_output(
             "mkdir -p $(dirname %s) && echo %s | base64 -d >%s && chmod 755 %s" % (path, encoded, path, path)
         )
-    template("roles/%s/templates/llama-%s.service.j2" % (role, kind), "/run/systemd/system/" + unit)
+    template(kind, "roles/%s/templates/llama-%s.service.j2" % (role, kind), "/run/systemd/system/" + unit)
     try:
         lab.node1.check_output("systemctl daemon-reload && systemctl start %s", unit)
         look = "od -An -v -tx1 /proc/$(systemctl show -p MainPID --value %s)/%s | tr -d ' \\n'"
