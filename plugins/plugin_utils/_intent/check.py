@@ -94,8 +94,8 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is
     asked.
 
-    nodes: {node: {devices: [of filter plan_devices]}}. A service with a node that is not in it is not judged, nor is a quant
-    with neither size nor bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
+    nodes: {node: {devices: [of filter plan_devices]}}. A service with a node that is not in it is not judged, nor is
+    a quant with neither size nor bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
     """
     found = []
     for name, service in services.items():

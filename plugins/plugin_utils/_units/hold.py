@@ -14,8 +14,8 @@ from ...module_utils._node.units import units_of
 def hold_changes(nodes: Mapping[str, Iterable[Mapping[str, Any]]], host: str, held: str) -> dict[str, list[str]]:
     """What `host` has to do before node `held` can go: lists of units, as unit_changes() has them.
 
-    nodes: {node: units as node_facts returns them}; of these, heads and workers of ours alone: watchdog and firewall of a
-    held node stay as they are. heads_down: running heads that are on the held node, or lose a worker there; held: all
+    nodes: {node: units as node_facts returns them}; of these, heads and workers of ours alone: watchdog and firewall of
+    a held node stay as they are. heads_down: running heads that are on the held node, or lose a worker there; held: all
     units of that node, which must not come back at boot; heads_up: heads of other nodes, which wait for their worker as
     after a boot, unless their own node is held too.
     """
