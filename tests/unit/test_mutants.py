@@ -152,6 +152,7 @@ def test_pytest_ends_with_a_test_that_does_not(tmp_path, monkeypatch):
     (tmp_path / "llama_cluster/test_x.py").write_text("def test_it():\n    while True:\n        pass\n")
     monkeypatch.setattr(mutants, "ROOT", tmp_path / "llama_cluster")
     monkeypatch.setattr(mutants, "APART", ())
+    monkeypatch.delenv("PYTEST_PLUGINS", raising=False)  # ansible-test's own run each test in a process of its own
     monkeypatch.setattr(mutants, "DEADLINE", tuple(word.replace("120", "1") for word in mutants.DEADLINE))
     subprocess.run(["git", "init", "--quiet"], cwd=mutants.ROOT, check=True)
     status, output = mutants.Copy(tmp_path / "0", sys.executable).pytest(["test_x.py"])
