@@ -35,7 +35,7 @@ def nearest(
     shape: Shape,
     settings: Settings,
     devices: Sequence[Device],
-    local: int = 0,
+    local: int,
     quant: str = "",
     sizes: Optional[Dict[str, Optional[int]]] = None,
     counts: Optional[List[int]] = None,

@@ -109,7 +109,7 @@ def plan(
     shape: Shape,
     settings: Settings,
     devices: Sequence[Device],
-    local: int = 0,
+    local: int,
     force_split: bool = False,
     counts: Optional[List[int]] = None,
 ) -> Plan:
@@ -176,9 +176,9 @@ def _reason(devices: Sequence[Device], equals: List[int], alone: List[int], used
         return "it fits none of %s alone" % ", ".join(names[index] for index in equals) + (
             ", what the GPUs cannot hold is left over for %s" % ", ".join(rest) if rest else ""
         )
-    if len(alone) > 1:
-        return "it fits each of %s alone" % ", ".join(names[index] for index in alone)
-    return "it fits %s alone" % names[alone[0]] if alone else "%s is the only device" % names[0]
+    if not alone:
+        return "%s is the only device" % names[0]
+    return "it fits %s%s alone" % ("each of " if len(alone) > 1 else "", ", ".join(names[index] for index in alone))
 
 
 # A layer that fits no GPU is the only reason for one in main memory.

@@ -121,12 +121,12 @@ class Head:
     def _show_unit(self) -> Optional[Properties]:
         if not self.unit:
             return None
-        shown = parse_show(systemctl_show([self.unit]))
-        if not shown or (shown[0].get("LoadState") == "not-found" and not int(shown[0].get("MainPID") or 0)):
-            raise Refusal(
-                "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit
-            )
-        return shown[0]
+        for shown in parse_show(systemctl_show([self.unit])):
+            if shown.get("LoadState") != "not-found" or int(shown.get("MainPID") or 0):
+                return shown
+        raise Refusal(
+            "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit
+        )
 
     def _judge(self, result: Result, shown: Optional[Properties]) -> Tuple[str, str]:
         try:

@@ -40,28 +40,26 @@ class WorkerJudge:
             self._process = sample["process"]
             self._since = {}
         self._seen_at = now
-        for name, holds in (
-            ("stopped", sample["state"] in ("T", "t")),
-            ("blocked", sample["state"] == "D"),
-            ("idle", sample["waiting"] > 0 and not sample["serving"]),
-            ("deaf", sample["waiting"] > 0 and sample["serving"] > 0 and sample["head"] is False),
+        waiting, serving = sample["waiting"], sample["serving"]
+        due: List[Repair] = []
+        for words, fact, holds, most in (
+            ("its process has been stopped for %.0f s", True, sample["state"] in ("T", "t"), STOPPED),
+            ("its process has waited for a disk or a driver for %.0f s", False, sample["state"] == "D", BLOCKED),
+            ("a head has waited for it for %.0f s while it served nobody", False, waiting and not serving, WAITING),
+            (
+                "its connection is to a head that is gone, and a new one has waited for %.0f s",
+                False,
+                waiting and serving and sample["head"] is False,
+                WAITING,
+            ),
         ):
-            if holds:
-                self._since.setdefault(name, now)
-            else:
-                self._since.pop(name, None)
-        lasted = {name: now - since for name, since in self._since.items()}
-        if lasted.get("stopped", 0) >= STOPPED:
-            return [Repair("its process has been stopped for %.0f s" % lasted["stopped"], fact=True)]
-        if lasted.get("blocked", 0) >= BLOCKED:
-            return [Repair("its process has waited for a disk or a driver for %.0f s" % lasted["blocked"])]
-        if lasted.get("idle", 0) >= WAITING:
-            return [Repair("a head has waited for it for %.0f s while it served nobody" % lasted["idle"])]
-        if lasted.get("deaf", 0) >= WAITING:
-            return [
-                Repair("its connection is to a head that is gone, and a new one has waited for %.0f s" % lasted["deaf"])
-            ]
-        return []
+            if not holds:
+                self._since.pop(words, None)
+                continue
+            lasted = now - self._since.setdefault(words, now)
+            if lasted >= most:
+                due.append(Repair(words % lasted, fact))
+        return due[:1]
 
     def repaired(self) -> None:
         """The process was told to end: what was seen of it is done with."""

@@ -180,18 +180,11 @@ class WorkerWatch(Watch):
         )
 
     def round(self, now: float) -> None:
-        process = self.unit.look(now)
-        waiting, serving = samples.clients(self._address, self._port) if process else (0, 0)
-        sample = {
-            "now": now,
-            "process": process,
-            "state": self.unit.state,
-            "waiting": waiting,
-            "serving": serving,
-            "head": None,
-        }
-        if waiting and serving and self._head:
-            sample["head"] = _listens(self._head)
+        sample: Dict[str, Any] = {"now": now, "process": self.unit.look(now), "state": self.unit.state}
+        if sample["process"]:
+            waiting, serving = samples.clients(self._address, self._port)
+            head = _listens(self._head) if waiting and serving and self._head else None
+            sample.update(waiting=waiting, serving=serving, head=head)
         for action in self._judge.decide(sample):
             self.repair(self._judge, action, now)
 

@@ -79,13 +79,15 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     if key.form and wrong:
         return ["%s: %s seen, %s is needed: %s" % (entry, shown(wrong[0]), key.form[1], key.form[2])]
     low, high = key.bounds
-    if not is_a(value, float) or low <= value <= (high or LARGEST):
+    if not is_a(value, float):
         return []
     if high:
-        return ["%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(value), low, high)]
+        words = "%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(value), low, high)
+        return [] if low <= value <= high else [words]
     if value < low:
         return ["%s: %s seen, at least %d is needed: raise it or remove the key" % (entry, value, low)]
-    return ["%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)]
+    words = "%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)
+    return [] if value <= LARGEST else [words]
 
 
 def meaning(key: Key) -> str:

@@ -166,7 +166,7 @@ def test_what_is_put_back_is_what_was_there(node, tmp_path):
     before = snapshot(node.units)
     node.adoption().save()
     assert snapshot(node.units) == before and (tmp_path / "build/bin").is_dir()
-    assert (tmp_path / "adopted").stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "adopted", tmp_path / "adopted/files")] == [0o700] * 2
     node.adoption().put_aside()
     left = sorted(path.name for path in node.units.rglob("*"))
     assert left == ["llama-head-chat.service", "multi-user.target.wants", "ssh.service"]
@@ -176,6 +176,7 @@ def test_what_is_put_back_is_what_was_there(node, tmp_path):
     (node.units / "llama-rpc.service").symlink_to(node.units / "llama-rpc-chat.service")
     node.adoption().put_back()
     assert snapshot(node.units) == before
+    assert (node.units / "llama-rpc.service.d").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "build/bin").is_dir() and not (tmp_path / "build").is_symlink()
     node.adoption().forget()
     assert not (tmp_path / "adopted").exists()

@@ -228,6 +228,21 @@ def test_a_partial_file_that_is_larger_needs_no_disk(tmp_path):
     assert target.missing_disk() == 0
 
 
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(10**10, "m.gguf needs 9.9 GB more of its 10.0 GB and 67.1 MB"), (None, "m.gguf needs 9.9 GB and")],
+)
+def test_a_disk_needs_room_for_others_too(tmp_path, monkeypatch, size, words):
+    free = 10**10
+    monkeypatch.setattr(fetch_target, "free_disk", lambda folder: free)
+    most = free - 64 * 2**20
+    fetch_target.check_disk(str(tmp_path / "new/folder"), "m.gguf", size or most, most)
+    with pytest.raises(fetch_target.DiskTooSmall) as refusal:
+        fetch_target.check_disk(str(tmp_path / "new/folder"), "m.gguf", size or most + 1, most + 1)
+    assert refusal.value.disk == {"folder": str(tmp_path), "free": free, "missing": free + 1}
+    assert str(refusal.value).startswith("%s has 10.0 GB free, %s" % (tmp_path, words))
+
+
 def test_a_copy_is_proved_by_the_pieces_of_the_first_node(fake, tmp_path):
     first = fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
     (tmp_path / "second").mkdir()

@@ -226,6 +226,9 @@ def test_a_server_of_its_own_process_lends_a_model_and_ends_when_told(model, tmp
     done = acquire(Request(str(tmp_path / "second/m.gguf"), urls=["http://127.0.0.1:9/m.gguf"], copy_of=copy_of))
     assert (done["transferred"], done["verified"]) == (len(MODEL), "sha256")
     assert (tmp_path / "second/m.gguf").read_bytes() == MODEL
+    opened = {int(fd): os.readlink("/proc/%d/fd/%s" % (child, fd)) for fd in os.listdir("/proc/%d/fd" % child)}
+    assert [opened.pop(fd) for fd in (0, 1, 2)] == ["/dev/null"] * 3
+    assert {name.partition(":")[0] for name in opened.values()} - {str(model)} == {"socket"}
     assert stop(port) is True
     assert os.waitpid(child, 0)[1] == 0
     assert (is_running(port), stop(port)) == (False, False)

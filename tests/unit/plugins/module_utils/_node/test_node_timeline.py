@@ -171,3 +171,34 @@ def test_no_journal_is_an_error(tmp_path, monkeypatch):
     (tmp_path / "journalctl").chmod(0o755)
     with pytest.raises(Refusal, match="No journal files were found"):
         timeline.timeline([WORKER], 0)
+
+
+HAPPENED = [
+    {"at": at, "kind": kind, "text": text}
+    for at, kind, text in (
+        *((1.0, "started", "Started"), (2.0, "says", "waits for RPC worker n2:50052"), (3.0, "exited", "code=killed")),
+        *((4.0, "started", "Started"), (4.0, "scheduled", "Scheduled"), (5.0, "repair", "it hangs")),
+        (6.0, "firewall", "rules were gone"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "after", "at"),
+    [
+        ({"kind": "restart"}, 0, 3.0),
+        ({"kind": "restart"}, 3.0, 4.0),
+        ({"kind": "away"}, 4.0, 5.0),
+        ({"kind": "away"}, 5.0, None),
+        ({"kind": "start"}, 0, 3.0),
+        ({"kind": "start"}, 2.5, 5.0),
+        ({"kind": "start"}, 4.0, None),
+        ({"kind": "start", "says": "waits for"}, 0, 2.0),
+        ({"kind": "start", "says": "waits for"}, 2.0, None),
+        ({"kind": "start", "says": "code"}, 0, None),
+        ({"kind": "firewall"}, 0, 6.0),
+        ({"kind": "firewall"}, 6.0, None),
+    ],
+)
+def test_how_a_fault_shows(fault, after, at):
+    assert timeline.noticed(HAPPENED, fault, after) == at

@@ -58,6 +58,10 @@ def test_our_own_process_is_nobody_else():
     assert of_node("n", [card], 1, 1024, [7, 8])[0].others_mib == 2000
     assert of_node("n", [card], 1, 1024)[0].others_mib == 20000
     assert of_node("n", [gpu(0, processes=None)], 1, 1024)[0].others_mib == 0
+    # The driver counts what two processes share for each of them.
+    assert (
+        of_node("n", [gpu(0, used=100, processes=[process(7, 60), process(8, 60)])], 1, 1024, [7, 8])[0].others_mib == 0
+    )
 
 
 def test_the_largest_processes_of_others_are_named():

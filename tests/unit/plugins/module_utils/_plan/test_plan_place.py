@@ -145,6 +145,28 @@ def test_a_head_without_a_card_keeps_its_own_share_in_the_same_memory():
     assert set(planned.host.values()) == {0}
 
 
+def test_a_card_without_layers_is_not_counted():
+    unused = plan_place.plan(BIG, SHORT, cards(32510, 32510, 32510), 1, counts=[40, 40, 0]).devices[2]
+    assert (unused.layers, unused.first_layer, unused.last_layer) == (0, None, None)
+    assert (unused.margin_mib, unused.total_mib) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "rooms", "used"),
+    [
+        ((None, None), (100000, 257000), "mem2"),
+        ((None, None), (257000, 100000), "mem1"),
+        ((90, 40), (100000, 257000), "mem1"),
+        ((40, 90), (257000, 100000), "mem2"),
+    ],
+)
+def test_what_is_left_over_goes_to_the_fastest_main_memory_then_to_the_largest(speeds, rooms, used):
+    devices = mixed((16384, 16384), rooms)
+    devices[:2] = [device._replace(bandwidth=speed) for device, speed in zip(devices, speeds)]
+    planned = plan_place.plan(BIG, SHORT, devices, 1)
+    assert {row.node for row in planned.devices if row.layers} == {used, "node1", "node2"}
+
+
 def test_where_nothing_fits_the_table_shows_by_how_much():
     planned = plan_place.plan(BIG, SHORT, cards(8192, 8192), 1)
     assert not planned.fits
@@ -217,6 +239,25 @@ def test_cards_are_advised_for_the_context_of_all_slots(slots):
     assert fits(enough, 131072) and not fits(enough - 1, 131072)
     assert fits(fewer, tokens, "q4_0") and not fits(fewer, tokens + 1024, "q4_0")
     assert not fits(fewer - 1, 1024, "q4_0")
+
+
+@pytest.mark.parametrize(("blocks", "words"), [(75, ["use 15 cards of 24576 MiB"]), (76, [])])
+def test_no_more_cards_are_advised_than_llama_cpp_drives(blocks, words):
+    """It schedules 16 backends, one of them the CPU. Five of these blocks fit a card."""
+    assert advice.nearest(small(blocks, blocks * 9 * GB // 2), SHORT, cards(24576, 24576), 1) == words
+
+
+@pytest.mark.parametrize(
+    ("quant", "bits"),
+    [
+        # Llama 2 7B, of the README of llama-quantize.
+        *(("Q6_K", 6.56), ("Q5_K_M", 5.68), ("Q5_K_S", 5.52), ("Q4_K_M", 4.84), ("Q4_K_S", 4.58), ("Q3_K_M", 3.91)),
+        # Bytes of a block of 32 weights.
+        *(("F16", 64 * 8 / 32), ("BF16", 64 * 8 / 32), ("Q8_0", 34 * 8 / 32), ("Q4_0", 18 * 8 / 32)),
+    ],
+)
+def test_bits_of_a_weight_are_about_those_of_a_published_model(quant, bits):
+    assert advice.BITS[quant] == pytest.approx(bits, rel=0.02)
 
 
 def mixed(gpus, mains, **more):

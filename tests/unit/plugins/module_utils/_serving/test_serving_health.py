@@ -315,6 +315,11 @@ def test_a_unit_nobody_knows_is_refused(monkeypatch, server):
         check(server, unit="llama-head-chat")
 
 
+def test_a_unit_that_runs_without_its_file_is_asked(monkeypatch, server):
+    show(monkeypatch, os.getpid(), load="not-found")
+    assert check(server, unit="llama-head-chat")["state"] == "ready"
+
+
 # A real completion.
 
 

@@ -98,3 +98,10 @@ def test_another_process_and_time_that_stood_still_count_anew(worker):
     assert worker.run(3, state="T", process=(8, 2)) == []
     worker.now += 100
     assert worker.run(3, state="T", process=(8, 2)) == []
+
+
+@pytest.mark.parametrize(("pause", "facts"), [(5, [True]), (5.5, [])])
+def test_samples_up_to_five_seconds_apart_are_of_one_state_and_one_repair_is_enough(worker, pause, facts):
+    sample = dict(QUIET, state="T", waiting=1)
+    assert worker.judge.decide(dict(sample, now=worker.now)) == []
+    assert [repair.fact for repair in worker.judge.decide(dict(sample, now=worker.now + pause))] == facts

@@ -114,6 +114,23 @@ def test_the_unit_says_how_long_a_good_run_is(monkeypatch):
     assert backoff.main(["start"]).startswith("usage")
 
 
+@pytest.mark.parametrize(("text", "count"), [("NRestarts=4", 4), ("NRestarts=", 0), ("", 0)])
+def test_systemds_count_of_restarts(monkeypatch, text, count):
+    monkeypatch.setattr(backoff, "systemctl_show", lambda _names, _properties: "Id=%s\n%s\n" % (UNIT, text))
+    assert backoff.restarts_of(UNIT) == count
+
+
+def test_a_count_that_cannot_be_had_is_none(monkeypatch):
+    monkeypatch.setattr(backoff, "systemctl_show", lambda _names, _properties: "")
+    assert backoff.restarts_of(UNIT) == 0
+
+    def refuse(_names, _properties):
+        raise backoff.Refusal("no systemd")
+
+    monkeypatch.setattr(backoff, "systemctl_show", refuse)
+    assert backoff.restarts_of(UNIT) == 0
+
+
 def test_a_damaged_state_is_none(unit):
     unit.fail(4)
     with open(os.path.join(unit.folders["folder"], UNIT), "w") as stream:

@@ -148,6 +148,23 @@ def test_a_model_larger_than_the_quota_keeps_what_came_first(cache):
     assert sorted(os.listdir(cache.stored)) == ["%016x" % 0, "%016x" % 1]
 
 
+def test_what_was_used_within_the_hour_is_in_use(cache):
+    now = 10**9
+    for age in (HOUR, HOUR - 1):
+        store(cache, "%016x" % age, b"x" * 100, mode=0o400, used=now - age)
+    assert cache.prune(200, now) == (0, 0)
+    assert cache.prune(100, now) == (100, 100)
+    assert os.listdir(cache.stored) == ["%016x" % HOUR]
+    assert cache.prune(99, now) == (100, 100)
+    store(cache, "%016x" % 1, b"x" * 100, mode=0o400, used=now - HOUR - 1)
+    assert cache.prune(99, now) == (100, 0)
+
+
+@pytest.mark.parametrize(("text", "size"), [("3M", 3 * 1024**2), ("80G", 80 * 1024**3), ("2T", 2 * 1024**4)])
+def test_a_quota_as_it_is_written(text, size):
+    assert rpc_cache.quota_of(text) == size
+
+
 def test_the_file_system_keeps_its_reserve(cache, monkeypatch):
     now = time.time()
     for age in (5, 4):
@@ -211,8 +228,12 @@ def test_run_becomes_the_command_with_its_cache_and_a_mask(cache):
     assert modes(cache).get(NAMES[b""], 0o200) in (0o200, 0o400)
 
 
-def test_a_wrong_call_is_told_how_to_do_it(capsys):
-    assert rpc_cache.main(["run", "somewhere"]) == 2
+@pytest.mark.parametrize(
+    "words",
+    ["run somewhere", "run somewhere 80G /release", "check somewhere", "check somewhere /release more", "", "go"],
+)
+def test_a_wrong_call_is_told_how_to_do_it(capsys, words):
+    assert rpc_cache.main(words.split()) == 2
     assert "rpc_cache run DIRECTORY QUOTA RELEASE COMMAND" in capsys.readouterr().err
 
 

@@ -74,6 +74,13 @@ def reason(endpoint, build, **options):
     return str(caught.value)
 
 
+def test_builds_whose_dialect_is_known():
+    old, new = [wait_for_workers.OLD], [wait_for_workers.NEW]
+    last, first = wait_for_workers.LAST_OLD, wait_for_workers.FIRST_NEW
+    found = [wait_for_workers.dialects(build) for build in (last, last + 1, first - 1, first)]
+    assert found == [old, new + old, new + old, new]
+
+
 def test_both_dialects(worker):
     assert wait_for_workers.ask(worker(wait_for_workers.NEW).endpoint, 11434, never) == "7.0.0"
     assert wait_for_workers.ask(worker(wait_for_workers.OLD, (3, 6, 0)).endpoint, 7772, never) == "3.6.0"

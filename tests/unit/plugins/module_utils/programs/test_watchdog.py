@@ -2,11 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import errno
 import json
 import os
 import socket
+import stat
 import sys
 import time
+import types
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import sock_diag
@@ -72,9 +75,25 @@ def test_a_busy_head_shows_its_slots(server):
     assert isinstance(head_api(server).look(5.0, may_sleep=False)["slots"], list)
 
 
+def test_slots_at_work_and_requests_that_wait(server):
+    server.responses["/metrics"] = (200, "llamacpp:requests_processing 1\nllamacpp:requests_deferred 2\n")
+    working = dict(fake.WORKING, next_token={"n_decoded": 5}, n_prompt_tokens_processed=2100)
+    server.responses["/slots"] = (200, [fake.IDLE, fake.WORKING, working])
+    look = head_api(server).look(5.0, may_sleep=False)
+    assert (look["requests"], look["total"]) == (3, None)
+    assert look["slots"] == [
+        {"task": 7, "seed": 4294967295, "prompt": 2072, "taken": 2048, "decoded": 0},
+        {"task": 7, "seed": 4294967295, "prompt": 2100, "taken": 2100, "decoded": 5},
+    ]
+    server.responses["/slots"] = (503, [working])
+    assert head_api(server).look(5.0, may_sleep=False)["slots"] is None
+
+
 def test_a_head_that_may_sleep_is_asked(server):
     server.responses["/props"] = (200, {"is_sleeping": True})
     assert head_api(server).look(5.0, may_sleep=True)["sleeping"]
+    server.responses["/props"] = (503, {"is_sleeping": True})
+    assert not head_api(server).look(5.0, may_sleep=True)["sleeping"]
 
 
 def test_a_head_without_metrics_and_one_that_loads(server):
@@ -278,6 +297,18 @@ def test_a_quiet_time_gives_three_again():
     ]
 
 
+@pytest.mark.parametrize(("again", "wait"), [(1201, 599), (1202, 0)])
+def test_ten_minutes_without_a_repair_that_was_due_are_a_quiet_time(again, wait):
+    limit = actions.Limit()
+    for moment in (0, 1, 2):
+        limit.acted(moment)
+    assert limit.wait(3) == 599
+    assert [limit.count(moment) for moment in (599, 600, 602)] == [3, 2, 0]
+    assert limit.wait(again) == 0
+    limit.acted(again)
+    assert limit.wait(again + 1) == wait
+
+
 # What the kernel says
 
 
@@ -308,6 +339,25 @@ def test_the_table_is_read_once_while_a_connection_stays_up():
     seen.append(seen[0]._replace(state=8))
     links.look()
     assert len(reads) == 2
+
+
+@LITTLE
+def test_bytes_count_over_all_connections_where_all_are_known():
+    first = TABLE % ("01", 5, 0, 0)
+    table = first + first.splitlines(True)[2].replace(":97C8", ":97C9")
+    seen = {38856: sock_diag.Socket(1, 0, 70, 3), 38857: sock_diag.Socket(1, 0, 50, 4)}
+    query = lambda local, remote: seen[local[1]]  # noqa: E731
+    links = samples.Links([WORKER], query=query, table=lambda: table)
+    links.look()
+    assert links.look() == ({WORKER: "up"}, 120, 7)
+    seen[38857] = sock_diag.Socket(1, 0, None, 4)
+    assert links.look() == ({WORKER: "up"}, None, 7)
+    seen[38857] = sock_diag.Socket(8, 0, 50, 4)
+    assert links.look() == ({WORKER: "up"}, 70, 3)
+    other = "10.214.80.14:50052"
+    links = samples.Links([WORKER, other], query=query, table=lambda: table)
+    links.look()
+    assert links.look() == ({WORKER: "up", other: "gone"}, None, None)
 
 
 @LITTLE
@@ -348,10 +398,20 @@ def test_sockets_by_their_ends():
     assert sock_diag.query(ends, here) is None or sock_diag.query(ends, here).state != 1
 
 
-@pytest.mark.parametrize("fields", [0, 1, 19])
-def test_a_state_that_is_cut_short_is_none(monkeypatch, fields):
-    monkeypatch.setattr(samples, "read", lambda path: "7 (a) b) " + " ".join(["S", "1", *17 * ["0"]][:fields]))
-    assert samples.process_state(7) is None
+@pytest.mark.parametrize(
+    ("letter", "fields", "state"),
+    [
+        ("S", 20, ("S", 70)),
+        ("T", 20, ("T", 70)),
+        ("Z", 20, None),
+        ("X", 20, None),
+        *(("S", n, None) for n in (0, 1, 19)),
+    ],
+)
+def test_the_state_of_a_process_in_its_line(monkeypatch, letter, fields, state):
+    line = [letter, *["0"] * 18, "70"][:fields]
+    monkeypatch.setattr(samples, "read", lambda path: "7 (a) b) " + " ".join(line))
+    assert samples.process_state(7) == state
 
 
 def test_states_of_processes():
@@ -443,6 +503,67 @@ def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd)
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]]
 
 
+def test_a_unit_that_cannot_be_ended_is_left_for_two_seconds(systemd, monkeypatch, capsys):
+    watch = watchdog.WorkerWatch(
+        "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
+    )
+    watch.unit.look(0)
+    monkeypatch.setattr(samples.subprocess, "call", lambda command, **_options: systemd.killed.append(command) or 1)
+    for now in (100.0, 101.9, 102.0):
+        watch.repair(watch._judge, actions.Repair("it hangs", False), now)
+    assert (len(systemd.killed), capsys.readouterr().out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://10.0.0.1:8000", [("10.0.0.1", 8000)]),
+        ("http://n1:8000", [("n1", 8000)]),
+        ("http://10.0.0.1", []),
+        ("http://127.0.0.1:8000", []),
+        ("http://localhost:8000", []),
+        ("", []),
+        (None, []),
+    ],
+)
+def test_a_workers_head_is_asked_for_while_somebody_waits_and_is_served(systemd, monkeypatch, url, asked):
+    config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": url}
+    watch, knocks, clients = watchdog.WorkerWatch("chat", config), [], []
+    monkeypatch.setattr(watchdog, "_listens", knocks.append)
+    monkeypatch.setattr(samples, "clients", lambda address, port: clients[-1])
+    for counted in ((0, 0), (0, 1), (1, 0)):
+        clients.append(counted)
+        watch.round(100.0)
+    assert knocks == []
+    clients.append((1, 1))
+    watch.round(100.0)
+    assert knocks == asked
+
+
+def test_nobody_is_counted_at_a_worker_that_does_not_run(systemd, monkeypatch):
+    systemd.state, systemd.pid = "inactive", 0
+    config = {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
+    counted = []
+    monkeypatch.setattr(samples, "clients", lambda address, port: counted.append(port) or (1, 0))
+    watchdog.WorkerWatch("chat", config).round(100.0)
+    assert counted == []
+
+
+def test_whether_something_listens(monkeypatch):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        address = listener.getsockname()
+        assert watchdog._listens(address) is True
+    assert watchdog._listens(address) is False
+
+    def late(*_words, **_options):
+        raise socket.timeout
+
+    monkeypatch.setattr(watchdog.socket, "create_connection", late)
+    assert watchdog._listens(address) is None
+
+
 class Asked:
     """A looker that notes what it is asked, and has the look of the moment."""
 
@@ -457,6 +578,44 @@ class Asked:
 
     def stop(self):
         pass
+
+
+def head_watch():
+    config = {
+        "unit": "llama-head-chat.service",
+        "url": "http://127.0.0.1:9",
+        "rpc_endpoints": [WORKER],
+        "api_key_file": None,
+        "ubatch": 512,
+    }
+    watch = watchdog.HeadWatch("chat", config)
+    watch.stop()
+    return watch
+
+
+@pytest.mark.parametrize(
+    ("text", "load"), [("7 612.3\n", 612.3), ("7\n", None), ("7 612.3 9\n", None), ("8 612.3\n", None), ("", None)]
+)
+def test_the_mark_of_a_run_is_of_one_process(tmp_path, monkeypatch, text, load):
+    monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path))
+    (tmp_path / "llama-head-chat.service").write_text(text)
+    assert head_watch()._marked((7, 70)) == load
+
+
+@pytest.mark.parametrize(("now", "words"), [(107.5, " (loaded in 7.0 s)"), (107.0, "")])
+def test_a_head_that_serves_is_told_with_its_load_where_all_of_it_was_seen(tmp_path, monkeypatch, capsys, now, words):
+    monkeypatch.setattr(watchdog.paths, "SERVED", str(tmp_path / "served"))
+    watch = head_watch()
+    watch._began, watch._looker = 100.0, Asked(None)
+    monkeypatch.setattr(watch._links, "look", lambda: ({}, None, None))
+    monkeypatch.setattr(watch.unit, "look", lambda now: (42, 70))
+    monkeypatch.setattr(watch.unit, "age", lambda: 7.0)
+    judge = types.SimpleNamespace(working=False, decide=lambda sample: [actions.Serves(7.0)])
+    monkeypatch.setattr(watch, "_judge", judge)
+    watch.round(now)
+    assert capsys.readouterr().out == "head chat: serves%s\n" % words
+    assert (tmp_path / "served/llama-head-chat.service").read_text() == "42 7.0\n"
+    assert stat.S_IMODE((tmp_path / "served").stat().st_mode) == 0o755
 
 
 @pytest.mark.parametrize(
@@ -474,15 +633,7 @@ class Asked:
     ],
 )
 def test_an_idle_head_is_asked_when_something_moved_or_after_thirty_seconds(systemd, monkeypatch, now, change, asked):
-    config = {
-        "unit": "llama-head-chat.service",
-        "url": "http://127.0.0.1:9",
-        "rpc_endpoints": [WORKER],
-        "api_key_file": None,
-        "ubatch": 512,
-    }
-    watch = watchdog.HeadWatch("chat", config)
-    watch.stop()
+    watch = head_watch()
     seen = dict({"state": "up", "received": 7, "sent": 3, "process": (7, 70), "working": False}, **change)
     monkeypatch.setattr(watch._links, "look", lambda: ({WORKER: seen["state"]}, seen["received"], seen["sent"]))
     monkeypatch.setattr(watch.unit, "look", lambda now: seen["process"])
@@ -553,6 +704,83 @@ def test_rules_that_do_not_load_are_not_tried_without_end(kernel):
     assert not kernel.rules.check()
 
 
+class Netlink:
+    """The kernel's news of rules at moments of a clock that waiting moves, and who looks at the rules."""
+
+    def __init__(self, monkeypatch, changes, well):
+        self.now, self.changes, self.well = 0.0, list(changes), well
+        self.opened, self.bound, self.news, self.checks = [], [], [], []
+        names = {name: getattr(socket, name) for name in ("AF_NETLINK", "SOCK_RAW")}
+        monkeypatch.setattr(firewall, "socket", types.SimpleNamespace(socket=self._open, **names))
+        monkeypatch.setattr(firewall, "select", types.SimpleNamespace(select=self._select))
+        monkeypatch.setattr(firewall, "time", types.SimpleNamespace(sleep=self._wait))
+        monkeypatch.setattr(firewall, "Rules", lambda say: self)
+
+    def _open(self, *words):
+        self.opened.append(words)
+        if self.changes is None:
+            raise OSError(errno.EPROTONOSUPPORT, "not here")
+        return self
+
+    def bind(self, address):
+        self.bound.append(address)
+
+    def setblocking(self, blocking):
+        assert not blocking
+
+    def _wait(self, seconds):
+        self.now += seconds
+
+    def _select(self, reading, _writing, _failing, seconds):
+        if not self.changes or self.changes[0] > self.now + seconds:
+            self._wait(seconds)
+            return [], [], []
+        self.now = self.changes.pop(0)
+        self.news = [b"rules", OSError(errno.ENOBUFS, "too many"), b"rules", OSError(errno.EAGAIN, "no more")]
+        return reading, [], []
+
+    def recv(self, _size):
+        news = self.news.pop(0)
+        if isinstance(news, OSError):
+            raise news
+        return news
+
+    def check(self):
+        self.checks.append(self.now)
+        return self.well
+
+
+@needs_sock_diag
+@pytest.mark.parametrize(
+    ("well", "changes", "checks"),
+    [
+        (True, [], [0, 60, 120]),
+        (True, [5, 5.25, 30], [0, 5.5, 30.5, 90.5]),
+        (False, [], list(range(0, 121, 10))),
+        (False, [5], list(range(0, 121, 10))),
+    ],
+)
+def test_rules_are_looked_at_every_minute_and_half_a_second_after_a_change(monkeypatch, well, changes, checks):
+    netlink = Netlink(monkeypatch, changes, well)
+    firewall.Firewall(None, lambda: netlink.now).round(121)
+    assert (netlink.checks, netlink.now, netlink.news) == (checks, 121, [])
+    # NETLINK_NETFILTER and the bit of NFNLGRP_NFTABLES, of the kernel's headers.
+    assert (netlink.opened, netlink.bound) == ([(socket.AF_NETLINK, socket.SOCK_RAW, 12)], [(0, 0x40)])
+
+
+@needs_sock_diag
+def test_without_news_of_the_kernel_rules_are_looked_at_every_minute(monkeypatch):
+    netlink = Netlink(monkeypatch, [], True)
+    netlink.changes = None
+    firewall.Firewall(None, lambda: netlink.now).round(121)
+    assert (netlink.checks, netlink.now) == ([0, 60, 120], 121)
+
+
+def test_commands_that_look_at_rules():
+    assert firewall.run(["sh", "-c", "echo a; echo b >&2; exit 3"]) == (3, "a\n")
+    assert firewall.run(["/nonexistent"]) == (127, "")
+
+
 # What is watched
 
 
@@ -607,3 +835,9 @@ def test_a_watch_that_makes_no_rounds_is_stuck(tmp_path, systemd):
     assert dog.stuck(time.monotonic()) == []
     assert dog.stuck(time.monotonic() + watchdog.STUCK + 5) == ["worker chat"]
     dog.apply({})
+
+
+def test_a_watch_without_a_round_for_half_a_minute_is_stuck():
+    dog = watchdog.Watchdog()
+    dog.watches = {"a": ("", types.SimpleNamespace(words="worker chat", beat=100.0)), "b": ("", None)}
+    assert [dog.stuck(now) for now in (130.0, 130.1)] == [[], ["worker chat"]]

@@ -130,8 +130,13 @@ def test_networks_that_are_none_are_refused(clients, seen):
             "inet filter",
             "nft insert rule inet filter input ip saddr 10.0.0.0/24 tcp dport 8000 accept",
         ),
+        (
+            NFT % "tcp dport { 7990-7999, 8001-8010 } accept",
+            "inet filter",
+            "nft insert rule inet filter input ip saddr 10.0.0.0/24 tcp dport 8000 accept",
+        ),
     ],
-    ids=["policy", "last rule", "ufw", "nft"],
+    ids=["policy", "last rule", "ufw", "nft", "ports beside it"],
 )
 def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(ruleset, table, line):
     assert refusals(ruleset) == [REFUSAL % (table, line)]
@@ -151,6 +156,8 @@ def test_a_firewall_that_keeps_clients_out_is_refused_with_the_line_to_add(rules
             "dport 8000 accept",
         ),
         IPTABLES % ("drop", 'xt match "set" tcp dport 8000 counter packets 0 bytes 0 accept'),
+        NFT % "tcp dport 7990-8000 accept",
+        NFT % "tcp dport { 22, 8000-8010 } accept",
         NFT % "ip saddr @admins accept",
         NFT % 'iifname "eth0" accept',
         NFT % "tcp dport vmap { 22 : accept, 8000 : accept }",

@@ -71,6 +71,11 @@ def test_a_group_that_others_are_in(group, members):
     assert len(of_accounts(groups=[group])) == 1
 
 
+@pytest.mark.parametrize(("number", "wrong"), [("0", 1), ("1", 0), ("999", 0), ("1000", 1)])
+def test_ids_of_the_systems_accounts_end_below_1000(number, wrong):
+    assert len(of_accounts([*OURS[:2], number, *OURS[3:]])) == wrong
+
+
 def test_what_others_may_write_and_one_account_for_both():
     same = [ACCOUNTS[0], dict(ACCOUNTS[1], name="llama")]
     assert of_accounts(writable=["/opt", "/var"], accounts=same) == [

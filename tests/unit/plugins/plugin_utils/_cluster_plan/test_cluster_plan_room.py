@@ -32,6 +32,11 @@ def test_what_is_there_is_deployed_first_and_makes_room():
     )
 
 
+@pytest.mark.parametrize(("missing", "enough"), [(SMALL["size"] + 7, True), (SMALL["size"] + 8, False)])
+def test_room_is_enough_to_the_byte(missing, enough):
+    assert bool(words([SMALL], {"free": 7, "missing": missing})) == enough
+
+
 def test_shards_make_room_together():
     shards = [{"path": "/opt/models/big.Q6_K-0000%d-of-00002.gguf" % number, "size": 200_000_000} for number in (1, 2)]
     assert "quant to Q6_K" in words(shards)

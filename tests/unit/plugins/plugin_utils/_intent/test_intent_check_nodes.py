@@ -26,6 +26,9 @@ def test_a_mistake_of_a_group_is_said_once():
         {"llama_clients": ["10.0.0.0/24", "192.168.1.7"]},
         {"llama_devices": [CARD, {"main": True, "memory_mib": 257000, "bandwidth": 90.5}]},
         {"llama_devices": []},
+        {"llama_devices": [dict(CARD, memory_mib=1), dict(CARD, bandwidth=10**6)]},
+        {"preflight_margin_mib": 0, "node_setup_uid": 999},
+        {"preflight_margin_mib": 2**20},
         {"preflight_margin_mib": "9618", "node_setup_uid": 970, "node_setup_rpc_uid": 0, "llama_cpp_build_host": "n"},
         {"llama_bundle": "/media/my disk/bundle", "llama_cpp_cuda_home": "/usr/local/cuda-12.2/"},
         {"llama_address": "node1.example.org", "llama_fabric_address": "10.100.0.31"},
@@ -90,6 +93,10 @@ def test_what_is_right(facts):
         (
             {"preflight_margin_mib": "1 GB"},
             "preflight_margin_mib: '1 GB' seen for n, 0 to 1048576 is needed: write digits alone",
+        ),
+        (
+            {"preflight_margin_mib": 2**20 + 1},
+            "preflight_margin_mib: 1048577 seen for n, 0 to 1048576 is needed: choose another number",
         ),
         (
             {"preflight_margin_mib": -1},

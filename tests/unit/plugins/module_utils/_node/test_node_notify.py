@@ -1,0 +1,26 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import os
+import socket
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.notify import notify
+
+
+@pytest.mark.parametrize("abstract", [False, True])
+def test_systemd_is_told(tmp_path, monkeypatch, abstract):
+    name = "@llama-cluster-notify-%d" % os.getpid() if abstract else str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", name)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind("\0" + name[1:] if abstract else name)
+        systemd.settimeout(5)
+        notify("STATUS=waits")
+        assert systemd.recv(100) == b"STATUS=waits"
+    notify("nobody listens any more")
+
+
+def test_without_systemd_nothing_is_told(monkeypatch):
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    notify("READY=1")
