@@ -34,8 +34,8 @@ def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> Non
     """Refusal where somebody else may change what path is. sticky: whether a sticky directory is good enough."""
     if seen.st_uid not in owners():
         raise Refusal(
-            "%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it, then give it to root"
-            % (path, seen.st_uid)
+            "%s: it belongs to user id %d, 0 is needed because root uses it: look at who made it and what is in it, "
+            "then give it to root" % (path, seen.st_uid)
         )
     if seen.st_mode & 0o022 and not (sticky and seen.st_mode & stat.S_ISVTX):
         raise Refusal(

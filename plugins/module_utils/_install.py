@@ -81,20 +81,23 @@ def install(prefix: str, sources: Dict[str, str], python: str, check: bool = Fal
     wanted = {os.path.join(folder, name): (text, 0o644) for name, text in sources.items()}
     wanted[wrapper] = (WRAPPER % (os.path.dirname(folder), python, PACKAGE), 0o755)
     changes = []
+    for room in sorted({os.path.dirname(path) for path in wanted}):
+        # Also where nothing differs: who may exchange a directory may do so later.
+        with contextlib.suppress(FileNotFoundError), _files.directory(room, make=None if check else 0o755):
+            pass
     for path in sorted(wanted):
         text, mode = wanted[path]
-        before = _read(path)
-        if (before, _mode(path)) == (text, mode):
+        if _seen(path) == (text, mode):
             continue
-        changes.append(_change(path, before, text))
+        changes.append(_change(path, text_of(path), text))
         if not check:
-            with _files.directory(os.path.dirname(path), make=0o755):
-                _files.write_atomically(path, text.encode("utf-8"), mode)
+            _files.write_atomically(path, text.encode("utf-8"), mode)
     stale = _stale(folder, wanted)
     for path in stale:
-        changes.append(_change(path, _read(path), None))
+        changes.append(_change(path, text_of(path), None))
         if not check:
-            os.unlink(path)
+            with _files.directory(os.path.dirname(path)) as room_descriptor:
+                os.unlink(os.path.basename(path), dir_fd=room_descriptor)
     for room in {os.path.dirname(path) for path in stale} if not check else ():
         with contextlib.suppress(OSError):  # something else is in it
             os.rmdir(room)
@@ -103,8 +106,15 @@ def install(prefix: str, sources: Dict[str, str], python: str, check: bool = Fal
 
 
 def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
-    """Modules that we no longer have, of an older layout too; what has no such text is somebody else's."""
-    found = [os.path.join(where, name) for where, _folders, names in os.walk(folder) for name in names]
+    """Modules that we no longer have, of an older layout too; what has no such text, or lies in a directory of others,
+    is somebody else's."""
+    found = []
+    for where, folders, names in os.walk(folder):
+        try:
+            with _files.directory(where):
+                found += [os.path.join(where, name) for name in names]
+        except (OSError, Refusal):
+            del folders[:]
     texts = {path: text_of(path) for path in sorted(found) if path not in wanted}
     return [
         path
@@ -113,16 +123,13 @@ def _stale(folder: str, wanted: Iterable[str]) -> List[str]:
     ]
 
 
-def _read(path: str) -> Optional[str]:
-    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
-        return stream.read()
-    return None
-
-
-def _mode(path: str) -> Optional[int]:
-    with contextlib.suppress(OSError):
-        return stat.S_IMODE(os.stat(path).st_mode)
-    return None
+def _seen(path: str) -> Optional[Tuple[str, int]]:
+    """Text and mode of what is installed; None for what is not root's alone: it is written anew."""
+    try:
+        with os.fdopen(_files.open_file(path), "rb") as stream:
+            return stream.read().decode("utf-8", "replace"), stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
+    except (OSError, Refusal):
+        return None
 
 
 def _change(path: str, before: Optional[str], after: Optional[str]) -> Dict[str, str]:

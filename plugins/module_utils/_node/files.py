@@ -90,6 +90,12 @@ class Files:
         if seen is not None and not stat.S_ISDIR(seen.st_mode):
             raise Refusal("%s: no directory, one is needed: look at who made it, then remove it" % path)
         mode, owner = int(entry["mode"] or "0755", 8), self._owner(entry)
+        if seen is not None and seen.st_uid not in _files.owners() + (owner or ())[:1]:
+            # Given to root, it would still hold what its owner has put there.
+            raise Refusal(
+                "%s: it belongs to user id %d, %s is needed: look at who made it, then remove it"
+                % (path, seen.st_uid, entry["owner"] or "root")
+            )
         if seen is not None and (stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid) == (mode,) + tuple(owner or ()):
             return
         self._changed(path, None if seen is None else "directory\n", "directory\n", seen is not None)

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _install
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import backoff
-from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER, give_away
 
 HELLO = "import os, sys\nfrom .. import words\nprint(words.HELLO, sys.argv[1:], os.getcwd())\n"
 SOURCES = {"__init__.py": "", "programs/__init__.py": "", "programs/hello.py": HELLO, "words.py": "HELLO = 'hello'\n"}
@@ -109,6 +109,48 @@ def test_programs_are_not_installed_where_others_may_exchange_them(tmp_path):
     with pytest.raises(Refusal, match="lib: it belongs to user id 4711"):
         install(tmp_path, SOURCES)
     assert os.listdir(str(tmp_path / "lib")) == []
+
+
+@pytest.mark.parametrize("whose", [".", "bin", "lib", "lib/llama_cluster", "lib/llama_cluster/programs"])
+def test_a_directory_of_others_is_refused_where_nothing_differs_too(tmp_path, whose):
+    install(tmp_path, SOURCES)
+    (tmp_path / whose).chmod(0o777)
+    for check in (True, False):
+        with pytest.raises(Refusal, match="mode 0777 lets others"):
+            install(tmp_path, SOURCES, check=check)
+    (tmp_path / whose).chmod(0o755)
+    give_away(tmp_path / whose)
+    for check in (True, False):
+        with pytest.raises(Refusal, match="it belongs to user id 4711"):
+            install(tmp_path, SOURCES, check=check)
+
+
+@pytest.mark.parametrize("name", ["bin/llama-program", "lib/llama_cluster/words.py"])
+def test_a_program_of_others_is_written_anew_where_nothing_differs_too(tmp_path, name):
+    digest = install(tmp_path, SOURCES)[1]
+    path = tmp_path / name
+    give_away(path)
+    with path.open("a") as held:
+        assert install(tmp_path, SOURCES, check=True) == ([path.name], digest) and path.stat().st_uid == STRANGER
+        assert install(tmp_path, SOURCES) == ([path.name], digest) and path.stat().st_uid == os.geteuid()
+        held.write("theirs")
+    assert "theirs" not in path.read_text() and install(tmp_path, SOURCES) == ([], digest)
+
+
+def test_a_stale_program_in_a_directory_of_others_stays(tmp_path, monkeypatch):
+    install(tmp_path, SOURCES)
+    folder = tmp_path / "lib/llama_cluster"
+    (folder / "theirs/inner").mkdir(parents=True)
+    for path in (folder / "theirs/old.py", folder / "theirs/inner/old.py", tmp_path / "old.py", folder / "old.py"):
+        path.write_text("# Copyright: The Fermi Sea\n")
+    (folder / "link").symlink_to(tmp_path)
+    give_away(folder / "theirs")
+    names = []
+    monkeypatch.setattr(
+        os, "unlink", lambda name, dir_fd: names.append((name, os.readlink("/proc/self/fd/%d" % dir_fd)))
+    )
+    assert install(tmp_path, SOURCES)[0] == ["old.py"]
+    assert names == [("old.py", str(folder))]
 
 
 def test_a_link_in_the_place_of_a_program_is_replaced(tmp_path):

@@ -13,6 +13,7 @@ import sys
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.files import Files
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER, give_away
 
 ME = {"owner": pwd.getpwuid(os.geteuid()).pw_name, "group": grp.getgrgid(os.getegid()).gr_name}
 DEFAULTS = {
@@ -117,6 +118,30 @@ def test_what_somebody_else_made_stays(tmp_path, entry, said):
     path.mkdir()
     with pytest.raises(Refusal, match="a directory seen, a file is needed"):
         apply({"path": path})
+
+
+def test_a_directory_of_others_is_refused_and_not_given_to_root(tmp_path):
+    path = tmp_path / "x"
+    path.mkdir()
+    give_away(path)
+    for entry in ({"path": path, "state": "directory"}, {"path": path, "state": "directory", "mode": "0700"}):
+        for check in (True, False):
+            with pytest.raises(Refusal, match="x: it belongs to user id 4711, .* is needed: look at who made it, then"):
+                apply(entry, check=check)
+    assert path.stat().st_uid == STRANGER
+    with pytest.raises(Refusal, match="it belongs to user id 4711"):
+        apply({"path": path, "state": "directory", "group": "no-such-group"}, check=True)
+    assert apply({"path": path, "state": "directory", "kept": True}) == ([], [])
+
+
+def test_a_directory_of_roots_is_given_to_its_account(tmp_path):
+    path = tmp_path / "x"
+    path.mkdir()
+    give_away(path)
+    os.chown(path, 0, 0)
+    entry = {"path": path, "state": "directory", "owner": "nobody"}
+    assert apply(entry)[0] == ["x"] and path.stat().st_uid == pwd.getpwnam("nobody").pw_uid
+    assert apply(entry) == ([], []) and apply(dict(entry, mode="0700"))[0] == ["x"]
 
 
 def test_a_directory_that_may_be_somebody_elses_is_kept(tmp_path):
