@@ -43,7 +43,7 @@ _value:
   description:
     - For each head its service, unit, address, port, url, endpoint, model path, RPC endpoints, layers per node,
       and the arguments of llama-server.
-    - Its shares are its workers, each with node, endpoint, and layers where they are known.
+    - Its shares are its workers, each with node, unit, endpoint, and layers where they are known.
   type: list
   elements: dict
 """

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._node.units import unit_name
+
 # As Ansible has them.
 Groups = Mapping[str, Sequence[str]]
 HostVars = Mapping[str, Mapping[str, Any]]
@@ -43,11 +45,11 @@ class Service(Record):
 
     @property
     def head_unit(self) -> str:
-        return "llama-head-%s.service" % self.name
+        return unit_name("head", self.name)
 
     @property
     def worker_unit(self) -> str:
-        return "llama-rpc-%s.service" % self.name
+        return unit_name("rpc", self.name)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Share(Record):
     """What a worker does for a head. layers: that it holds, None where neither a plan nor the inventory says it."""
 
     node: str
+    unit: str
     endpoint: str
     layers: int | None
 
