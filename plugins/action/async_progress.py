@@ -9,7 +9,8 @@ import time
 
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._progress import Progress, async_result, duration
+from ..module_utils._text import duration
+from ..plugin_utils._progress import Progress, async_result
 
 # ninja's [done/total] or make's [percent%].
 STEP = re.compile(r"\[ *(\d+)(?:/(\d+)|%)\]")

@@ -22,8 +22,8 @@ from ansible.plugins.action import ActionBase
 
 from ..module_utils._fetch import bundle
 from ..module_utils._fetch.manifest import is_size
-from ..module_utils._text import Refusal, exact, human
-from ..plugin_utils._progress import Progress, async_result, duration
+from ..module_utils._text import Refusal, duration, exact, human
+from ..plugin_utils._progress import Progress, async_result
 
 LONGEST = 7 * 86400  # seconds after which the node ends a job
 LEASE = 60  # seconds, as in _job.py: so long a job goes on without its controller
@@ -258,5 +258,5 @@ def line(state):
     return "%s, %s/s, %s left" % (
         text,
         human(int(state["rate"])),
-        duration(1 + (state["total"] - state["done"]) / state["rate"]),
+        duration(1 + int((state["total"] - state["done"]) / state["rate"])),
     )

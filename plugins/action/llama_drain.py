@@ -8,7 +8,8 @@ import time
 
 from ansible.plugins.action import ActionBase
 
-from ..plugin_utils._progress import Progress, duration
+from ..module_utils._text import duration
+from ..plugin_utils._progress import Progress
 
 POLL = 2
 # A line at least so often, however long a request takes.
@@ -41,7 +42,7 @@ class ActionModule(ActionBase):
             if not busy or waited >= arguments["timeout"] or self._task.check_mode:
                 break
             if shown is None or time.monotonic() - shown >= EVERY:
-                progress.show("%s, waiting %s more" % (health["reason"], duration(arguments["timeout"] - waited)))
+                progress.show("%s, waiting %s more" % (health["reason"], duration(int(arguments["timeout"] - waited))))
                 shown = time.monotonic()
             time.sleep(min(POLL, max(0, arguments["timeout"] - waited)))
         if busy and not self._task.check_mode:

@@ -33,8 +33,7 @@ from ansible import constants as C
 from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ..module_utils._text import printable
-from ..plugin_utils._progress import duration
+from ..module_utils._text import duration, printable
 from ..plugin_utils._reports.failures import Failures, is_rescued, of
 from ..plugin_utils._warm import warm
 
@@ -103,7 +102,7 @@ class CallbackModule(Default):
             self.silent_since = self.play_begun
         took = time.monotonic() - self.play_begun
         self.play_begun += took
-        line = "%s %s" % (self.play_name or "localhost", duration(took))
+        line = "%s %s" % (self.play_name or "localhost", duration(int(took)))
         if self.play_changes:
             self.show_unchanged()
             names = list(self.play_changes.values())
@@ -242,7 +241,7 @@ class CallbackModule(Default):
 
     def v2_playbook_on_stats(self, stats):
         self.end_play()
-        took = duration(time.monotonic() - self.begun)
+        took = duration(int(time.monotonic() - self.begun))
         if self.failures.said:
             self.show("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
         elif context.CLIARGS["check"]:

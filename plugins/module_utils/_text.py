@@ -34,9 +34,9 @@ def exact(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """0.4 -> '0.4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
+    """0.4 -> '0.4 s', 4 -> '4 s', 200 -> '3 min 20 s', 3900 -> '1 h 05 min'."""
     if seconds < 10:
-        return "%.1f s" % seconds
+        return "%s s" % round(seconds, 1)
     if seconds < 60:
         return "%d s" % seconds
     if seconds < 3600:

@@ -13,16 +13,6 @@ from ..module_utils._text import printable
 display = Display()
 
 
-def duration(seconds: float) -> str:
-    """12 s, 3 min 20 s, 1 h 05 min."""
-    seconds = int(seconds)
-    if seconds < 60:
-        return "%d s" % seconds
-    if seconds < 3600:
-        return "%d min %02d s" % divmod(seconds, 60)
-    return "%d h %02d min" % (seconds // 3600, seconds % 3600 // 60)
-
-
 class Progress:
     """Prints lines such as ``node1: compiling 57 %, 4 min 10 s left``, never the same one twice."""
 
@@ -38,12 +28,12 @@ class Progress:
             display.display(printable("%s: %s %s" % (self.host, self.what, text), None), color="bright gray")
             self.last_line = text
 
-    def left(self, done: float, total: float) -> float | None:
-        """Seconds left at the mean rate since the first call with work done; None while unknown."""
+    def left(self, done: float, total: float) -> int | None:
+        """Whole seconds left at the mean rate since the first call with work done; None while unknown."""
         now = time.monotonic()
         started, first = self.begun = self.begun or (now, done)
         gained = done - first
-        return (total - done) * (now - started) / gained if gained > 0 else None
+        return int((total - done) * (now - started) / gained) if gained > 0 else None
 
 
 def async_result(action: Any, jid: str, task_vars: dict[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ def test_it_waits_and_says_so_every_ten_seconds(drain):
 def test_when_the_time_is_over_that_is_an_answer(drain):
     result, lines = drain([BUSY], timeout=5)
     assert not result["drained"] and result["seconds"] == 5.0 and "failed" not in result
+    assert lines[0] == "node1: llama-head-chat.service 1 of 1 slots work, waiting 5 s more"
     assert lines[-1] == "node1: llama-head-chat.service 1 of 1 slots work, 5 s is over: stopped nevertheless"
 
 
