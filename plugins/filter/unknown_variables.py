@@ -10,7 +10,8 @@ short_description: "Internal: finds variables of an inventory that nothing reads
 description:
   - Returns one sentence for each variable that looks like one of the
     collection's, that no role reads and that no other variable uses.
-  - Names given with C(-e NAME=VALUE) need not look like one.
+  - Names given with C(-e NAME=VALUE) need not look like one. No variable of Ansible tells them from those of an
+    inventory, so they are read from the options of the command, and the answer depends on these, too.
   - Each sentence ends with the nearest known name, where one is near.
 positional: _input, nodes
 options:

@@ -109,7 +109,8 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
 
 
 def _typed() -> set[str]:
-    """The names given with -e NAME=VALUE. A file of -e @FILE may hold what is for somebody else."""
+    """The names given with -e NAME=VALUE, which no variable of Ansible tells from others. A file of -e @FILE may hold
+    what is for somebody else."""
     texts = [to_text(text) for text in context.CLIARGS.get("extra_vars") or ()]
     return {name for text in texts if not text.startswith(("@", "{", "[")) for name in parse_kv(text)}
 
