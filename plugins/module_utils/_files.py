@@ -44,6 +44,11 @@ def _refuse_others(path: str, seen: os.stat_result, sticky: bool = False) -> Non
         )
 
 
+def may_change(seen: os.stat_result) -> bool:
+    """Whether somebody else may change what was seen by lstat; everybody has every right to a link."""
+    return seen.st_uid not in owners() or not stat.S_ISLNK(seen.st_mode) and bool(seen.st_mode & 0o022)
+
+
 def open_directory(path: str, make: Optional[int] = None) -> int:
     """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
 

@@ -204,14 +204,14 @@ build_sha256:
   returned: success
   sample: 0f343b0931126a20f133d67c2b018a3b5f2a2bf9e3a1e2a5a5f0f6f7a9a8d7c1
 build_intact:
-  description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others; V(null)
-    without that file.
+  description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others, and
+    root alone may change them; V(null) without that file.
   type: bool
   returned: success
   sample: true
 build_broken:
-  description: Files, relative to the release, that are missing, differ, have special rights or are not listed; V(null)
-    without C(build.json).
+  description: Files, relative to the release, that are missing, differ, have special rights, are not listed or
+    that others may change; V(null) without C(build.json).
   type: list
   elements: str
   returned: success

@@ -118,6 +118,31 @@ def test_a_directory_that_another_user_may_exchange_is_refused(tmp_path):
     assert status == 0, output
 
 
+NAMEI = """\
+#!/bin/sh
+echo "f: $2"
+echo 'drwxr-xr-x root root /'
+for name in $(echo "$2" | tr / ' '); do
+    case $name in releases) owner=$OWNER ;; *) owner=root ;; esac
+    echo " drwxr-xr-x $owner root $name"
+done
+"""
+
+
+def test_releases_of_another_user_are_refused_before_root_works_there(tmp_path, monkeypatch):
+    tasks = yaml.safe_load((ROOT / "roles/llama_cpp/tasks/install.yml").read_text())
+    (made,) = [task["ansible.builtin.file"] for task in tasks if task["name"] == "Make the directories of the release"]
+    assert (made["owner"], made["follow"]) == ("root", False)
+    (tmp_path / "namei").write_text(NAMEI)
+    (tmp_path / "namei").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    for owner in ("root", "4711"):
+        monkeypatch.setenv("OWNER", owner)
+        status, output = run(tmp_path, "owned.yml", llama_cpp_prefix="/opt/llama.cpp")
+        assert (status == 0) == (owner == "root"), output
+    assert "on the way to it drwxr-xr-x 4711 root releases, a directory that only root can write to is needed" in output
+
+
 # As the real ones, as far as the role uses them: no option but the environment, and one library that is where nobody
 # looks.
 SYSTEMD_RUN = """\

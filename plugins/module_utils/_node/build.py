@@ -6,22 +6,22 @@
 import json
 import os
 import stat
-from typing import Any, Dict, Optional, Set
+from typing import Any, Dict, Optional, Set, Tuple
 
-from .._files import sha256_file
+from .._files import directory, may_change, sha256_file
 from .._text import Refusal
 
 
 def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its
-    build.json lists.
+    build.json lists, and nobody else's to change.
 
     Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
-    (relative paths that are missing, differ, or are not listed); None where there is nothing to say. Errors: Refusal.
+    (relative paths that are missing, differ, are not listed, or that others than root may change); None where there is
+    nothing to say. Errors: Refusal, also where others may exchange the release.
     """
-    current = os.path.realpath(
-        os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
-    )
+    asked = os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
+    current = os.path.realpath(asked)
     info: Dict[str, Any] = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
     if not os.path.isdir(current):
         return info
@@ -30,16 +30,20 @@ def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
     if not os.path.isfile(manifest):
         return info
     try:
+        with directory(asked):
+            pass
         with open(manifest, encoding="utf-8") as stream:
             files = json.load(stream)["files"]
         if not isinstance(files, dict):
             raise ValueError("files is no map")
         info["build_sha256"] = sha256_file(manifest)
-        found = contents(current) - {"build.json"}
+        found, changeable = contents(current)
+        found.discard("build.json")
         broken = [
             name for name in files if name not in found or not is_intact(os.path.join(current, name), files[name])
         ]
-        info["build_broken"] = sorted(broken + [name for name in found if name not in files])
+        broken += [name for name in found if name not in files]
+        info["build_broken"] = sorted(broken + ["%s (others may change it)" % name for name in changeable])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal("%s is not a build manifest (%s): install the build again" % (manifest, error)) from None
     except PermissionError as error:
@@ -56,10 +60,14 @@ def is_intact(path: str, sha256: str) -> bool:
     return not os.stat(path).st_mode & (stat.S_ISUID | stat.S_ISGID) and sha256_file(path) == sha256
 
 
-def contents(release: str) -> Set[str]:
-    """All that lies below a release but its directories, relative to it; what a link leads to is not looked into."""
+def contents(release: str) -> Tuple[Set[str], Set[str]]:
+    """All that lies below a release but its directories, and what there others than root may change, both relative to
+    it; what a link leads to is not looked into."""
     found: Set[str] = set()
+    changeable: Set[str] = set()
     for folder, folders, names in os.walk(release):
-        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
-        found.update(os.path.relpath(os.path.join(folder, name), release) for name in names + links)
-    return found
+        seen = {name: os.lstat(os.path.join(folder, name)) for name in folders + names}
+        below = {name: os.path.relpath(os.path.join(folder, name), release) for name in seen}
+        found.update(below[name] for name in seen if name in names or stat.S_ISLNK(seen[name].st_mode))
+        changeable.update(below[name] for name in seen if may_change(seen[name]))
+    return found, changeable

@@ -12,6 +12,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units as node_units
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 # Captured from systemd 252 with the module's own command, process ids and unit names aside.
 SHOWN = """\
@@ -339,6 +340,42 @@ def test_what_a_manifest_does_not_list_breaks_the_build(tmp_path):
     (release / "lib").symlink_to("/usr")
     info = build.build_info(str(tmp_path))
     assert info["build_broken"] == ["../key", "bin/llama-bench", "bin/more", "bin/root", "lib"]
+
+
+def test_what_others_may_change_breaks_the_build(tmp_path):
+    release = make_build(
+        tmp_path, {"bin/llama-server": "server", "bin/llama-bench": "bench", "lib/libggml.so": "library"}
+    )
+    (release / "bin/link").symlink_to("llama-bench")
+    manifest = json.loads((release / "build.json").read_text())
+    manifest["files"]["bin/link"] = manifest["files"]["bin/llama-bench"]
+    (release / "build.json").write_text(json.dumps(manifest))
+    assert build.build_info(str(tmp_path))["build_intact"]
+    (release / "bin/llama-server").chmod(0o777)
+    (release / "lib").chmod(0o775)
+    broken = ["bin/llama-server (others may change it)", "lib (others may change it)"]
+    assert build.build_info(str(tmp_path))["build_broken"] == broken
+    (release / "bin/llama-server").chmod(0o755)
+    (release / "lib").chmod(0o755)
+    for name in ("bin", "bin/llama-bench", "bin/link", "build.json"):
+        give_away(release / name)
+        assert build.build_info(str(tmp_path))["build_broken"] == [name + " (others may change it)"]
+        os.chown(release / name, os.geteuid(), os.getegid(), follow_symlinks=False)
+    assert build.build_info(str(tmp_path))["build_intact"]
+
+
+@pytest.mark.parametrize("name", [".", "releases", "releases/b11434"])
+def test_a_build_that_others_may_exchange_is_refused(tmp_path, name):
+    make_build(tmp_path, {"bin/llama-server": "server"})
+    (tmp_path / name).chmod(0o777)
+    for release in (None, "b11434"):
+        with pytest.raises(Refusal, match="mode 0777 lets others"):
+            build.build_info(str(tmp_path), release)
+    (tmp_path / name).chmod(0o755)
+    give_away(tmp_path / name)
+    for release in (None, "b11434"):
+        with pytest.raises(Refusal, match="it belongs to user id 4711"):
+            build.build_info(str(tmp_path), release)
 
 
 def test_a_build_that_is_not_current(tmp_path):
