@@ -633,6 +633,12 @@ REFUSALS = [
         "its number of layers is needed",
         chat(tensor_split={"node1": 5}),
     ),
+    (
+        "llama_services.chat.tensor_split:",
+        "0 layers in all seen",
+        "those of m are needed: give the counts or choose auto",
+        chat(tensor_split={"node2": 0}),
+    ),
     ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
     ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),
     ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
