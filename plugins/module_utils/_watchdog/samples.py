@@ -147,8 +147,8 @@ class Links:
 
 def _sum(before: Optional[int], counts: List[Optional[int]]) -> Optional[int]:
     """A sum and more, None where anything of it is not known."""
-    known = [count for count in counts if count is not None]
-    return before + sum(known) if known and len(known) == len(counts) and before is not None else None
+    known = [count for count in [before] + counts if count is not None]
+    return sum(known) if counts and len(known) > len(counts) else None
 
 
 def clients(

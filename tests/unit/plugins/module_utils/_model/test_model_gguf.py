@@ -140,7 +140,15 @@ def test_describe_names_what_the_file_is():
     }
 
 
-@pytest.mark.parametrize(("file_type", "name"), [*COMMON, (1024 + 18, "Q6_K"), (38, "MXFP4_MOE")])
+# The others that llama.h has.
+RARE = [
+    *((19, "IQ2_XXS"), (20, "IQ2_XS"), (21, "Q2_K_S"), (22, "IQ3_XS"), (23, "IQ3_XXS"), (24, "IQ1_S"), (26, "IQ3_S")),
+    *((27, "IQ3_M"), (28, "IQ2_S"), (29, "IQ2_M"), (31, "IQ1_M"), (36, "TQ1_0"), (37, "TQ2_0"), (38, "MXFP4_MOE")),
+    *((39, "NVFP4"), (40, "Q1_0"), (1024 + 18, "Q6_K")),
+]
+
+
+@pytest.mark.parametrize(("file_type", "name"), [*COMMON, *RARE])
 def test_quantization_is_the_name_of_the_file_type(file_type, name):
     assert describe.quantization([parse(make.header_bytes([("general.file_type", make.U32, file_type)], []))]) == name
 

@@ -86,7 +86,43 @@ def test_what_others_may_write_and_one_account_for_both():
     ]
 
 
-# The ids that were asked for: tests/unit/playbooks/test_accounts.py.
+def id_of(option, seen, words, step="choose another one"):
+    return "%s: %d seen, %s is needed, the same on every node: %s" % (option, seen, words, step)
+
+
+@pytest.mark.parametrize(
+    ("heads", "workers", "passwd", "said"),
+    [
+        (1, "999", [], []),
+        (971, 0, [OURS], []),
+        (1000, 0, [], [id_of("node_setup_uid", 1000, "an id from 1 to 999")]),
+        (0, "-1", [], [id_of("node_setup_rpc_uid", -1, "an id from 1 to 999")]),
+        (
+            *(970, "970", []),
+            [
+                id_of("node_setup_uid", 970, "node_setup_rpc_uid has it too, an id of its own"),
+                id_of("node_setup_rpc_uid", 970, "node_setup_uid has it too, an id of its own"),
+            ],
+        ),
+        (
+            *(970, 0, [["_apt", "x", "970"], ["x", "x", "97"], ["ntp", "x", "970"]]),
+            [id_of("node_setup_uid", 970, "on n1 it is the id of _apt and ntp, an id that is free")],
+        ),
+        (
+            *(970, 0, [OURS]),
+            [
+                id_of(
+                    *("node_setup_uid", 970, "on n1 llama has 971, an id that this account has"),
+                    "write 971, or run teardown.yml first",
+                )
+            ],
+        ),
+    ],
+)
+def test_the_ids_that_were_asked_for(heads, workers, passwd, said):
+    """On several nodes: tests/unit/playbooks/test_accounts.py."""
+    accounts = [dict(account, id=asked) for account, asked in zip(ACCOUNTS, (heads, workers))]
+    assert of_accounts(*passwd, accounts=accounts) == said
 
 
 def of_services(

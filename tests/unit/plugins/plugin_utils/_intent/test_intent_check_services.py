@@ -73,6 +73,22 @@ def test_a_sound_inventory_has_no_mistake():
             "llama_services.reasoning.tensor_split.node2: 1.5 seen, a whole number of layers is needed",
         ),
         (
+            {"tensor_split": {"node1": -1, "node2": 1, "node3": 1}},
+            "llama_services.reasoning.tensor_split.node1: -1 seen, a whole number of layers is needed",
+        ),
+        ({"tensor_split": {"node1": 0, "node2": 40, "node3": 40}}, None),
+        ({"slot_ctx_size": 2**31 - 1, "ctx_size": None, "parallel": 1}, None),
+        ({"slot_ctx_size": 2**24, "ctx_size": None, "parallel": 127}, None),
+        (
+            {"slot_ctx_size": 2**24, "ctx_size": None, "parallel": 128},
+            "llama_services.reasoning.slot_ctx_size: 2147483648 tokens in all slots seen, at most 2147483647 are ",
+        ),
+        ({"slot_ctx_size": 4096, "ctx_size": 8192, "parallel": 2}, None),
+        (
+            {"slot_ctx_size": 4096, "ctx_size": 4096, "parallel": 2},
+            "llama_services.reasoning.ctx_size: 4096 seen with slot_ctx_size 4096 for each of 2 slots, 8192 is needed",
+        ),
+        (
             {"tensor_split": {"node1": 0, "node2": 0, "node3": 0}},
             "llama_services.reasoning.tensor_split: 0 layers in all seen, those of big are needed: give the counts",
         ),
@@ -162,6 +178,15 @@ def test_what_this_version_cannot_deploy_is_refused_by_name():
 def test_a_service_name_becomes_a_unit_name():
     (sentence,) = mistakes({"Deep Thought": SERVICES["reasoning"]})
     assert sentence.startswith("llama_services.Deep Thought: the name becomes part of unit names")
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("b11433", 1), ("b11434", 0), ("b11435", 0)])
+def test_a_tensor_cache_needs_a_build_that_was_measured(version, wrong):
+    """The lab's memory was measured with b11434, and so were its caches."""
+    hostvars = {host: dict(facts, llama_cpp_version=version) for host, facts in HOSTVARS.items()}
+    found = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
+    assert len(found) == 2 * wrong
+    assert all("rpc_cache: seen with llama_cpp_version %s of node" % version in sentence for sentence in found)
 
 
 def test_a_worker_needs_a_fabric_address():
