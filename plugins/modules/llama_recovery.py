@@ -114,7 +114,7 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.api import LlamaApi, read_api_key
-from ..module_utils._node.units import parse_show, systemctl_show
+from ..module_utils._node.units import number, parse_show, systemctl_show
 from ..module_utils._serving.recovery import PROMPT, watch
 from ..module_utils._text import Refusal
 
@@ -139,7 +139,7 @@ def main():
     try:
         api = LlamaApi(wanted["url"], read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None)
         shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
-        pid = int(shown[0].get("MainPID") or 0) if shown else 0
+        pid = number(shown[0], "MainPID") if shown else 0
         if not pid:
             module.fail_json(
                 msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers"

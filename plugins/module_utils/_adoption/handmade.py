@@ -14,7 +14,7 @@ from .. import _files
 from .._llama.api import LlamaApi
 from .._node import paths
 from .._node.sockets import process_tree
-from .._node.units import DIGEST_VARIABLE, Show, parse_show, systemctl_show, unit_kind
+from .._node.units import DIGEST_VARIABLE, Show, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal, printable
 
 Process = Dict[str, Any]
@@ -156,9 +156,7 @@ def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
             ]
         with open(os.path.join(base, "cmdline"), "rb") as stream:
             argv = [word.decode("utf-8", "surrogateescape") for word in stream.read().split(b"\0")[:-1]]
-        outputs = {
-            name: os.readlink(os.path.join(base, "fd", number)) for name, number in (("stdout", "1"), ("stderr", "2"))
-        }
+        outputs = {name: os.readlink(os.path.join(base, "fd", one)) for name, one in (("stdout", "1"), ("stderr", "2"))}
     except OSError:
         return None
     return dict(
@@ -279,7 +277,7 @@ def find(unit_dir: str = paths.UNITS, proc: str = "/proc", show: Show = systemct
             # Also one whose file has gone while it ran.
             ours.add(name)
             continue
-        main_pid = int(shown.get("MainPID") or 0) or None
+        main_pid = number(shown, "MainPID") or None
         processes = inside.get(name, [])
         # Where the unit does not name the program, a wrapper may have become it. Beside the main process, any user's
         # may run: those of a JupyterHub or of a CI runner do.

@@ -47,13 +47,12 @@ def said(command: Sequence[str]) -> Tuple[int, str]:
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            universal_newlines=True,
-            errors="replace",
             env=environment,
         )
     except OSError:
         return 127, ""
-    output = process.communicate()[0]
+    # Decoded here, because a stream of text would end a line at \r too, which a process may have in its name.
+    output = process.communicate()[0].decode("utf-8", "replace")
     return process.returncode, output
 
 
@@ -77,9 +76,8 @@ def accounts(asked: Facts) -> Facts:
 
 
 def _entries(database: str, keys: Iterable[str]) -> List[List[str]]:
-    return [
-        line.split(":") for line in answer(["getent", database] + list(keys), 2).splitlines()
-    ]  # 2: one of them is missing
+    found = answer(["getent", database] + list(keys), 2)  # 2: one of them is missing
+    return [line.split(":") for line in found.split("\n") if line]
 
 
 def writable(folders: Iterable[str]) -> Facts:
@@ -151,7 +149,7 @@ def listeners(_asked: Any) -> Facts:
     Errors: Refusal."""
     sockets = answer(["ss", "-Hltnp"])
     pids = [
-        int(unit.get("MainPID") or 0)
+        services.number(unit, "MainPID")
         for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))
     ]
     return {"listeners": sockets, "service_pids": [pid for pid in pids if pid]}

@@ -12,7 +12,7 @@ import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from .._text import Refusal
-from .units import parse_show, systemctl_show
+from .units import number, parse_show, systemctl_show
 
 Event = Dict[str, Any]
 # Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
@@ -43,7 +43,8 @@ def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[E
     """`journalctl -o json` -> events in order: {at (seconds since 1970), unit or None, kind, text}; later than since,
     of these units and the watchdog."""
     events = []
-    for line in text.splitlines():
+    # JSON has no other end of a line escaped.
+    for line in filter(None, text.split("\n")):
         entry = json.loads(line)
         # The sender's clock, not the time at which a busy journald got round to it.
         at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
@@ -118,13 +119,13 @@ def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, 
     """
     units = {}
     for shown in parse_show(text):
-        start = int(shown.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
+        start = number(shown, "ExecMainStartTimestampMonotonic") / 1e6
         units[shown["Id"]] = {
             "active_state": shown.get("ActiveState"),
             "sub_state": shown.get("SubState"),
             "result": shown.get("Result"),
-            "main_pid": int(shown.get("MainPID") or 0),
-            "restarts": int(shown.get("NRestarts") or 0),
+            "main_pid": number(shown, "MainPID"),
+            "restarts": number(shown, "NRestarts"),
             "started_at": round(now - monotonic + start, 6) if start else None,
         }
     return units

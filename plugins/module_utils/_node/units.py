@@ -75,15 +75,14 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
     # systemd 239 prints times in the local zone only: ask for UTC by the environment.
     environment = dict(os.environ, TZ="UTC", LC_ALL="C")
     try:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=environment
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     except OSError as error:
         raise Refusal(
             "systemctl cannot be run (%s): units are looked up on nodes with systemd only"
             % os.strerror(error.errno or 0)
         ) from None
-    output, errors = process.communicate()
+    # Decoded here, because a stream of text would end a line at \r too, which a service may put into its status.
+    output, errors = (stream.decode("utf-8", "replace") for stream in process.communicate())
     if process.returncode:
         reason = errors.strip().splitlines()[0] if errors.strip() else "exit status %d" % process.returncode
         raise Refusal("systemctl show answered %r: is systemd running on this node?" % reason)
@@ -91,13 +90,22 @@ def systemctl_show(names: Iterable[str], properties: Sequence[str] = PROPERTIES)
 
 
 def parse_show(text: str) -> List[Properties]:
-    """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once."""
+    """Blocks of `systemctl show` output -> list of {property: value}; a unit named twice is listed once.
+
+    A line ends at \\n alone: systemd escapes it in a value, and nothing else that str.splitlines() cuts at.
+    """
     units = {}
     for block in text.split("\n\n"):
-        properties = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        properties = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         if properties.get("Id"):
             units[properties["Id"]] = properties
     return [units[name] for name in sorted(units)]
+
+
+def number(properties: Properties, name: str) -> int:
+    """A property as a number; 0 where it is none."""
+    value = properties.get(name) or ""
+    return int(value) if re.match(r"^[0-9]+\Z", value) else 0
 
 
 def parse_since(value: Optional[str]) -> Optional[str]:
@@ -173,7 +181,7 @@ def describe(
             break
     wanted = file_digest(text) if text is not None else None
     own_file = os.path.join(unit_dir, name)
-    pid = int(properties.get("MainPID") or 0)
+    pid = number(properties, "MainPID")
     alive = pid > 0 and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
@@ -194,7 +202,7 @@ def describe(
         result=properties.get("Result") or None,
         main_pid=pid or None,
         since=parse_since(properties.get("ActiveEnterTimestamp")),
-        restarts=int(properties.get("NRestarts") or 0),
+        restarts=number(properties, "NRestarts"),
         failed_in_a_row=failed_in_a_row(properties),
         exec_path=started.group(1) if started else None,
         arguments=arguments,

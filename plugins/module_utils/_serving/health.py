@@ -16,7 +16,7 @@ from .. import _files
 from .._llama.api import LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, traffic
-from .._node.units import Properties, failed_in_a_row, parse_show, systemctl_show, unit_kind
+from .._node.units import Properties, failed_in_a_row, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal
 
 Result = Dict[str, Any]
@@ -94,7 +94,7 @@ class Head:
         )
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
-        self.pid = int(shown.get("MainPID") or 0) or None if shown else None
+        self.pid = number(shown, "MainPID") or None if shown else None
         if shown and self.own_key and self.pid:
             self.api.use_key(_key_of(shown["Id"]))
         # Sockets of a unit that does not run are nobody's.
@@ -108,7 +108,7 @@ class Head:
         """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
         if shown.get("ActiveState") == "failed":
             return result["state"] == "down"
-        restarts = int(shown.get("NRestarts") or 0)
+        restarts = number(shown, "NRestarts")
         # A start by hand counts from 0 again.
         before = self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
         # The back-off counts too, also what ended before anybody looked.
@@ -122,7 +122,7 @@ class Head:
         if not self.unit:
             return None
         for shown in parse_show(systemctl_show([self.unit])):
-            if shown.get("LoadState") != "not-found" or int(shown.get("MainPID") or 0):
+            if shown.get("LoadState") != "not-found" or number(shown, "MainPID"):
                 return shown
         raise Refusal(
             "unit %s does not exist on this node: name the head's unit, and run on the head's node" % self.unit

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
 from .._node import sock_diag, sockets
-from .._node.units import parse_show, systemctl_show
+from .._node.units import number, parse_show, systemctl_show
 from .._text import Refusal
 from .head import LastProbe, Look, Process
 
@@ -78,7 +78,7 @@ class Unit:
         except Refusal:
             return 0
         quiet = shown and shown[0].get("ActiveState") == "active" and (shown[0].get("Job") or "0") == "0"
-        return int(shown[0].get("MainPID") or 0) if quiet else 0
+        return number(shown[0], "MainPID") if quiet else 0
 
     def end(self) -> bool:
         """Kills the process that was looked at -> whether it was done: not when it is about to be stopped or replaced

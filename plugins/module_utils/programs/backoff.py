@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Union
 from .._files import write_atomically
 from .._node import paths
 from .._node.notify import notify, say
-from .._node.units import parse_show, systemctl_show
+from .._node.units import number, parse_show, systemctl_show
 from .._text import Refusal, duration
 
 State = Dict[str, Any]
@@ -82,7 +82,7 @@ def restarts_of(unit: str) -> int:
         shown = parse_show(systemctl_show([unit], ("Id", "NRestarts")))
     except Refusal:
         return 0
-    return int(shown[0].get("NRestarts") or 0) if shown else 0
+    return number(shown[0], "NRestarts") if shown else 0
 
 
 def main(arguments: List[str]) -> Union[int, str]:

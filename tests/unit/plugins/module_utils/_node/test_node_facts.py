@@ -87,6 +87,12 @@ def test_contexts_are_read_where_selinux_is_enabled(program):
     assert facts.selinux(True) == {"selinux": {"enabled": True, "contexts": ["/opt/x(/.*)?"]}}
 
 
+def test_a_users_full_name_is_no_line_of_its_own(program):
+    program("getent", "print('bob:x:1:1:b\\x0bllama:x:0:0\\u2028y:/:/bin/sh')")
+    (entry,) = facts.accounts({"names": ["bob"], "ids": []})["accounts"]["passwd"]
+    assert (entry[0], len(entry)) == ("bob", 10)
+
+
 def test_the_machine(program):
     program(
         "ip",
@@ -101,7 +107,7 @@ def test_the_machine(program):
     assert facts.machine({"numa": True})["machine"]["numa_nodes"] == ["0", "1"]
 
 
-@pytest.mark.parametrize("name", ["python3", "x\nMainPID=99\n", "\n---\nId=y\nMainPID=9\n"])
+@pytest.mark.parametrize("name", ["python3", "x\nMainPID=99\n", "\n---\nId=y\nMainPID=9\n", "x\rLISTEN 0 1"])
 def test_our_processes_are_those_that_systemd_names(program, name):
     """A listening process may have lines like systemd's for a name."""
     text = 'LISTEN 0 128 0.0.0.0:50052 0.0.0.0:* users:(("%s",pid=99,fd=4))' % name

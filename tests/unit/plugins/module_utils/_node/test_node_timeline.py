@@ -113,6 +113,12 @@ def test_the_watchdog_speaks(message, unit, kind, text):
     assert [(event["unit"], event["kind"], event["text"]) for event in watchdog(message)] == [(unit, kind, text)]
 
 
+def test_what_ends_a_line_elsewhere_may_be_in_a_message():
+    said = "head chat: serves \u2028\x85(loaded in 3.2 s)"
+    line = json.dumps(json.loads(entry(said, _SYSTEMD_UNIT="llama-watchdog.service")), ensure_ascii=False)
+    assert [event["text"] for event in timeline.parse_journal(line + "\n", [HEAD], BROKEN)] == [said[11:]]
+
+
 def test_only_its_unit_is_the_watchdog():
     said = "head chat: lost its connection to 10.0.0.2:50052: restarting it"
     # What `logger -t llama-watchdog` of any user leaves.

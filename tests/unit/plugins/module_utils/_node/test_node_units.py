@@ -281,6 +281,29 @@ def test_a_digest_that_others_could_have_noted_is_one_sentence(tmp_path, process
     (tmp_path / "digests").chmod(0o700)
 
 
+ENDS = ("\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_service_cannot_say_lines_of_systemds(tmp_path, monkeypatch, end):
+    """systemd escapes a line feed in a status, and nothing else that ends a line elsewhere."""
+    shown = "Id=llama-head-a.service\nMainPID=812\nStatusText=x%sMainPID=99\n" % end
+    (tmp_path / "systemctl").write_text(
+        "#!%s\nimport sys\nsys.stdout.buffer.write(%r)\n" % (sys.executable, shown.encode("utf-8"))
+    )
+    (tmp_path / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (properties,) = node_units.parse_show(node_units.systemctl_show(["llama-head-*.service"]))
+    assert node_units.number(properties, "MainPID") == 812
+
+
+@pytest.mark.parametrize("value", ["", "none", "-1", "1 2", "\u0663", "[not set]", "7\n"])
+def test_a_number_that_is_none_is_zero(value):
+    assert node_units.number({"Id": "a.service", "MainPID": value}, "MainPID") == 0
+    unit = node_units.describe({"Id": "a.service", "MainPID": value, "NRestarts": value})
+    assert (unit.main_pid, unit.restarts) == (None, 0)
+
+
 def test_systemctl_that_fails_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Refusal, match=r"^systemctl cannot be run \(.*\): .*$"):
