@@ -335,6 +335,34 @@ def test_a_listener_cannot_call_itself_one_of_ours(name):
     assert check.port_conflicts(wanted, listeners, [98]) == []
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["x\na b c *:8000 "],
+        ["\nLISTEN 0 0 *:8"],
+        ["\nLISTEN 0 0 *: "],
+        ["\nLISTEN 0", " 0 *:8000 "],
+        ["\nLISTEN 0 0", " *:8000 "],
+        ["\nLISTEN 0 0 ", " *:8000 x"],
+        ["\nLISTEN 0 0 *:", "8000 x"],
+        ["\nLISTEN 0 0 *", ":8000 x"],
+        ["\rLISTEN 0 0 *:8"],
+        ["\u2028a b c *:8000 "],
+    ],
+)
+def test_a_listener_cannot_name_itself_another_listener(names):
+    """The process of a user with a free port of his own, and what it calls itself."""
+    assert all(len(name) <= 15 for name in names)
+    users = ",".join('("%s",pid=%d,fd=4)' % (name, 99 + number) for number, name in enumerate(names))
+    listeners = "LISTEN 0 128 0.0.0.0:40000 0.0.0.0:* users:(%s)\n" % users
+    wanted = [("llama_services.chat.port", "10.0.0.31", port) for port in (8, 8000)]
+    assert check.port_conflicts(wanted, listeners + LISTENERS, [812]) == []
+    (sentence,) = check.port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, [812])
+    assert "(pid 99)" in sentence and sentence.isprintable()
+    ours = [99 + len(names) - 1]
+    assert check.port_conflicts([("llama_services.chat.port", "10.0.0.31", 40000)], listeners, ours) == []
+
+
 CARD = {"devices": [{"kind": "GPU", "total_mib": 32 << 10}]}
 
 
