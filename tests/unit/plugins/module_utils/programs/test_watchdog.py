@@ -352,6 +352,9 @@ def test_bytes_count_over_all_connections_where_all_are_known():
     assert links.look() == ({WORKER: "up"}, 120, 7)
     seen[38857] = sock_diag.Socket(1, 0, None, 4)
     assert links.look() == ({WORKER: "up"}, None, 7)
+    seen[38856] = sock_diag.Socket(1, 0, None, 3)
+    assert links.look() == ({WORKER: "up"}, None, 7)
+    seen[38856] = sock_diag.Socket(1, 0, 70, 3)
     seen[38857] = sock_diag.Socket(8, 0, 50, 4)
     assert links.look() == ({WORKER: "up"}, 70, 3)
     other = "10.214.80.14:50052"
