@@ -14,6 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 # A node of which nothing is asked.
 FACTS = {"architecture": "riscv64", "os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
 DRILL = {"drill_service": "chat", "drill_deadline": 1}
+WORKED = {"workers": ["node1"], "shares": [{"node": "node1", "unit": "llama-rpc-chat.service"}]}
 HELD = {"held": "worker", "kind": "start", "where": "worker", "action": "kill"}
 # role, part of it, variables (FOLDER is the test's), what it says.
 REFUSALS = {
@@ -26,7 +27,7 @@ REFUSALS = {
     "drill that nothing notices": (
         "drill",
         "held",
-        dict(DRILL, __drill=HELD, __drill_name="port_taken", __drill_broken_at=1e9, drill_head={"workers": ["node1"]}),
+        dict(DRILL, __drill=HELD, __drill_name="port_taken", __drill_broken_at=1e9, drill_head=WORKED),
         "port_taken: not noticed by the worker in 1 s, a line in its journal is needed",
     ),
     "bundle without a source": (
