@@ -8,7 +8,7 @@ import glob
 import json
 import os
 import re
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .._fetch.manifest import SUFFIX, is_file_name, manifest_path
 from .._files import MOST_TEXT, is_ours, read_ours
@@ -106,13 +106,19 @@ class Removal:
     def model(self, path: str) -> None:
         """A model, by the name of its (first) file: what its record says was fetched, and what was being fetched."""
         folder, name = os.path.split(path)
-        record = manifest_path(path)
-        for entry in self._entries(record):
-            one = os.path.join(folder, entry["name"])
-            if not entry.get("found") and _is_file(one, entry.get("size")):
-                self._file(one)
-        if self._entries(record):
-            self._file(record)
+        with _held(folder) as here:
+            if here:
+                self._model(folder, name, here)
+
+    def _model(self, folder: str, name: str, here: str) -> None:
+        """here: another name of the folder."""
+        record = manifest_path(name)
+        entries = self._entries(os.path.join(here, record))
+        for entry in entries:
+            if not entry.get("found") and _is_file(os.path.join(here, entry["name"]), entry.get("size")):
+                self._file(os.path.join(folder, entry["name"]), here)
+        if entries:
+            self._file(os.path.join(folder, record), here)
         shard = SHARD.match(name)
         names = (
             [
@@ -123,15 +129,16 @@ class Removal:
             else [name]
         )
         for one in names:
-            self._unfinished(os.path.join(folder, one))
+            self._unfinished(folder, one, here)
 
     def models(self, folder: str) -> None:
         """Every model that a record in a directory tells of, what was being fetched there, and the directory when
         nothing else is in it."""
-        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + SUFFIX))):
-            self.model(path[: -len(SUFFIX)])
-        for path in sorted(glob.glob(os.path.join(glob.escape(folder), "*.gguf" + JOURNAL))):
-            self._unfinished(path[: -len(JOURNAL)])
+        with _held(folder) as here:
+            for name in _beside(here, SUFFIX):
+                self._model(folder, name, here)
+            for name in _beside(here, JOURNAL):
+                self._unfinished(folder, name, here)
         self._folder(folder)
 
     def _entries(self, record: str) -> List[Dict[str, Any]]:
@@ -139,13 +146,14 @@ class Removal:
         entries = recorded_files(record)
         return [entry for entry in entries if is_file_name(entry.get("name")) and entry["name"].endswith(".gguf")]
 
-    def _unfinished(self, path: str) -> None:
+    def _unfinished(self, folder: str, name: str, here: str) -> None:
         with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
-            header = json.loads(read_ours(path + JOURNAL, MOST_TEXT).split(b"\n")[0].decode("utf-8"))
+            journal = read_ours(os.path.join(here, name + JOURNAL), MOST_TEXT)
+            header = json.loads(journal.split(b"\n")[0].decode("utf-8"))
             if {"identity", "boot_id"} <= set(header):
-                for one in (path + PARTIAL, path + JOURNAL):
-                    if _is_file(one):
-                        self._file(one)
+                for one in (name + PARTIAL, name + JOURNAL):
+                    if _is_file(os.path.join(here, one)):
+                        self._file(os.path.join(folder, one), here)
 
     def firewall(self) -> None:
         """The files of the firewall; its unit is down."""
@@ -173,11 +181,15 @@ class Removal:
     def _below(path: str, root: str) -> str:
         return os.path.join(root, path[1:])
 
-    def _file(self, path: str) -> None:
+    def _file(self, path: str, here: str = "") -> None:
+        """here: another name of its directory."""
         if path not in self.removed:
             self.removed.append(path)
             if not self.check:
-                os.unlink(path)
+                try:
+                    os.unlink(os.path.join(here, os.path.basename(path)) if here else path)
+                except OSError as error:
+                    raise OSError(error.errno, error.strerror, path) from None
 
     def _folder(self, path: str) -> None:
         left = [name for name in _names(path) if os.path.join(path, name) not in self.removed]
@@ -187,6 +199,27 @@ class Removal:
             if not self.check:
                 os.rmdir(path)
             self.removed.append(path)
+
+
+@contextlib.contextmanager
+def _held(folder: str) -> Iterator[str]:
+    """A name that stays this directory's, whatever somebody else does to its path meanwhile; "" where there is no
+    directory."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        yield ""
+        return
+    try:
+        yield "/proc/self/fd/%d" % descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _beside(folder: str, suffix: str) -> List[str]:
+    """The models that have a file with this suffix beside them."""
+    names = [name for name in _names(folder) if name.endswith(".gguf" + suffix) and not name.startswith(".")]
+    return [name[: -len(suffix)] for name in names]
 
 
 def _names(folder: str) -> List[str]:

@@ -4,6 +4,7 @@
 """What is removed, beside things of others under every name that is ours: after each removal all of these are as they
 were."""
 
+import errno
 import json
 import os
 import stat
@@ -12,6 +13,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import journal as fetch_journal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import manifest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.ours import NODE_FILES
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removing
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
@@ -229,6 +231,52 @@ def test_a_file_that_was_there_before_or_was_exchanged_since_stays(models):
     write(models / "exchanged.gguf", "another model")
     remove_models(models)
     assert inventory(models) == before
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("when", ["record", "file"])
+def test_a_folder_that_is_exchanged_meanwhile_leads_nowhere_else(tmp_path, monkeypatch, when, alone):
+    """A stranger who may write above it puts a link to others' models in its place, once a name was looked up."""
+    folder, theirs = tmp_path / "models", tmp_path / "theirs"
+    for place in (folder, theirs):
+        model(place, "m.gguf", "n.gguf")
+        unfinished(place, "o.gguf")
+    before = inventory(theirs)
+
+    def exchanged(real, name):
+        def call(*arguments, **options):
+            if not folder.is_symlink() and str(arguments[0]).endswith(name):
+                folder.rename(tmp_path / "moved")
+                folder.symlink_to(theirs)
+            return real(*arguments, **options)
+
+        return call
+
+    if when == "record":
+        monkeypatch.setattr(removing, "record_of", exchanged(removing.record_of, ".manifest.json"))
+    else:
+        monkeypatch.setattr(removing, "_is_file", exchanged(removing._is_file, "m.gguf"))
+    removal = Removal()
+    if alone:
+        removal.model(str(folder / "m.gguf"))
+    else:
+        removal.models(str(folder))
+    assert folder.is_symlink() and inventory(theirs) == before
+    left = {"o.gguf.partial", "o.gguf.partial.journal"} if alone else set()
+    assert set(os.listdir(str(tmp_path / "moved"))) == left
+    assert str(folder / "m.gguf") in removal.removed
+
+
+def test_what_cannot_be_removed_is_named_by_its_path(models, monkeypatch):
+    model(models, "m.gguf")
+
+    def refuse(_path):
+        raise PermissionError(errno.EPERM, "Operation not permitted", _path)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(PermissionError) as caught:
+        Removal().model(str(models / "m.gguf"))
+    assert caught.value.filename == str(models / "m.gguf")
 
 
 def test_a_model_goes_alone(models):
