@@ -123,8 +123,11 @@ class Files:
             _files.link_atomically(path, target)
 
     def _absent(self, path: str, entry: Entry) -> None:
-        if _lstat(path) is None:
+        seen = _lstat(path)
+        if seen is None:
             return
+        if stat.S_ISDIR(seen.st_mode):
+            raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
         self._changed(path, "not shown\n" if entry["hidden"] else text_of(path) or "", None)
         if not self.check:
             os.unlink(path)

@@ -16,9 +16,10 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import g
 
 def retire(tmp_path, *names, forged=False):
     models = tmp_path / "models"
-    models.mkdir()
+    models.mkdir(exist_ok=True)
     for name in ("old.gguf", "other.gguf"):
-        (models / name).write_text("weights")
+        if not (models / name).is_dir():
+            (models / name).write_text("weights")
     (tmp_path / "precious.gguf").write_text("theirs")
     record = {
         "version": 1,
@@ -47,7 +48,17 @@ def test_a_record_that_names_other_places_removes_nothing(tmp_path):
     assert (tmp_path / "precious.gguf").exists() and len(list((tmp_path / "models").iterdir())) == 3
 
 
-def test_a_record_of_another_user_removes_no_other_model(tmp_path):
+def test_a_record_of_another_user_removes_nothing(tmp_path):
     status, output = retire(tmp_path, "old.gguf", "other.gguf", forged=True)
-    assert status == 0, output
-    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == ["old.gguf.manifest.json", "other.gguf"]
+    assert status != 0
+    assert "old.gguf.manifest.json: no record of root's seen on localhost, one is needed to remove that model" in output
+    assert len(list((tmp_path / "models").iterdir())) == 3
+
+
+def test_a_directory_in_the_place_of_a_model_stays(tmp_path):
+    (tmp_path / "models/old.gguf").mkdir(parents=True)
+    (tmp_path / "models/old.gguf/precious").write_text("theirs")
+    status, output = retire(tmp_path, "old.gguf")
+    assert status != 0
+    assert "old.gguf: a directory seen, a file is needed" in output
+    assert (tmp_path / "models/old.gguf/precious").exists()

@@ -81,6 +81,13 @@ REFUSALS = {
         "FOLDER/old.gguf: no sha256 recorded on node1, one is needed to park it on node2: run gguf_fetch with reverify "
         "full there, or choose -e retire=first",
     ),
+    "model without a record that is to make room": (
+        "model",
+        "make_room",
+        {"model_old": "FOLDER/unrecorded.gguf", "model_items": [{"dest": "/opt/models/new.gguf"}]},
+        "FOLDER/unrecorded.gguf.manifest.json: no record of root's seen on node1, one is needed to remove that model: "
+        "run site.yml --tags model, which records the model that serves, then this again",
+    ),
     "model that is smaller than what is missing": (
         "model",
         "make_room",
@@ -102,6 +109,9 @@ def fixture_said(tmp_path_factory):
         (folder / "llama.cpp" / path).mkdir(parents=True)
     (folder / "llama.cpp/releases/b1/build.json").write_text('{"build": "b1", "files": {}}')
     (folder / "old.gguf").write_text("weights")
+    (folder / "unrecorded.gguf").write_text("weights")
+    recorded = {"version": 1, "files": [{"name": "old.gguf", "size": 7, "pieces": []}]}
+    (folder / "old.gguf.manifest.json").write_text(json.dumps(recorded))
     # A journal in which nothing stands.
     (folder / "stub_systemd").write_text("#!/bin/sh\n")
     (folder / "stub_systemd").chmod(0o755)

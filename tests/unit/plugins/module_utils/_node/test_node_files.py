@@ -118,6 +118,10 @@ def test_what_somebody_else_made_stays(tmp_path, entry, said):
     path.mkdir()
     with pytest.raises(Refusal, match="a directory seen, a file is needed"):
         apply({"path": path})
+    for check in (True, False):
+        with pytest.raises(Refusal, match="a directory seen, a file is needed"):
+            apply({"path": path, "state": "absent"}, check=check)
+    assert path.is_dir()
 
 
 def test_a_directory_of_others_is_refused_and_not_given_to_root(tmp_path):
