@@ -346,7 +346,10 @@ def test_bytes_count_over_all_connections_where_all_are_known():
     first = TABLE % ("01", 5, 0, 0)
     table = first + first.splitlines(True)[2].replace(":97C8", ":97C9")
     seen = {38856: sock_diag.Socket(1, 0, 70, 3), 38857: sock_diag.Socket(1, 0, 50, 4)}
-    query = lambda local, remote: seen[local[1]]  # noqa: E731
+
+    def query(local, _remote):
+        return seen[local[1]]
+
     links = samples.Links([WORKER], query=query, table=lambda: table)
     links.look()
     assert links.look() == ({WORKER: "up"}, 120, 7)
