@@ -107,7 +107,8 @@ def test_what_does_not_recover_in_time_is_named_and_undone(lab):
     status, output = lab.playbook("drill", "-e", "drills=" + WHOLE[3], "-e", "drill_deadline=1")
     assert (
         status != 0
-        and "drill: worker_stop_idle failed (Require an answer: chat: no answer in 1 s, one is needed; the head is " in output
+        and "drill: worker_stop_idle failed (Require an answer: chat: no answer in 1 s, one is needed; the head is "
+        in output
     ), output
     assert report(lab)["worker_stop_idle"]["result"] == "failed"
     assert lab.node2.check_output("ps -o stat= -C ggml-rpc-server")[:1] != "T"
