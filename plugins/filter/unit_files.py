@@ -59,7 +59,7 @@ RETURN = """
 _value:
   description: >-
     The entries. The template of a unit finds its C(item), its C(digest), the lines of its C(sandbox), and, as systemd
-    reads them, its C(args), C(environment), C(cache) and C(numactl).
+    reads them, its C(args), C(exported) variables, C(cache) and C(numactl).
   type: list
   elements: dict
 """

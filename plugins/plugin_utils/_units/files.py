@@ -79,7 +79,8 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     numa = process["numa_node"]
     return {
         "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
-        "environment": [systemd_escape("%s=%s" % variable) for variable in sorted(process["environment"].items())],
+        # `environment` is Ansible's own in a task.
+        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(process["environment"].items())],
         "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
         "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
     }

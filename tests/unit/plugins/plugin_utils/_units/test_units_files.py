@@ -174,7 +174,7 @@ def test_what_a_unit_runs_with_is_words_of_systemd():
     given = dict(WORKER, service="x", args=["--cache", "100 %"])
     variables = files.unit_files([given], "rpc", NODE, process, True)[0]["vars"]
     assert variables["args"] == '--cache "100 %%"' and variables["cache"] == "/var/cache/x"
-    assert variables["environment"] == ['"A=two $words"', "B=1"]
+    assert variables["exported"] == ['"A=two $words"', "B=1"]
     assert variables["numactl"] == "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "
     assert variables["sandbox"] == unit_sandbox("cpu", numa=True, rdma=True)
     plain = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)[0]["vars"]
