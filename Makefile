@@ -21,7 +21,7 @@ unit:  ## unit tests alone, two side by side
 	@tests/lab/venv.sh requirements-dev.txt
 	.venv/bin/pytest tests/unit --numprocesses 2
 
-scenarios:  ## molecule scenarios, three side by side; only some with SCENARIOS="rpc_worker cluster"
+scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="rpc_worker cluster"
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/scenarios.py $(SCENARIOS)
 
