@@ -8,6 +8,8 @@ import copy
 import importlib.util
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -192,3 +194,13 @@ def test_the_sets_by_hand_have_the_flags_of_the_deployed(monkeypatch):
         "50252",
         "50252",
     )
+
+
+def test_what_the_soak_lends_runs_without_the_rest(tmp_path):
+    for name in soak.LENT:
+        path = tmp_path / "llama_cluster" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((BENCHMARKS.parents[1] / "plugins/module_utils" / name).read_text())
+    command = [sys.executable, "-I", "-c"]
+    code = "import sys; sys.path.insert(0, %r); from llama_cluster._serving import recovery" % str(tmp_path)
+    subprocess.run([*command, code], check=True)

@@ -46,8 +46,13 @@ SETTLE = 3
 GROWTH_MIB = 4
 JOURNAL_MIB = 1.0
 
-# Where the head's node finds what watches it, for as long as this runs.
+# Where the head's node finds what watches it, for as long as this runs; below plugins/module_utils.
 LIBRARY = "/usr/local/lib/llama-soak"
+LENT = (
+    *("__init__.py", "_text.py"),
+    *("_llama/__init__.py", "_llama/api.py"),
+    *("_serving/__init__.py", "_serving/recovery.py"),
+)
 # Runs there: says that it is in place, then when another head answered.
 WATCH = """
 import json, sys
@@ -123,7 +128,7 @@ def look():
 
 def lend_library():
     """Copies the collection's own watch to the head's node."""
-    for name in ("__init__.py", "_llama/__init__.py", "_llama/api.py", "_serving/__init__.py", "_serving/recovery.py"):
+    for name in LENT:
         source = pathlib.Path(__file__).resolve().parents[3] / "plugins/module_utils" / name
         on("node1", "mkdir", "-p", os.path.dirname("%s/llama_cluster/%s" % (LIBRARY, name)))
         on("node1", "tee", "%s/llama_cluster/%s" % (LIBRARY, name), text=source.read_text() if source.exists() else "")
