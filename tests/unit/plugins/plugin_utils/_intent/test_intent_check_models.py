@@ -5,19 +5,9 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import model_errors
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS
 
-HEADER = {
-    "architecture": "qwen3",
-    "block_count": 80,
-    "context_length": 40960,
-    "embedding_length": 8192,
-    "feed_forward_length": 29568,
-    "head_count": 64,
-    "head_count_kv": 8,
-    "key_length": 128,
-    "value_length": 128,
-    "vocab_size": 151936,
-}
+HEADER = dict(FACTS, value_length=128)
 FILES = ["m.gguf.part1of2", "m.gguf.part2of2"]
 DIGEST = "0123456789abcdefABCDEF".ljust(64, "0")
 
