@@ -1,10 +1,13 @@
 """What the scenarios' tests share: the nodes of the running scenario, and ansible-playbook against them."""
 
+import functools
 import json
 import os
 import pathlib
 import re
 import subprocess
+import sys
+import sysconfig
 import time
 
 import pytest
@@ -26,10 +29,23 @@ CHAT = {
     "threads": 2,
     "force_split": True,
 }
+# Where the collections are that playbooks name besides ours.
+OTHERS = sysconfig.get_path("purelib")
+
+
+@functools.cache
+def programs(core):
+    """The directory with the programs of an ansible-core. A machine without a Python for it has the one of
+    requirements.txt alone; gate lanes says so."""
+    found = subprocess.check_output([REPOSITORY / "tests/gates/core.sh", core], text=True)
+    return found.strip() or os.path.dirname(sys.executable)
 
 
 class Lab:
     """The scenario's nodes: `lab.node1.run(...)`, addresses, and playbooks."""
+
+    # The ansible-cores that may be used; molecule's own steps have the one of requirements.txt.
+    OLDEST, NEWEST = "2.16", "2.21"
 
     def __init__(self):
         self.name = "llama-lab%d" % SLOT
@@ -45,16 +61,20 @@ class Lab:
         return "10.214.%d.%d" % (SLOT, ADDRESSES[name])
 
     @staticmethod
-    def playbook(name, *arguments, inventory="inventories/lab"):
-        """Runs playbooks/NAME.yml -> (exit status, output without line folding)."""
+    def playbook(name, *arguments, inventory="inventories/lab", core=OLDEST):
+        """Runs playbooks/NAME.yml with an ansible-core -> (exit status, output without line folding)."""
         environment = dict(
-            os.environ, ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"), ANSIBLE_NOCOLOR="1", COLUMNS="10000"
+            os.environ,
+            PATH=programs(core) + os.pathsep + os.environ["PATH"],
+            ANSIBLE_CONFIG=str(REPOSITORY / "ansible.cfg"),
+            ANSIBLE_COLLECTIONS_PATH=os.pathsep.join((str(REPOSITORY / ".collections"), OTHERS)),
+            ANSIBLE_NOCOLOR="1",
+            COLUMNS="10000",
         )
         # Tests read the recap, and tasks by name.
         environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
         environment["ANSIBLE_CALLBACKS_ENABLED"] = "thefermisea.llama_cluster.warm,compiled_once"
         environment["ANSIBLE_CALLBACK_PLUGINS"] = str(REPOSITORY / "tests/lab/callback")
-        environment.pop("ANSIBLE_COLLECTIONS_PATH", None)
         done = subprocess.run(
             ["ansible-playbook", "playbooks/%s.yml" % name, "-i", inventory, *arguments],
             cwd=REPOSITORY,

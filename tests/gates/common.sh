@@ -94,6 +94,16 @@ dev_venv() {
     venv requirements-dev.txt "$found"
 }
 
+# controller VERSION: the first Python found that this ansible-core may have on the controller.
+controller() {
+    case $1 in
+        2.15) find_python 3.11 3.10 3.9 ;;
+        2.16) find_python 3.11 3.12 3.10 ;;
+        2.21) find_python 3.13 3.12 3.14 ;;
+        *) die "ansible-core: $1 seen, 2.15, 2.16 or 2.21 is needed" ;;
+    esac
+}
+
 # tree: the path of a copy of the checkout without what git ignores, in a directory named
 # ansible_collections/thefermisea/llama_cluster.
 tree() {

@@ -51,7 +51,7 @@ def test_all_took_part(lab):
 
 
 def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
-    status, output = lab.playbook("site", "--check", "--diff")
+    status, output = lab.playbook("site", "--check", "--diff", core=lab.NEWEST)
     assert status == 0, output
     assert lab.changed(output) == 0
 
@@ -78,7 +78,7 @@ def test_a_run_that_died_half_way_is_finished_by_the_next(lab):
     lab.node1.check_output("systemctl stop llama-head-chat")
     lab.node2.check_output("systemctl stop llama-rpc-chat")
     # The same playbook without the plays that nothing was stopped in.
-    status, output = lab.playbook("site", "--tags", "rpc,head")
+    status, output = lab.playbook("site", "--tags", "rpc,head", core=lab.NEWEST)
     assert status == 0, output
     lab.eventually(lambda: answers(lab), 120, "it answers")
 
