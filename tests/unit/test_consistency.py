@@ -186,6 +186,15 @@ def test_roles_are_told_what_they_specify():
     assert (unknown, missing) == ([], [])
 
 
+def test_what_is_included_by_a_computed_name_imports_nothing():
+    """ansible-core 2.16 to 2.18 would compute the name again for an import, without what is known of the host."""
+    for path in sorted(ROOT.glob("roles/*/tasks/**/*.yml")):
+        for included in re.findall(r"include_tasks:(.*(?:\n {4,}.*)*)", path.read_text()):
+            names = re.findall(r"'([a-z_]+)(?:\.yml)?'", included) if "{{" in included else []
+            for file in [path.parent / (name + ".yml") for name in names]:
+                assert not file.exists() or "import_tasks" not in file.read_text(), (path, file)
+
+
 def test_what_is_private_is_read_by_its_role_alone():
     wrong = []
     for path in [*ROOT.glob("roles/**/*"), *ROOT.glob("playbooks/**/*.yml")]:
