@@ -98,6 +98,7 @@ class Told(NamedTuple):
     tools: bool  # its template may offer tools: without jinja none does
     reasoning_off: bool
     slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
+    n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
 
 
 def told(arguments: Sequence[str]) -> Told:
@@ -110,10 +111,12 @@ def told(arguments: Sequence[str]) -> Told:
         return ([""] + [flag for flag in arguments if flag in flags])[-1]
 
     context, slots = value("--ctx-size", "-c"), value("--parallel", "-np")
+    limit = value("--n-predict", "--predict", "-n")
     off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
     return Told(
         embeddings=bool(last("--embedding", "--embeddings")),
         tools=last("--jinja", "--no-jinja") != "--no-jinja",
         reasoning_off=off,
         slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
+        n_predict=int(limit) if limit.isdigit() else 0,
     )

@@ -242,28 +242,26 @@ class Conversation:
 
     def _talk(self, full: bool, slot: Optional[int]) -> None:
         props = self._look("/props")
-        defaults = table(table(props.get("default_generation_settings")).get("params"))
-        server_limit = count(defaults.get("n_predict"))
         reply = reply_of(self.head.body)
         limit, patient = self.max_tokens, True
         # Thoughts in content show by the tag that ends them alone where the template has opened them.
         hidden = reply.finish == "length" and not reply.reasoning and not self.told.reasoning_off
         if full and (reply.unfinished or (hidden and THOUGHTS.search(str(props.get("chat_template"))))):
-            limit, patient = self._allowance(slot, server_limit)
+            limit, patient = self._allowance(slot)
             question = {"messages": [{"role": "user", "content": self.prompt}]}
             reply = self._ask("a plain question", question, limit)
         if reply.unfinished and (not full or not patient) and reply.tokens >= limit:
             self.said["question"] = "still thinks after %d tokens" % limit
         else:
-            self._note("question", judge_content(reply, limit, server_limit))
+            self._note("question", judge_content(reply, limit, self.told.n_predict))
         self._note("reasoning", judge_reasoning(reply, self.told.reasoning_off))
         if full:
-            self._use_tools(props, slot, server_limit)
+            self._use_tools(props, slot)
 
-    def _allowance(self, slot: Optional[int], server_limit: int) -> Tuple[int, bool]:
+    def _allowance(self, slot: Optional[int]) -> Tuple[int, bool]:
         """-> (tokens that an answer may have, whether these are all that anybody could ask for)"""
         room = (slot or MOST) - count(self.result["prompt_tokens"]) - SHORT
-        most = max(min([MOST, room] + ([server_limit] if server_limit else [])), 1)
+        most = max(min(MOST, room, self.told.n_predict or MOST), 1)
         fits = int((self.result["tokens_per_second"] or 0) * PATIENCE) or most
         return min(most, fits), fits >= most
 
@@ -285,7 +283,7 @@ class Conversation:
             raise Refused("%s, 200 is needed: set another chat_template or build" % seen)
         return reply_of(body)
 
-    def _use_tools(self, props: Dict[str, Any], slot: Optional[int], server_limit: int) -> None:
+    def _use_tools(self, props: Dict[str, Any], slot: Optional[int]) -> None:
         caps = table(props.get("chat_template_caps"))
         if not self.told.tools or not (caps.get("supports_tools") and caps.get("supports_tool_calls")):
             self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
@@ -294,7 +292,7 @@ class Conversation:
         request = {"messages": [ASKED], "tools": TOOLS, "tool_choice": "required"}
         reply = self._ask(what, request, SHORT)
         if reply.unfinished:
-            reply = self._ask(what, request, max(self._allowance(slot, server_limit)[0], SHORT))
+            reply = self._ask(what, request, max(self._allowance(slot)[0], SHORT))
         self._note("tools", judge_call(reply))
         self._note_thoughts(reply)
         if self.said["tools"] is None:

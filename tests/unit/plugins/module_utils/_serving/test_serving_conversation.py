@@ -32,10 +32,9 @@ def fixture_server():
     server.stop()
 
 
-def props(server, template="{{ messages }}", tools=False, **generation):
+def props(server, template="{{ messages }}", tools=False):
     caps = {"supports_tools": tools, "supports_tool_calls": tools}
-    settings = {"n_ctx": 4096, "params": dict({"n_predict": -1}, **generation)}
-    found = dict(fake.PROPS, chat_template=template, chat_template_caps=caps, default_generation_settings=settings)
+    found = dict(fake.PROPS, chat_template=template, chat_template_caps=caps)
     server.responses["/props"] = (200, found)
 
 
@@ -200,10 +199,11 @@ def test_in_a_plain_conversation_nobody_waits_for_thoughts(server):
 
 
 def test_a_limit_of_the_server_that_ends_thinking_is_named(server):
-    props(server, n_predict=200)
+    props(server)
     thinks = [fake.answer(tokens=n, finish="length", content="", reasoning_content="Wait") for n in (48, 200)]
     answers(server, *thinks)
-    refused(server, "n_predict is 200, which ends it while it thinks: raise or remove n_predict")
+    limited = (*LINE, "--n-predict", "200")
+    refused(server, "n_predict is 200, which ends it while it thinks: raise or remove n_predict", line=limited)
     assert server.asked(CHAT)[-1]["max_tokens"] == 200
 
 
