@@ -15,6 +15,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .._llama.api import NoAnswer, count, error_text, plain, rows, table
 from .._llama.args import Told
+from .._text import Refusal
 from .health import LOOK, Head, Result
 
 # Tokens and seconds that a model may think before it says something. One that is too slow for as many tokens is
@@ -67,11 +68,11 @@ class Reply(NamedTuple):
         return self.finish == "length" and not self.content.strip() and not self.calls
 
 
-class Refused(Exception):
+class Refused(Refusal):
     """Its text is a sentence."""
 
 
-class NotHeld(Exception):
+class NotHeld(Refusal):
     """Nobody is to blame; its text says why."""
 
 
@@ -197,6 +198,9 @@ class Conversation:
         self.prompt = prompt
         self.max_tokens = max_tokens
         self.timeout = timeout
+        rate = result["tokens_per_second"]
+        # Tokens a second, 0 where nobody knows.
+        self.rate = min(float(rate), 1e6) if isinstance(rate, (int, float)) and 0 < rate < math.inf else 0.0
         self.refused: List[str] = []
         self.said: Dict[str, Optional[str]] = dict.fromkeys(
             ("question", "embedding", "tools", "reasoning", "context", "not_held")
@@ -262,12 +266,11 @@ class Conversation:
         """-> (tokens that an answer may have, whether these are all that anybody could ask for)"""
         room = (slot or MOST) - count(self.result["prompt_tokens"]) - SHORT
         most = max(min(MOST, room, self.told.n_predict or MOST), 1)
-        fits = int((self.result["tokens_per_second"] or 0) * PATIENCE) or most
+        fits = int(self.rate * PATIENCE) or most
         return min(most, fits), fits >= most
 
     def _ask(self, what: str, request: Dict[str, Any], max_tokens: int) -> Reply:
-        rate = self.result["tokens_per_second"] or 0
-        timeout = self.timeout + (2 * max_tokens / rate if rate else 0)
+        timeout = self.timeout + (min(2 * max_tokens / self.rate, 2 * PATIENCE) if self.rate else 0)
         try:
             status, body = self.head.api.converse(dict(request, max_tokens=max_tokens), timeout)
         except NoAnswer as error:
