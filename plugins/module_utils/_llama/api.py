@@ -226,12 +226,15 @@ class LlamaApi:
 
     def converse(self, request: Dict[str, Any], timeout: float) -> Answer:
         """A chat completion at temperature 0 of messages, tools and whatever else the request says."""
-        named = {"model": self.model} if self.model else {}
-        return self._request("POST", "/v1/chat/completions", timeout, json.dumps(dict(request, temperature=0, **named)))
+        return self._of_model("/v1/chat/completions", dict(request, temperature=0), timeout)
 
     def embed(self, text: str, timeout: float) -> Answer:
         """The embedding of a text."""
-        return self._request("POST", "/v1/embeddings", timeout, json.dumps({"input": text}))
+        return self._of_model("/v1/embeddings", {"input": text}, timeout)
+
+    def _of_model(self, path: str, request: Dict[str, Any], timeout: float) -> Answer:
+        named = {"model": self.model} if self.model else {}
+        return self._request("POST", path, timeout, json.dumps(dict(request, **named)))
 
     def tokenize(self, text: str, timeout: float) -> Answer:
         """{tokens: [id]} of a text, without those that a model puts around it."""

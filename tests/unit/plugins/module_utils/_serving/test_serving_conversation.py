@@ -192,6 +192,14 @@ def test_one_that_is_too_slow_to_finish_is_reported(server):
     assert (state, said["question"]) == ("ready", "still thinks after 600 tokens")
 
 
+def test_a_small_slot_gives_no_more_than_it_has(server):
+    props(server)
+    server.responses["/props"][1]["default_generation_settings"] = {"n_ctx": 512}
+    answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
+    refused(server, "it thinks for all of 48 tokens", line=())
+    assert server.asked(CHAT)[-1]["max_tokens"] == 512 - 34 - 128
+
+
 def test_in_a_plain_conversation_nobody_waits_for_thoughts(server):
     props(server)
     answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
