@@ -37,7 +37,7 @@ BUDGETS = {
     "head_server": 420,
     "llama_cpp": 480,
     "enterprise_linux": 600,
-    "acceptance": 420,
+    "acceptance": 540,
     "model": 330,
     "jump": 300,
     "bundle": 300,

@@ -20,7 +20,7 @@ options:
     type: str
     required: true
   health:
-    description: Result of M(thefermisea.llama_cluster.llama_health).
+    description: Result of M(thefermisea.llama_cluster.llama_health), with RV(_value.report.long_prompt) in words.
     type: dict
     required: true
   load:
@@ -56,9 +56,9 @@ _value:
   description:
     - RV(_value.refused), a sentence for each worker that does not hold the layers of the plan; RV(_value.lines), what
       an operator reads.
-    - RV(_value.report), with endpoint, model, quant, state, tokens per second, answer, a curl line, for each worker its
-      layers, MiB and bytes, and for each device of the plan what was planned, what was loaded and what the card has in
-      use.
+    - RV(_value.report), with endpoint, model, quant, state, tokens per second, answer, what the conversation and the
+      long prompt showed, a curl line, for each worker its layers, MiB and bytes, and for each device of the plan what
+      was planned, what was loaded and what the card has in use.
   type: dict
 """
 

@@ -58,6 +58,25 @@ options:
         completion.
     type: bool
     default: false
+  conversation:
+    description:
+      - Judge the answer of O(deep), which this implies, beyond its having come. V(plain) asks nothing more. It fails
+        where C(content) has nothing visible or raw thoughts, where reasoning comes although it is switched off, and
+        where a slot has less context than O(arguments) ask for.
+      - V(full) also gives a model that thinks the tokens to finish, and uses a tool where the template has tools. It
+        fails where a request with tools, or with the result of one, ends the server, is answered by an error, or
+        brings a call whose arguments are no string of a JSON object. A model that does not call the tool is reported.
+      - A server that embeds is judged by its embedding with either.
+      - What fails is V(degraded), with the template, build or setting to change as RV(reason).
+    type: str
+    choices: [plain, full]
+  arguments:
+    description:
+      - The server's command line, for what it is told of reasoning, templates, context and embeddings.
+      - A server with C(--embeddings) among them is asked for an embedding by O(deep).
+    type: list
+    elements: str
+    default: []
   health_only:
     description:
       - Ask C(/health) and nothing else, as a client may that has no key. What serves is V(ready), whether it works or
@@ -129,7 +148,8 @@ RETURN = r"""
 state:
   description:
     - V(loading), starts or reads its model. V(ready), answers and is idle. V(busy), answers others.
-    - V(degraded), speaks HTTP but cannot answer, or not over all workers. V(down), no usable HTTP.
+    - V(degraded), speaks HTTP but cannot answer, or not over all workers, or not as O(conversation) wants. V(down), no
+      usable HTTP.
   type: str
   returned: always
   sample: ready
@@ -219,6 +239,13 @@ seconds_to_answer:
   type: float
   returned: always
   sample: 1.8
+conversation:
+  description:
+    - What was seen of each part of O(conversation), C(question), C(embedding), C(tools), C(reasoning) and C(context),
+      V(null) for what was not looked at or is refused, and C(not_held), why the rest was not asked.
+  type: dict
+  returned: with O(conversation), where it serves
+  sample: {question: answers, embedding: null, tools: called, reasoning: none, context: null, not_held: null}
 waited:
   description: Seconds spent in O(wait).
   type: float
@@ -235,7 +262,9 @@ waited_for:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.api import LlamaApi, read_api_key
-from ..module_utils._serving.health import STATES, Head
+from ..module_utils._llama.args import told
+from ..module_utils._serving.conversation import Conversation
+from ..module_utils._serving.health import SERVING, STATES, Head
 from ..module_utils._text import Refusal
 
 
@@ -249,6 +278,8 @@ def main():
             "rpc_endpoints": {"type": "list", "elements": "str", "default": []},
             "wait": {"type": "float", "default": 0},
             "deep": {"type": "bool", "default": False},
+            "conversation": {"type": "str", "choices": ["plain", "full"]},
+            "arguments": {"type": "list", "elements": "str", "default": []},
             "health_only": {"type": "bool", "default": False},
             "prompt": {"type": "str", "default": "Name one color."},
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
@@ -260,21 +291,25 @@ def main():
                 "default": ["loading", "degraded", "down"],
             },
         },
-        mutually_exclusive=[("health_only", "deep")],
+        mutually_exclusive=[("health_only", "deep"), ("health_only", "conversation")],
         supports_check_mode=True,
     )
     params = module.params
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
+        line = told(params["arguments"])
         head = Head(
             LlamaApi(params["url"], key, params["model"]),
             params["rpc_endpoints"],
             params["unit"],
             not key,
             params["health_only"],
+            line.embeddings,
         )
-        deep = {name: params[name] for name in ("prompt", "max_tokens", "timeout")} if params["deep"] else None
-        result = head.check(params["wait"], deep)
+        asked = {name: params[name] for name in ("prompt", "max_tokens", "timeout")}
+        result = head.check(params["wait"], asked if params["deep"] or params["conversation"] else None)
+        if params["conversation"] and result["state"] in SERVING:
+            Conversation(head, line, result, **asked).hold(params["conversation"] == "full")
     except Refusal as error:
         module.fail_json(msg="llama_health: %s" % error)
     if result["state"] in params["fail_on"]:

@@ -37,25 +37,35 @@ NO_KEY = (401, {"error": {"message": "Invalid API Key", "type": "authentication_
 CUT = (0, None)
 
 
-def answer(tokens=8, **message):
+def answer(tokens=8, finish="length", timings=None, **message):
     """A completion as llama-server returns it."""
     return 200, {
         "choices": [
             {
-                "finish_reason": "length",
+                "finish_reason": finish,
                 "index": 0,
                 "message": dict({"role": "assistant", "content": "Blue, as the sky."}, **message),
             }
         ],
         "model": "or1-behemoth",
         "usage": {"completion_tokens": tokens, "prompt_tokens": 34, "total_tokens": 34 + tokens},
-        "timings": {
+        "timings": timings
+        or {
             "cache_n": 0,
             "prompt_n": 34,
             "prompt_per_second": 125.5,
             "predicted_n": tokens,
             "predicted_per_second": 58.25,
         },
+    }
+
+
+def models(**meta):
+    """What /v1/models says of the one model."""
+    known = {"n_vocab": 152064, "n_ctx": 4096, "n_ctx_train": 32768, "n_embd": 8192}
+    return 200, {
+        "object": "list",
+        "data": [{"id": "or1-behemoth", "owned_by": "llamacpp", "meta": dict(known, **meta)}],
     }
 
 

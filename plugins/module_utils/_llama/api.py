@@ -220,16 +220,32 @@ class LlamaApi:
     def chat(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
         """One chat completion at temperature 0, computed in full -> (status, JSON or text). timeout: seconds to the
         whole answer."""
-        request = {
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": max_tokens,
-            "temperature": 0,
-            # A cached prompt would not pass through the workers.
-            "cache_prompt": False,
-        }
-        if self.model:
-            request["model"] = self.model
-        return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
+        # A cached prompt would not pass through the workers.
+        request = {"messages": [{"role": "user", "content": prompt}], "max_tokens": max_tokens, "cache_prompt": False}
+        return self.converse(request, timeout)
+
+    def converse(self, request: Dict[str, Any], timeout: float) -> Answer:
+        """A chat completion at temperature 0 of messages, tools and whatever else the request says."""
+        return self._of_model("/v1/chat/completions", dict(request, temperature=0), timeout)
+
+    def embed(self, text: str, timeout: float) -> Answer:
+        """The embedding of a text."""
+        return self._of_model("/v1/embeddings", {"input": text}, timeout)
+
+    def _of_model(self, path: str, request: Dict[str, Any], timeout: float) -> Answer:
+        named = {"model": self.model} if self.model else {}
+        return self._request("POST", path, timeout, json.dumps(dict(request, **named)))
+
+    def tokenize(self, text: str, timeout: float) -> Answer:
+        """{tokens: [id]} of a text, without those that a model puts around it."""
+        return self._request("POST", "/tokenize", timeout, json.dumps({"content": text}))
+
+    def read(self, tokens: List[int], timeout: float) -> Answer:
+        """Reads a prompt of token ids, as far as the slot has not read it before, and generates one token."""
+        # Without its fields an answer repeats the prompt.
+        fields = ["tokens_evaluated", "timings"]
+        request = {"prompt": tokens, "n_predict": 1, "temperature": 0, "cache_prompt": True, "response_fields": fields}
+        return self._request("POST", "/completion", timeout, json.dumps(request))
 
     def token(self, seed: int, timeout: float) -> Answer:
         """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows

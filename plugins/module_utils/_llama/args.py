@@ -5,7 +5,7 @@
 that runs them."""
 
 import re
-from typing import Any, List, Mapping, NamedTuple, Optional
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._settings import arguments, known_values
 
@@ -89,3 +89,34 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
     return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]
+
+
+class Told(NamedTuple):
+    """What a command line of llama-server says about its answers."""
+
+    embeddings: bool  # it serves them alone
+    tools: bool  # its template may offer tools: without jinja none does
+    reasoning_off: bool
+    slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
+    n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
+
+
+def told(arguments: Sequence[str]) -> Told:
+    """The same of one that head_args() has rendered, or that a unit has."""
+
+    def value(*flags: str) -> str:
+        return ([""] + [given for flag, given in zip(arguments, arguments[1:]) if flag in flags])[-1]
+
+    def last(*flags: str) -> str:
+        return ([""] + [flag for flag in arguments if flag in flags])[-1]
+
+    context, slots = value("--ctx-size", "-c"), value("--parallel", "-np")
+    limit = value("--n-predict", "--predict", "-n")
+    off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
+    return Told(
+        embeddings=bool(last("--embedding", "--embeddings")),
+        tools=last("--jinja", "--no-jinja") != "--no-jinja",
+        reasoning_off=off,
+        slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
+        n_predict=int(limit) if limit.isdigit() else 0,
+    )

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _files
-from .._llama.api import LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
+from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, traffic
 from .._node.units import Properties, failed_in_a_row, number, parse_show, systemctl_show, unit_kind
@@ -49,6 +49,7 @@ class Head:
     processes must own these connections; without it any process of this node may. own_key: whether to take the API key
     from the service's own key file.
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
+    embeddings: it serves them alone, and is asked for one where others are for a completion.
     """
 
     def __init__(
@@ -58,12 +59,16 @@ class Head:
         unit: Optional[str] = None,
         own_key: bool = False,
         health_only: bool = False,
+        embeddings: bool = False,
     ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
         self.own_key = own_key
         self.health_only = health_only
+        self.embeddings = embeddings
+        self._asked = "a request for an embedding" if embeddings else "a completion"
+        self.body: Dict[str, Any] = {}  # of the last answer to deep
         self.pid: Optional[int] = None
         self._restarts: Optional[int] = None  # of the unit at the first look
 
@@ -255,9 +260,9 @@ class Head:
         before = connections(self.endpoints, self.pid) if self.endpoints else []
         start = time.monotonic()
         try:
-            status, body = self.api.chat(prompt, max_tokens, timeout)
+            status, body = self._ask(prompt, max_tokens, timeout)
         except NoAnswer as error:
-            result.update(self._unanswered(error, timeout))
+            result.update(self.unanswered(error, timeout))
             return
         seconds = round(time.monotonic() - start, 3)
         if self.endpoints:
@@ -265,10 +270,13 @@ class Head:
         if status != 200 or not isinstance(body, dict):
             result.update(
                 state="loading" if status == 503 else "degraded",
-                reason="a completion is answered %d (%s)" % (status, error_text(body)),
+                reason="%s is answered %d (%s)" % (self._asked, status, error_text(body)),
             )
             return
+        self.body = body
         _read_answer(result, body)
+        if self.embeddings:  # nothing is generated, its text is read
+            result["tokens"] = count(result["prompt_tokens"])
         result["seconds_to_answer"] = seconds
         unused = [
             worker["endpoint"]
@@ -276,7 +284,7 @@ class Head:
             if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])
         ]
         if not result["tokens"]:
-            result.update(state="degraded", reason="a completion is answered without a token")
+            result.update(state="degraded", reason="%s is answered without a token" % self._asked)
         elif unused:
             result.update(
                 state="degraded",
@@ -285,7 +293,12 @@ class Head:
         else:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
-    def _unanswered(self, error: NoAnswer, timeout: float) -> Result:
+    def _ask(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
+        if self.embeddings:
+            return self.api.embed(prompt, timeout)
+        return self.api.chat(prompt, max_tokens, timeout)
+
+    def unanswered(self, error: NoAnswer, timeout: float) -> Result:
         """What a completion without HTTP answer means -> changes of the result."""
         if error.kind == "timeout":
             # Another request may have come first: a queue that moves is a healthy head.

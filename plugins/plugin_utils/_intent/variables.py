@@ -42,6 +42,7 @@ EXTRA = (
         "bundle_dir",
         "cache_type",
         "ctx_size",
+        "deep",
         "devices",
         "drills",
         "force_split",

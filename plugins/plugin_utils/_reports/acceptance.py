@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._llama.args import told
+
 Map = Mapping[str, Any]
 
 
@@ -80,12 +82,9 @@ def _report(
             }
         )
     rate = health.get("tokens_per_second")
-    request = {
-        "model": head["model"],
-        "max_tokens": max_tokens,
-        "temperature": 0,
-        "messages": [{"role": "user", "content": prompt}],
-    }
+    embeds = told(head.get("args") or []).embeddings
+    asked = {"max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
+    request = dict({"model": head["model"]}, **({"input": prompt} if embeds else asked))
     # A single quote would end the shell's word; JSON can write it as an escape.
     body = json.dumps(request).replace("'", "\\u0027")
     # The key itself is nothing to print or keep.
@@ -99,10 +98,12 @@ def _report(
         "tokens_per_second": None if rate is None else round(rate, 1),
         "context": context_of(health),
         "answer": health.get("answer"),
+        "conversation": health.get("conversation"),
+        "long_prompt": health.get("long_prompt") or None,
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
-        "curl": "curl -sS %s/chat/completions%s -H 'Content-Type: application/json' -d '%s'"
-        % (head["endpoint"], key, body),
+        "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'"
+        % (head["endpoint"], "embeddings" if embeds else "chat/completions", key, body),
     }
 
 
@@ -161,12 +162,23 @@ def _lines(report: Map) -> list[str]:
         lines.append(
             "tokens/s: not measured, the service is %s with other requests and makes progress" % report["state"]
         )
-    else:
+    elif report["tokens_per_second"] is not None:
         lines.append("tokens/s: %s" % report["tokens_per_second"])
+    lines.extend(_conversation_lines(report))
     if "LLAMA_API_KEY" in report["curl"]:
         lines.append("with LLAMA_API_KEY set to one of llama_api_keys.%s:" % report["service"])
     lines.append(report["curl"])
-    return lines if report["answer"] is None else lines + ["answer: %s" % " ".join(report["answer"].split())]
+    return lines + ["answer: %s" % " ".join(report["answer"].split())] if report["answer"] else lines
+
+
+def _conversation_lines(report: Map) -> list[str]:
+    """What llama_health and llama_long_prompt said of it, a line each."""
+    said = report["conversation"] or {}
+    parts = [said[name] for name in ("question",) if said.get(name)]
+    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning") if said.get(name)]
+    parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
+    lines = ["conversation: %s" % ", ".join(parts)] if parts else []
+    return lines + ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else lines
 
 
 def context_of(health: Map) -> str | None:

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Answers of servers: a model hub's, and those of llama-server that health, watchdog and drain read. Whole HTTP
-answers, without a socket."""
+"""Answers of servers: a model hub's, and those of llama-server that health, conversation, watchdog and drain read.
+Whole HTTP answers, without a socket."""
 
 import io
 import json
@@ -10,7 +10,9 @@ import json
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.api import LlamaApi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import told as told_by
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving.conversation import Conversation
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._watchdog.samples import HeadApi
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
@@ -43,11 +45,16 @@ METRICS = "# HELP llamacpp:n_decode_total\n" + "".join(
     ]
 )
 PROPS = json.dumps(
-    {"model_alias": "m", "total_slots": 2, "is_sleeping": False, "default_generation_settings": {"n_ctx": 4096}}
-)
+    {
+        "model_alias": "m", "total_slots": 2, "is_sleeping": False, "default_generation_settings": {"n_ctx": 4096},
+        "chat_template_caps": {"supports_tools": True, "supports_tool_calls": True}, "chat_template": "<think>",
+    }
+)  # fmt: skip
+MODELS = json.dumps({"data": [{"id": "m", "meta": {"n_ctx_train": 4096, "n_embd": 8}}]})
+CALL = {"id": "1", "type": "function", "function": {"name": "get_temperature", "arguments": '{"city": "Paris"}'}}
 COMPLETION = json.dumps(
     {
-        "model": "m", "choices": [{"message": {"content": "yes"}}],
+        "model": "m", "choices": [{"message": {"content": "yes", "tool_calls": [CALL]}, "finish_reason": "stop"}],
         "usage": {"completion_tokens": 2, "prompt_tokens": 3},
         "timings": {"prompt_n": 3, "predicted_n": 2, "predicted_per_second": 5.0, "prompt_per_second": 9.0},
     }
@@ -201,13 +208,14 @@ SOUND = {
     "/slots": SLOTS,
     "/metrics": METRICS,
     "/props": PROPS,
+    "/v1/models": MODELS,
     "/v1/chat/completions": COMPLETION,
     "/completion": COMPLETION,
 }
 
 
 def served(path):
-    """A reader of one path's answer: health's look and deep look, the watchdog's look and token."""
+    """A reader of one path's answer: health's look, deep look and conversation, the watchdog's look and token."""
 
     def read(data):
         answers = dict({name: answer(body) for name, body in SOUND.items()}, **{path: data})
@@ -221,6 +229,10 @@ def served(path):
             result = dict(state)
             if state["state"] == "ready":
                 head._deep(result, "prompt", 2, 1)
+            if result["state"] == "ready":
+                Conversation(head, told_by(["--ctx-size", "8192", "--parallel", "2"]), result, "prompt", 2, 1).hold(
+                    True
+                )
             json.dumps(result)
             told.append(result["reason"])
             assert result["state"] in health.STATES, result

@@ -56,7 +56,7 @@ TARGETS = [
 ]
 TARGETS += [
     Target(path, 2, answers.seeds_of(path), answers.damaged, answers.served(path))
-    for path in ("/health", "/slots", "/metrics", "/props", "/v1/chat/completions", "/completion")
+    for path in ("/health", "/slots", "/metrics", "/props", "/v1/models", "/v1/chat/completions", "/completion")
 ]
 
 

@@ -366,9 +366,21 @@ class ActionModule(ActionBase):
         ]
         answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
         answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
+        if "conversation" in arguments:
+            self.event("talk %s with %s" % (arguments["conversation"], arguments["unit"]))
+            parts = dict.fromkeys(("question", "embedding", "tools", "reasoning", "context", "not_held"))
+            answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
+            broken = self.node.root / "conversation"  # with whom nobody can talk
+            if broken.exists() and state == "ready":
+                state, reason = "degraded", broken.read_text()
+                answer.update(state=state, reason=reason)
         if state in arguments.get("fail_on", ["loading", "degraded", "down"]):
             answer.update(failed=True, msg="llama_health: %s is %s: %s" % (arguments["url"], state, reason))
         return answer
+
+    def do_llama_long_prompt(self, arguments):
+        self.event("fill %s" % arguments["unit"])
+        return {"changed": False, "said": "3686 of the 4096 tokens of a slot read in 15 s"}
 
     def do_tensor_caches(self, arguments):
         if arguments["services"]:

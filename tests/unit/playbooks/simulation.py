@@ -29,6 +29,7 @@ OURS = (
     "llama_drain",
     "llama_health",
     "llama_load_info",
+    "llama_long_prompt",
     "llama_snapshot",
     "llama_unit_info",
     "node_facts",

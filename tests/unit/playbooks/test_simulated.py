@@ -150,6 +150,60 @@ def test_bytes_that_ss_does_not_count_are_said_and_no_error(cluster):
     )
 
 
+# The conversation
+
+
+def talks(cluster):
+    return [event for event in cluster.events if event.split()[1] in ("talk", "fill")]
+
+
+def test_a_run_that_changes_nothing_asks_nothing_more(cluster):
+    status, output = cluster.run("site")
+    assert status == 0, output
+    assert talks(cluster) == ["node1 talk plain with " + HEAD]
+    (cluster.node("node1") / "run" / HEAD).unlink()
+    status, output = cluster.run("site")
+    assert status == 0, output
+    assert talks(cluster) == ["node1 talk full with " + HEAD]
+    assert "conversation: answers, tools: called, reasoning: none" in output
+
+
+def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
+    status, output = cluster.run("verify")
+    assert status == 0, output
+    assert talks(cluster) == ["node1 talk full with " + HEAD]
+    status, output = cluster.run("verify", "-e", "deep=true")
+    assert status == 0, output
+    assert talks(cluster) == ["node1 talk full with " + HEAD, "node1 fill " + HEAD]
+    assert "long prompt: 3686 of the 4096 tokens of a slot read in 15 s" in output
+
+
+BROKEN = "a request with tools is answered 500 (Object expected), 200 is needed: set another chat_template or build"
+
+
+def test_a_service_that_nobody_can_talk_with_is_refused(cluster):
+    (cluster.node("node1") / "conversation").write_text(BROKEN)
+    status, output = cluster.run("_verify")
+    assert status != 0 and "http://node1:8000 is degraded: " + BROKEN in output
+
+
+def test_a_switch_to_what_nobody_can_talk_with_is_taken_back(deployed, cluster):
+    (cluster.node("node1") / "conversation").write_text(BROKEN)
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status != 0 and BROKEN in output
+    assert models(cluster) == ["/opt/models/m.gguf"] and cluster.configuration() == deployed.configuration()
+    assert cluster.builds() == ALL_B1
+
+
+def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, tmp_path):
+    cluster = upgraded.copy(tmp_path)
+    (cluster.node("node1") / "conversation").write_text(BROKEN)
+    status, output = cluster.run("rollback")
+    assert status != 0 and BROKEN in output
+    assert cluster.builds() == ALL_B1 and cluster.current() == ["b1", "b1"]
+    assert cluster.snapshots() == [["last.json"], ["last.json"]]
+
+
 # Check mode
 
 

@@ -73,6 +73,36 @@ def test_health_alone_needs_no_key(run, server):
     assert [path for _method, path, _body in server.requests] == ["/health"]
 
 
+def test_a_conversation_is_deep_and_says_what_it_saw(run, server):
+    server.responses["/v1/models"] = fake.models()
+    code, result = run(conversation="full", _ansible_check_mode=True)
+    assert (code, result["state"], result["answer"]) == (0, "ready", "Blue, as the sky.")
+    assert result["conversation"] == {
+        "question": "answers",
+        "embedding": None,
+        "tools": "skipped: no tools",
+        "reasoning": "none",
+        "context": None,
+        "not_held": None,
+    }
+
+
+def test_a_conversation_that_breaks_fails_with_its_sentence(run, server):
+    server.responses["/v1/models"] = fake.models(n_ctx_train=4096)
+    code, result = run(conversation="plain", arguments=["--ctx-size", "8192", "--parallel", "1"])
+    assert (code, result["state"], result["conversation"]["question"]) == (1, "degraded", "answers")
+    assert result["msg"].startswith(
+        "llama_health: %s is degraded: a slot has 4096 tokens, slot_ctx_size asks for 8192, and the header's "
+        "context_length caps it: set rope_scaling" % server.url
+    )
+
+
+def test_no_conversation_where_nothing_serves(run, server):
+    server.responses["/health"] = fake.LOADING
+    code, result = run(conversation="full", fail_on=[])
+    assert (code, result["state"]) == (0, "loading") and "conversation" not in result
+
+
 def test_the_next_step_names_the_unit(run, server, monkeypatch):
     monkeypatch.setattr(
         llama_health.Head, "check", lambda head, wait, deep: {"state": "down", "reason": "Connection refused"}

@@ -43,6 +43,21 @@ def test_a_stream_is_asked_of_the_model(server, model):
     assert server.asked("/completion")[0].get("model", "none") == (model or "none")
 
 
+@pytest.mark.parametrize("model", [None, "m"])
+def test_an_embedding_is_asked_of_the_model(server, model):
+    server.responses["/v1/embeddings"] = (200, {"data": []})
+    assert llama_api.LlamaApi(server.url, model=model).embed("Red", 5) == (200, {"data": []})
+    assert server.asked("/v1/embeddings") == [dict({"input": "Red"}, **({"model": "m"} if model else {}))]
+
+
+def test_a_prompt_of_tokens_is_read_without_being_repeated(server):
+    server.responses["/completion"] = (200, {"tokens_evaluated": 3})
+    assert llama_api.LlamaApi(server.url).read([5, 6, 7], 5) == (200, {"tokens_evaluated": 3})
+    (request,) = server.asked("/completion")
+    assert request["prompt"] == [5, 6, 7] and "tokens_evaluated" in request["response_fields"]
+    assert "prompt" not in request["response_fields"]
+
+
 def test_a_proxy_of_the_environment_is_not_used(server, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:%d" % unused_port())
     assert llama_api.LlamaApi(server.url).get("/health", 5)[0] == 200

@@ -159,3 +159,26 @@ def test_the_pin_is_the_roles_default():
 def test_the_context_is_that_of_all_slots(service, tokens):
     args = llama_args.head_args(INSTANCE, service)
     assert args[args.index("--ctx-size") + 1] == tokens
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", (False, True, False, None, 0)),
+        ("--ctx-size 8192 --parallel 2", (False, True, False, 4096, 0)),
+        ("-c 8192 -np 1 --no-jinja", (False, False, False, 8192, 0)),
+        ("--no-jinja --jinja --embeddings", (True, True, False, None, 0)),
+        ("--reasoning on --reasoning off", (False, True, True, None, 0)),
+        ("-rea on --reasoning-budget 0", (False, True, True, None, 0)),
+        ("--reasoning-budget 512 --ctx-size 0 --parallel 0 --n-predict 512", (False, True, False, None, 512)),
+        ("-n -1", (False, True, False, None, 0)),
+    ],
+)
+def test_what_a_command_line_says_of_answers(words, expected):
+    assert llama_args.told(words.split()) == expected
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_slot_is_told_as_it_is_rendered(build):
+    service = {"slot_ctx_size": 4096, "parallel": 3}
+    assert llama_args.told(llama_args.head_args(INSTANCE, service, build)).slot_ctx == 4096

@@ -126,6 +126,43 @@ def test_a_busy_service_is_not_given_a_rate():
     assert "tokens/s: not measured, the service is busy with other requests and makes progress" in lines
 
 
+HELD = {"question": "answers", "tools": "called", "reasoning": "off as configured", "context": None, "not_held": None}
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (HELD, "conversation: answers, tools: called, reasoning: off as configured"),
+        (dict(HELD, tools="skipped: no tools"), "conversation: answers, tools: skipped: no tools, reasoning: off"),
+        ({"embedding": "768 numbers"}, "conversation: embedding: 768 numbers"),
+        ({"not_held": "1 of 1 slots work"}, "conversation: not held: 1 of 1 slots work"),
+    ],
+)
+def test_a_conversation_is_a_line(said, line):
+    judged = accepted(HEAD, dict(READY, conversation=said), LOAD, "Where?", 8)
+    assert [one for one in judged["lines"] if one.startswith(line)] == judged["lines"][4:5]
+    assert judged["report"]["conversation"] == said
+
+
+def test_a_long_prompt_is_a_line():
+    lines = accepted(HEAD, dict(READY, conversation=HELD, long_prompt="3686 read"), LOAD, "Where?", 8)["lines"]
+    assert lines[5] == "long prompt: 3686 read"
+
+
+def test_without_a_conversation_no_line_speaks_of_one():
+    judged = accepted(HEAD, dict(READY, long_prompt=""), LOAD, "Where?", 8)
+    assert not any("conversation" in line or "long prompt" in line for line in judged["lines"])
+    assert (judged["report"]["conversation"], judged["report"]["long_prompt"]) == (None, None)
+
+
+def test_who_embeds_has_no_rate_and_its_own_curl_line():
+    embeds = dict(READY, answer="", tokens_per_second=None, conversation={"embedding": "768 numbers"})
+    judged = accepted(dict(HEAD, args=["--embeddings"]), embeds, LOAD, "Where?", 8)
+    words = shlex.split(judged["lines"][-1])
+    assert words[2].endswith(":8000/v1/embeddings") and words[-1] == '{"model": "small", "input": "Where?"}'
+    assert not any(line.startswith(("tokens/s", "answer")) for line in judged["lines"])
+
+
 def test_status():
     unit = {
         "name": "llama-rpc-chat.service",

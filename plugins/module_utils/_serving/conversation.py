@@ -1,0 +1,320 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a llama-server that answers can be talked with: visible content, tools, reasoning as configured, the context
+that was asked for, an embedding of the right size. Private to the collection.
+
+Judgements are functions of what came back; Conversation asks. A model that is too small to call a tool is reported, a
+template, build or setting that breaks is named.
+"""
+
+import json
+import math
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .._llama.api import NoAnswer, count, error_text, plain, rows, table
+from .._llama.args import Told
+from .._text import Refusal
+from .health import LOOK, Head, Result
+
+# Tokens and seconds that a model may think before it says something. One that is too slow for as many tokens is
+# reported.
+MOST = 2048
+PATIENCE = 300
+# Tokens for a call, and for the answer to what it returned.
+SHORT = 128
+# How reasoning looks that no parser has taken out of the content.
+THOUGHTS = re.compile(
+    r"</?(think|thinking|thought|reasoning|seed:think)>|\[/?THINK\]|<\|(START|END)_THINKING\|>|<\|channel\|>"
+)
+# And a call.
+CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|tool_call|<function[ =]|<\|python_tag\|>|functools\[")
+NAME = "get_temperature"
+ASKED = {"role": "user", "content": "Use the tool to find out how warm it is in Paris."}
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": NAME,
+            "description": "Tells how warm it is in a city.",
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": "The name of the city."}},
+                "required": ["city"],
+            },
+        },
+    }
+]
+# What a model would have called that does not: templates have to render it all the same. Mistral's want nine letters.
+CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
+
+# (what is said of it, None for nothing; a sentence where it is refused)
+Verdict = Tuple[Optional[str], Optional[str]]
+
+
+class Reply(NamedTuple):
+    """What came back for a chat request. calls: as they came."""
+
+    content: str
+    reasoning: str
+    calls: List[Dict[str, Any]]
+    finish: str
+    tokens: int
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it ended for its length with nothing but thoughts."""
+        return self.finish == "length" and not self.content.strip() and not self.calls
+
+
+class Refused(Refusal):
+    """Its text is a sentence."""
+
+
+class NotHeld(Refusal):
+    """Nobody is to blame; its text says why."""
+
+
+def reply_of(body: Dict[str, Any]) -> Reply:
+    """An answer in OpenAI's format, whatever of it is missing or of another type."""
+    choice = (rows(body.get("choices")) or [{}])[0]
+    message = table(choice.get("message"))
+    texts = [message.get(name) for name in ("content", "reasoning_content")]
+    content, reasoning = [text if isinstance(text, str) else "" for text in texts]
+    finish = choice.get("finish_reason")
+    return Reply(
+        content,
+        reasoning,
+        rows(message.get("tool_calls")) or [],
+        finish if isinstance(finish, str) else "",
+        count(table(body.get("usage")).get("completion_tokens")),
+    )
+
+
+def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
+    """Of a plain question. limit: tokens that were asked for; server_limit: n_predict of the server, 0 for none."""
+    if reply.content.strip():
+        return "answers", None
+    seen = "a plain question is answered without visible content (%s)" % (
+        "%d characters of reasoning_content" % len(reply.reasoning) if reply.reasoning else "nothing at all"
+    )
+    if reply.finish == "length" and 0 < server_limit <= reply.tokens <= limit:
+        step = "n_predict is %d, which ends it while it thinks: raise or remove n_predict" % server_limit
+    elif reply.finish == "length":
+        step = "it thinks for all of %d tokens: set reasoning: off or a reasoning_budget, or another chat_template" % (
+            reply.tokens or limit
+        )
+    elif reply.reasoning:
+        step = "all of it is taken for reasoning: set reasoning: off, another reasoning_format or another chat_template"
+    else:
+        step = "its chat_template does not fit the model or the build: set another chat_template"
+    return None, "%s, some is needed, and %s" % (seen, step)
+
+
+def judge_reasoning(reply: Reply, off: bool) -> Verdict:
+    """Of every answer. off: reasoning is switched off."""
+    found = THOUGHTS.search(reply.content)
+    if found:
+        return None, (
+            "content holds raw thoughts (%s), reasoning_content is needed for them: set reasoning_format: auto, or a "
+            "chat_template whose reasoning this build knows" % found.group()
+        )
+    if off and reply.reasoning:
+        return None, (
+            "reasoning is off and %d characters of reasoning_content came, none are allowed: its chat_template does "
+            "not obey the switch, set another chat_template or chat_template_kwargs" % len(reply.reasoning)
+        )
+    return ("off as configured" if off else "apart from the answer" if reply.reasoning else "none"), None
+
+
+def judge_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Verdict:
+    """slot: tokens of a slot as the server tells; wanted: as configured; trained: as the header says, 0 where nobody
+    knows."""
+    if slot is None or wanted is None or slot >= wanted:
+        return None, None
+    if slot == trained:
+        cause = (
+            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: %d"
+            % slot
+        )
+    else:
+        cause = "the build gives no more: read in its journal why, or set slot_ctx_size: %d" % slot
+    return None, "a slot has %d tokens, slot_ctx_size asks for %d, and %s" % (slot, wanted, cause)
+
+
+def judge_call(reply: Reply) -> Verdict:
+    """Of a request with tools."""
+    if not reply.calls:
+        found = CALLS.search(reply.content)
+        if found and reply.finish == "stop":
+            return None, (
+                "a tool call came as text (%s in content), tool_calls are needed: set a chat_template whose calls this "
+                "build parses, or another build" % found.group()
+            )
+        return "did not call the tool", None
+    given = table(reply.calls[0].get("function")).get("arguments")
+    if not isinstance(given, str):
+        return None, (
+            "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a chat_template "
+            "whose calls it parses" % ("object" if isinstance(given, dict) else type(given).__name__)
+        )
+    if reply.finish == "length":
+        return "called, and was cut off", None
+    try:
+        parsed = json.loads(given)
+    except (ValueError, RecursionError):
+        parsed = None
+    if not isinstance(parsed, dict):
+        return None, (
+            "a tool call has arguments that are no JSON object (%s), one is needed: set another chat_template or build"
+            % plain(given)
+        )
+    return "called", None
+
+
+def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
+    """size: numbers of the model's embedding, 0 where nobody knows."""
+    vector = (rows(body.get("data")) or [{}])[0].get("embedding")
+    numbers = vector if isinstance(vector, list) else []
+    if not numbers or not all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers):
+        seen = "an embedding of %d entries that are no finite numbers" % len(numbers) if numbers else "no embedding"
+        return None, "%s seen, a list of numbers is needed: set another pooling or build" % seen
+    if not any(numbers):
+        return None, "an embedding of zeros seen, other numbers are needed: set another pooling or build"
+    if size and len(numbers) != size:
+        return None, (
+            "an embedding of %d numbers seen, the model's %d are needed: set another pooling, or the model that was "
+            "meant" % (len(numbers), size)
+        )
+    return "%d numbers" % len(numbers), None
+
+
+class Conversation:
+    """With a head that gave a real answer (Head.check with deep). result: of that, which is changed; prompt,
+    max_tokens and timeout: what it was asked."""
+
+    def __init__(self, head: Head, told: Told, result: Result, prompt: str, max_tokens: int, timeout: float) -> None:
+        self.head = head
+        self.told = told
+        self.result = result
+        self.prompt = prompt
+        self.max_tokens = max_tokens
+        self.timeout = timeout
+        rate = result["tokens_per_second"]
+        # Tokens a second, 0 where nobody knows.
+        self.rate = min(float(rate), 1e6) if isinstance(rate, (int, float)) and 0 < rate < math.inf else 0.0
+        self.refused: List[str] = []
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(
+            ("question", "embedding", "tools", "reasoning", "context", "not_held")
+        )
+
+    def hold(self, full: bool) -> None:
+        """full: with more than the answer that is there already."""
+        self.result["conversation"] = self.said
+        if self.result["answer"] is None:
+            self.said["not_held"] = self.result["reason"]
+            return
+        meta = self._meta()
+        slot = self.result["n_ctx"] if isinstance(self.result["n_ctx"], int) else None
+        self._note("context", judge_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
+        try:
+            if self.told.embeddings:
+                self._note("embedding", judge_embedding(self.head.body, count(meta.get("n_embd"))))
+            else:
+                self._talk(full, slot)
+        except Refused as refused:
+            self.refused.append(str(refused))
+        except NotHeld as reason:
+            self.said["not_held"] = str(reason)
+        if self.refused:
+            self.result.update(state="degraded", reason="; ".join(self.refused))
+
+    def _note(self, name: str, verdict: Verdict) -> None:
+        said, refused = verdict
+        self.said[name] = said
+        if refused and refused not in self.refused:
+            self.refused.append(refused)
+
+    def _meta(self) -> Dict[str, Any]:
+        models = self._look("/v1/models")
+        return table((rows(table(models).get("data")) or [{}])[0].get("meta"))
+
+    def _look(self, path: str) -> Dict[str, Any]:
+        try:
+            status, body = self.head.api.get(path, LOOK, of_model=True)
+        except NoAnswer:
+            return {}
+        return table(body) if status == 200 else {}
+
+    def _talk(self, full: bool, slot: Optional[int]) -> None:
+        props = self._look("/props")
+        reply = reply_of(self.head.body)
+        limit, patient = self.max_tokens, True
+        # Thoughts in content show by the tag that ends them alone where the template has opened them.
+        hidden = reply.finish == "length" and not reply.reasoning and not self.told.reasoning_off
+        if full and (reply.unfinished or (hidden and THOUGHTS.search(str(props.get("chat_template"))))):
+            limit, patient = self._allowance(slot)
+            question = {"messages": [{"role": "user", "content": self.prompt}]}
+            reply = self._ask("a plain question", question, limit)
+        if reply.unfinished and (not full or not patient) and reply.tokens >= limit:
+            self.said["question"] = "still thinks after %d tokens" % limit
+        else:
+            self._note("question", judge_content(reply, limit, self.told.n_predict))
+        self._note("reasoning", judge_reasoning(reply, self.told.reasoning_off))
+        if full:
+            self._use_tools(props, slot)
+
+    def _allowance(self, slot: Optional[int]) -> Tuple[int, bool]:
+        """-> (tokens that an answer may have, whether these are all that anybody could ask for)"""
+        room = (slot or MOST) - count(self.result["prompt_tokens"]) - SHORT
+        most = max(min(MOST, room, self.told.n_predict or MOST), 1)
+        fits = int(self.rate * PATIENCE) or most
+        return min(most, fits), fits >= most
+
+    def _ask(self, what: str, request: Dict[str, Any], max_tokens: int) -> Reply:
+        timeout = self.timeout + (min(2 * max_tokens / self.rate, 2 * PATIENCE) if self.rate else 0)
+        try:
+            status, body = self.head.api.converse(dict(request, max_tokens=max_tokens), timeout)
+        except NoAnswer as error:
+            changes = self.head.unanswered(error, timeout)
+            if changes["state"] == "busy":
+                raise NotHeld("%s: %s" % (what, changes["reason"])) from None
+            seen = "%s: %s" % (what, changes["reason"])
+            raise Refused("%s, an answer is needed: set another chat_template or build" % seen) from None
+        if table(table(body).get("error")).get("type") == "exceed_context_size_error":
+            raise NotHeld("%s needs more tokens than a slot has" % what)
+        if status != 200 or not isinstance(body, dict):
+            seen = "%s is answered %d (%s)" % (what, status, error_text(body))
+            raise Refused("%s, 200 is needed: set another chat_template or build" % seen)
+        return reply_of(body)
+
+    def _use_tools(self, props: Dict[str, Any], slot: Optional[int]) -> None:
+        caps = table(props.get("chat_template_caps"))
+        if not self.told.tools or not (caps.get("supports_tools") and caps.get("supports_tool_calls")):
+            self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
+            return
+        what = "a request with tools"
+        request = {"messages": [ASKED], "tools": TOOLS, "tool_choice": "required"}
+        reply = self._ask(what, request, SHORT)
+        if reply.unfinished:
+            reply = self._ask(what, request, max(self._allowance(slot)[0], SHORT))
+        self._note("tools", judge_call(reply))
+        self._note_thoughts(reply)
+        if self.said["tools"] is None:
+            return
+        # Two thirds of a call are no call: what is sent back is whole.
+        calls = reply.calls if self.said["tools"] == "called" else [CALLED]
+        results = [
+            {"role": "tool", "tool_call_id": call.get("id"), "name": NAME, "content": '{"celsius": 21}'}
+            for call in calls
+        ]
+        said = {"role": "assistant", "content": reply.content if calls is reply.calls else "", "tool_calls": calls}
+        request = {"messages": [ASKED, said] + results, "tools": TOOLS}
+        self._note_thoughts(self._ask("the result of a tool call", request, SHORT))
+
+    def _note_thoughts(self, reply: Reply) -> None:
+        """Reasoning that only shows with tools; what was said of it before holds otherwise."""
+        refused = judge_reasoning(reply, self.told.reasoning_off)[1]
+        if refused and refused not in self.refused:
+            self.refused.append(refused)

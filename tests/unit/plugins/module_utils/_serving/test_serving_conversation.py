@@ -1,0 +1,451 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a conversation shows of a service, with answers in the formats of llama-server b11434 and b7772."""
+
+import itertools
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import conversation
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._serving import health as serving_health
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+CHAT = "/v1/chat/completions"
+CALL = {"type": "function", "id": "Ub1GqhAnP", "function": {"name": "get_temperature", "arguments": '{"city":"Paris"}'}}
+ASKED = {"prompt": "Name the three primary colors.", "max_tokens": 48, "timeout": 5}
+LINE = ("--ctx-size", "8192", "--parallel", "2")
+
+
+@pytest.fixture(name="quick", autouse=True)
+def fixture_quick(monkeypatch):
+    monkeypatch.setattr(serving_health, "POLL", 0.01)
+    monkeypatch.setattr(serving_health, "LOOK", 0.5)
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    server.responses["/v1/models"] = fake.models()
+    yield server
+    server.stop()
+
+
+def props(server, template="{{ messages }}", tools=False):
+    caps = {"supports_tools": tools, "supports_tool_calls": tools}
+    found = dict(fake.PROPS, chat_template=template, chat_template_caps=caps)
+    server.responses["/props"] = (200, found)
+
+
+def answers(server, *replies):
+    """What comes for one chat request after the other; the last one for all that follow."""
+    left = iter(replies)
+    last = []
+
+    def reply():
+        last[:] = [next(left, last[0] if last else None)]
+        return last[0]() if callable(last[0]) else last[0]
+
+    server.responses[CHAT] = reply
+
+
+def talk(server, full=True, line=LINE, **asked):
+    """-> (state, reason, what was said)"""
+    asked = dict(ASKED, **asked)
+    told = llama_args.told(line)
+    head = serving_health.Head(llama_api.LlamaApi(server.url), embeddings=told.embeddings)
+    result = head.check(0, asked)
+    if result["state"] in serving_health.SERVING:
+        conversation.Conversation(head, told, result, **asked).hold(full)
+    said = {name: text for name, text in result.get("conversation", {}).items() if text is not None}
+    return result["state"], result["reason"], said
+
+
+def refused(server, *words, **options):
+    """Requires that it is not accepted, for a reason with these words."""
+    state, reason, _said = talk(server, **options)
+    assert state == "degraded", reason
+    for word in words:
+        assert word in reason
+    return reason
+
+
+def tool_answer(call=None, **message):
+    return fake.answer(finish="tool_calls", **dict({"content": "", "tool_calls": [call or CALL]}, **message))
+
+
+# A sound one.
+
+
+def test_a_template_without_tools_costs_no_request_more(server):
+    props(server)
+    assert talk(server)[::2] == (
+        "ready",
+        {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"},
+    )
+    assert len(server.asked(CHAT)) == 1
+
+
+def test_a_tool_is_called_and_its_result_taken(server):
+    props(server, tools=True)
+    answers(server, fake.answer(), tool_answer(), fake.answer(content="It is 21 degrees."))
+    state, _reason, said = talk(server)
+    assert (state, said["tools"]) == ("ready", "called")
+    _plain, first, second = server.asked(CHAT)
+    assert (first["tool_choice"], [tool["function"]["name"] for tool in first["tools"]], first["temperature"]) == (
+        "required",
+        ["get_temperature"],
+        0,
+    )
+    assert 0 < first["max_tokens"] <= 128 and 0 < second["max_tokens"] <= 128
+    user, assistant, tool = second["messages"]
+    assert (user["role"], assistant["tool_calls"], tool["role"], tool["tool_call_id"]) == (
+        "user",
+        [CALL],
+        "tool",
+        CALL["id"],
+    )
+
+
+def test_a_model_that_does_not_call_is_reported_and_its_template_still_proved(server):
+    props(server, tools=True)
+    answers(server, fake.answer())
+    state, _reason, said = talk(server)
+    assert (state, said["tools"]) == ("ready", "did not call the tool")
+    assistant, tool = server.asked(CHAT)[-1]["messages"][1:]
+    assert assistant["tool_calls"][0]["id"] == tool["tool_call_id"]
+
+
+def test_a_plain_conversation_asks_nothing_more(server):
+    props(server, tools=True)
+    state, _reason, said = talk(server, full=False)
+    assert (state, said) == ("ready", {"question": "answers", "reasoning": "none"})
+    assert len(server.asked(CHAT)) == 1
+
+
+def test_a_busy_service_is_asked_nothing(server):
+    decoded = itertools.count(100)
+    server.responses["/slots"] = (200, [fake.WORKING])
+    server.responses["/metrics"] = lambda: fake.metrics(next(decoded), 1)
+    assert talk(server) == ("busy", "1 of 1 slots work", {"not_held": "1 of 1 slots work"})
+    assert server.asked(CHAT) == []
+
+
+def test_without_jinja_no_tool_is_offered(server):
+    props(server, tools=True)
+    assert talk(server, line=(*LINE, "--no-jinja"))[2]["tools"] == "skipped: no jinja"
+    assert len(server.asked(CHAT)) == 1
+
+
+# Content.
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize(
+    ("message", "seen", "step"),
+    [
+        ({"content": ""}, "(nothing at all)", "set another chat_template"),
+        ({"content": " \n"}, "(nothing at all)", "does not fit the model or the build"),
+        (
+            {"content": "", "reasoning_content": "Red, yellow, blue."},
+            "(18 characters of reasoning_content)",
+            "set reasoning: off, another reasoning_format or another chat_template",
+        ),
+        ({"content": None, "reasoning_content": "Red"}, "(3 characters of", "taken for reasoning"),
+    ],
+)
+def test_an_answer_without_content_names_the_setting(server, full, message, seen, step):
+    props(server)
+    answers(server, fake.answer(finish="stop", **message))
+    refused(server, "a plain question is answered without visible content " + seen, step, full=full)
+
+
+def test_a_model_that_thinks_gets_the_tokens_to_finish(server):
+    props(server)
+    thinks = fake.answer(tokens=48, finish="length", content="", reasoning_content="The user")
+    answers(server, thinks, fake.answer(tokens=400, finish="stop", content="Red.", reasoning_content="The user asks"))
+    assert talk(server)[2] == {
+        "question": "answers",
+        "tools": "skipped: no tools",
+        "reasoning": "apart from the answer",
+    }
+    assert [request["max_tokens"] for request in server.asked(CHAT)] == [48, 2048]
+
+
+def test_one_that_never_finishes_is_refused(server):
+    props(server)
+    thinks = [fake.answer(tokens=n, finish="length", content="", reasoning_content="Wait") for n in (48, 2048)]
+    answers(server, *thinks)
+    refused(server, "it thinks for all of 2048 tokens: set reasoning: off or a reasoning_budget")
+
+
+def test_one_that_is_too_slow_to_finish_is_reported(server):
+    props(server)
+    slow = {"predicted_n": 48, "predicted_per_second": 2.0}
+    answers(
+        server,
+        fake.answer(tokens=48, finish="length", timings=slow, content="", reasoning_content="Wait"),
+        fake.answer(tokens=600, finish="length", timings=slow, content="", reasoning_content="Wait"),
+    )
+    state, _reason, said = talk(server)
+    assert (state, said["question"]) == ("ready", "still thinks after 600 tokens")
+
+
+def test_a_small_slot_gives_no_more_than_it_has(server):
+    props(server)
+    server.responses["/props"][1]["default_generation_settings"] = {"n_ctx": 512}
+    answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
+    refused(server, "it thinks for all of 48 tokens", line=())
+    assert server.asked(CHAT)[-1]["max_tokens"] == 512 - 34 - 128
+
+
+def test_in_a_plain_conversation_nobody_waits_for_thoughts(server):
+    props(server)
+    answers(server, fake.answer(tokens=48, finish="length", content="", reasoning_content="Wait"))
+    assert talk(server, full=False)[2]["question"] == "still thinks after 48 tokens"
+
+
+def test_a_limit_of_the_server_that_ends_thinking_is_named(server):
+    props(server)
+    thinks = [fake.answer(tokens=n, finish="length", content="", reasoning_content="Wait") for n in (48, 200)]
+    answers(server, *thinks)
+    limited = (*LINE, "--n-predict", "200")
+    refused(server, "n_predict is 200, which ends it while it thinks: raise or remove n_predict", line=limited)
+    assert server.asked(CHAT)[-1]["max_tokens"] == 200
+
+
+# Reasoning.
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("content", ["<think>\nThe user", "The user.</think>Red.", "[THINK]The", "<|channel|>"])
+def test_raw_thoughts_name_the_reasoning_format(server, full, content):
+    props(server)
+    answers(server, fake.answer(content=content, finish="stop"))
+    refused(server, "content holds raw thoughts (", "set reasoning_format: auto", full=full)
+
+
+def test_thoughts_that_the_template_has_opened_are_waited_for(server):
+    """With reasoning_format none their first tag is in the prompt, and only the last one in content."""
+    props(server, template="{% if add_generation_prompt %}<think>{% endif %}")
+    answers(
+        server,
+        fake.answer(tokens=48, finish="length", content="The user wants"),
+        fake.answer(tokens=90, finish="stop", content="The user wants colors.</think>Red."),
+    )
+    refused(server, "content holds raw thoughts (</think>)")
+
+
+def test_reasoning_that_is_off_must_not_come(server):
+    props(server)
+    off = (*LINE, "--reasoning", "off")
+    assert talk(server, line=off)[2]["reasoning"] == "off as configured"
+    answers(server, fake.answer(reasoning_content="Well"))
+    refused(
+        server,
+        "reasoning is off and 4 characters of reasoning_content came",
+        "chat_template_kwargs",
+        line=off,
+    )
+
+
+def test_reasoning_with_tools_counts_too(server):
+    props(server, tools=True)
+    answers(server, fake.answer(), tool_answer(reasoning_content="Well"), fake.answer())
+    refused(server, "reasoning is off and 4 characters", line=(*LINE, "--reasoning-budget", "0"))
+
+
+# Tools.
+
+
+def test_a_server_that_dies_of_tools_is_named(server):
+    props(server, tools=True)
+
+    def die():
+        server.responses["/health"] = fake.CUT
+        return fake.CUT
+
+    answers(server, fake.answer(), die)
+    refused(
+        server,
+        "a request with tools: it broke off while it answered a completion (Remote end closed connection",
+        "set another chat_template or build",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (500, "The model produced output that does not match the expected peg-native format"),
+        (500, "Value is not callable: null at row 12, column 3"),
+        (400, "Unable to generate parser for this template. Automatic parser generation failed"),
+    ],
+)
+def test_a_request_with_tools_that_is_an_error_names_the_template(server, status, message):
+    props(server, tools=True)
+    answers(server, fake.answer(), (status, {"error": {"code": status, "message": message, "type": "server_error"}}))
+    refused(
+        server, "a request with tools is answered %d (%s), 200 is needed: set another chat_template" % (status, message)
+    )
+
+
+def test_a_second_turn_that_is_refused_names_the_template(server):
+    props(server, tools=True)
+    error = (500, {"error": {"code": 500, "message": "Object expected", "type": "server_error"}})
+    answers(server, fake.answer(), tool_answer(), error)
+    refused(server, "the result of a tool call is answered 500 (Object expected)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"city": "Paris"}, "a tool call has arguments of type object, a string of JSON is needed: set another build"),
+        (None, "a tool call has arguments of type NoneType"),
+        ('{"city":', 'a tool call has arguments that are no JSON object ({"city":)'),
+        ('"Paris"', 'no JSON object ("Paris")'),
+        ("[" * 100000, "no JSON object"),
+    ],
+)
+def test_arguments_that_no_client_can_read_are_named(server, arguments, words):
+    props(server, tools=True)
+    broken = dict(CALL, function={"name": "get_temperature", "arguments": arguments})
+    answers(server, fake.answer(), tool_answer(broken))
+    refused(server, words, "chat_template")
+    assert len(server.asked(CHAT)) == 2
+
+
+def test_a_call_that_comes_as_text_names_the_template(server):
+    props(server, tools=True)
+    answers(server, fake.answer(), fake.answer(finish="stop", content='<tool_call>{"name": "get_temperature"}'))
+    refused(server, "a tool call came as text (<tool_call> in content)")
+
+
+def test_a_call_that_was_cut_off_is_no_failure(server):
+    props(server, tools=True)
+    cut = dict(CALL, function={"name": "get_temperature", "arguments": '{"ci'})
+    cut_off = fake.answer(finish="length", content="", tool_calls=[cut])
+    answers(server, fake.answer(), cut_off, fake.answer())
+    assert talk(server)[2]["tools"] == "called, and was cut off"
+    assert server.asked(CHAT)[-1]["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Paris"}'
+
+
+def test_a_prompt_that_no_slot_can_take_is_no_failure(server):
+    props(server, tools=True)
+    error = {"code": 400, "message": "request exceeds", "type": "exceed_context_size_error", "n_ctx": 256}
+    answers(server, fake.answer(), (400, {"error": error}))
+    state, _reason, said = talk(server)
+    assert (state, said["not_held"]) == ("ready", "a request with tools needs more tokens than a slot has")
+
+
+def test_a_turn_that_others_have_is_no_failure(server, monkeypatch):
+    props(server, tools=True)
+    monkeypatch.setattr(
+        serving_health.Head,
+        "unanswered",
+        lambda head, error, timeout: {"state": "busy", "reason": "no turn for a completion in 5 s"},
+    )
+    answers(server, fake.answer(), fake.CUT)
+    state, _reason, said = talk(server)
+    assert (state, said["not_held"]) == ("ready", "a request with tools: no turn for a completion in 5 s")
+
+
+# Context.
+
+
+@pytest.mark.parametrize(
+    ("trained", "words"),
+    [
+        (
+            4096,
+            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: 4096",
+        ),
+        (32768, "the build gives no more: read in its journal why, or slot_ctx_size: 4096"),
+    ],
+)
+@pytest.mark.parametrize("full", [True, False])
+def test_a_slot_with_less_than_was_asked_for_names_the_cause(server, full, trained, words):
+    props(server)
+    server.responses["/v1/models"] = fake.models(n_ctx_train=trained)
+    line = ("--ctx-size", "16384", "--parallel", "2")
+    refused(server, "a slot has 4096 tokens, slot_ctx_size asks for 8192, and " + words, full=full, line=line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        (),
+        ("--ctx-size", "0", "--parallel", "2"),
+        ("--ctx-size", "8192", "--parallel", "2"),
+        # llama-server rounds it up.
+        ("--ctx-size", "12000", "--parallel", "3"),
+    ],
+)
+def test_a_slot_with_enough_is_not_spoken_of(server, line):
+    props(server)
+    state, _reason, said = talk(server, line=line)
+    assert state == "ready" and "context" not in said
+
+
+# Embeddings.
+
+EMBEDS = (*LINE, "--embeddings")
+
+
+def embedding(vector):
+    usage = {"prompt_tokens": 7, "total_tokens": 7}
+    data = [{"embedding": vector, "index": 0, "object": "embedding"}]
+    return 200, {"model": "m", "object": "list", "usage": usage, "data": data}
+
+
+def test_an_embedding_of_the_models_size(server):
+    server.responses.update({"/v1/embeddings": embedding([0.5, -0.25, 0.125]), "/v1/models": fake.models(n_embd=3)})
+    state, reason, said = talk(server, line=EMBEDS)
+    assert (state, said) == ("ready", {"embedding": "3 numbers"}) and reason.startswith("it answered 7 tokens in ")
+    assert server.asked(CHAT) == []
+    assert server.asked("/v1/embeddings") == [{"input": ASKED["prompt"]}]
+
+
+@pytest.mark.parametrize(
+    ("vector", "words"),
+    [
+        ([0.5, 0.25], "an embedding of 2 numbers seen, the model's 3 are needed: set another pooling"),
+        ([0.0, 0, 0.0], "an embedding of zeros seen"),
+        ([0.5, None, 0.1], "an embedding of 3 entries that are no finite numbers seen"),
+        ([0.5, float("nan"), 0.1], "that are no finite numbers seen"),
+        ([], "no embedding seen, a list of numbers is needed"),
+        ("AAAA", "no embedding seen"),
+    ],
+)
+def test_an_embedding_that_is_none_is_named(server, vector, words):
+    server.responses.update({"/v1/embeddings": embedding(vector), "/v1/models": fake.models(n_embd=3)})
+    refused(server, words, line=EMBEDS)
+
+
+def test_a_server_that_does_not_embed_is_degraded(server):
+    server.responses["/v1/embeddings"] = (501, {"error": {"message": "This server does not support embeddings."}})
+    assert talk(server, line=EMBEDS) == (
+        "degraded",
+        "a request for an embedding is answered 501 (This server does not support embeddings.)",
+        {},
+    )
+
+
+# What others send.
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": [{"message": {"content": ["a"], "tool_calls": "none"}, "finish_reason": 3}], "usage": 4},
+        {"choices": [{"message": None}]},
+        {"choices": "none"},
+    ],
+)
+def test_an_answer_of_odd_types_is_an_empty_one(body):
+    assert conversation.reply_of(body)[:4] == ("", "", [], "")
+
+
+def test_what_was_not_told_is_not_judged(server):
+    server.responses.update({"/props": (200, {}), "/v1/models": (404, {})})
+    assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
