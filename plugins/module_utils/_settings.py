@@ -73,6 +73,14 @@ KEYS = (
         choices=KINDS,
         kinds=KINDS,
     ),
+    Key(
+        "state",
+        str,
+        "Whether it runs; `stopped` configures all of it and starts none of it: "
+        "[a service that is stopped](inventory.md#a-service-that-is-stopped).",
+        default="started",
+        choices=("started", "stopped"),
+    ),
     Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
@@ -236,6 +244,11 @@ WORKER_KEYS = ("rpc_port", "rpc_cache", "rpc_memory_max")
 def kind_of(service: Mapping[str, Any]) -> str:
     """server or router."""
     return value(service, "kind")
+
+
+def is_stopped(service: Mapping[str, Any]) -> bool:
+    """Whether it is configured and does not run."""
+    return value(service, "state") == "stopped"
 
 
 def context(service: Mapping[str, Any]) -> Optional[int]:

@@ -15,13 +15,14 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, Row, ServicePlan, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import kept, stored
-from ...module_utils._settings import kind_of, value
+from ...module_utils._settings import is_stopped, kind_of, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from . import refusals, sharing
 from .estimate import estimate
+from .stopped import add_stopped
 
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
 
@@ -52,7 +53,10 @@ def memory_plan(
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
     for name in sorted(services, key=one.order):
-        one.add(name)
+        if is_stopped(services[name]):
+            add_stopped(one, name)
+        else:
+            one.add(name)
     one.refuse_misfits()
     planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
     before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
@@ -110,10 +114,11 @@ class _Inventory:
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[_Misfit] = []
 
-    def order(self, name: str) -> tuple[bool, bool, str]:
-        """What leaves no choice is placed first."""
+    def order(self, name: str) -> tuple[bool, bool, bool, str]:
+        """What leaves no choice is placed first, and last what takes nothing."""
         service = self.services[name]
-        return (kind_of(service) != "router", not isinstance(service.get("tensor_split"), dict), name)
+        free = not isinstance(service.get("tensor_split"), dict)
+        return (is_stopped(service), kind_of(service) != "router", free, name)
 
     def add(self, name: str) -> None:
         service = self.services[name]

@@ -180,6 +180,19 @@ def does_not_fit(
         if isinstance(service.get("tensor_split"), dict)
         else "quant"
     )
+    return "llama_services.%s.%s: %s %s with %s does not fit, %s: %s" % (
+        name,
+        key,
+        described.model,
+        described.quant,
+        context_words(described),
+        shortage(described, beside),
+        ", or ".join(advice) or "choose another model, or add nodes",
+    )
+
+
+def shortage(described: ServicePlan, beside: Mapping[tuple[str, str], Mapping[str, int | None]]) -> str:
+    """What is needed and what is there, of the device that lacks most."""
     rows = described.plan.devices
     small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
     worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))
@@ -187,20 +200,11 @@ def does_not_fit(
         "%s%s" % (other, " (%d MiB)" % size if size else "")
         for other, size in beside.get((worst.node, worst.device), {}).items()
     ]
-    return (
-        "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s"
-        % (
-            name,
-            key,
-            described.model,
-            described.quant,
-            context_words(described),
-            worst.total_mib,
-            worst.device,
-            worst.node,
-            worst.free_mib or 0,
-            " beside %s" % join(others) if others else "",
-            ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
-            ", or ".join(advice) or "choose another model, or add nodes",
-        )
+    return "%d MiB are needed on %s of %s and %d MiB are there%s%s" % (
+        worst.total_mib,
+        worst.device,
+        worst.node,
+        worst.free_mib or 0,
+        " beside %s" % join(others) if others else "",
+        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
     )

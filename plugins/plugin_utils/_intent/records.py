@@ -75,6 +75,8 @@ class Head(Record):
     service: str
     unit: str
     primary: bool
+    # started or stopped; no part of the unit's digest.
+    state: str
     address: str
     port: int
     model: str
@@ -121,6 +123,8 @@ class Worker(Record):
     service: str
     unit: str
     primary: bool
+    # started or stopped; no part of the unit's digest.
+    state: str
     address: str
     port: int
     head_address: str

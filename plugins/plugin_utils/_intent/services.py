@@ -13,7 +13,7 @@ from typing import Any
 
 from ...module_utils._llama.args import head_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, kind_of, value
+from ...module_utils._settings import effective, is_stopped, kind_of, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
@@ -51,13 +51,15 @@ def node_serving(
 ) -> dict[str, Any]:
     """What a node serves.
 
-    -> {heads, models, units: of wanted_units(), for every node, primary: the service's name, empty where none is}
+    -> {heads, models, units: of wanted_units(), for every node, stopped: those among them that do not run, primary: the
+    service's name, empty where none is}
     """
     heads = head_instances(services, models, host, groups, _Known(hostvars), models_dir, plan)
     return {
         "heads": [head.as_dict() for head in heads],
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
+        "stopped": stopped_units(services, groups),
         "primary": next((name for name, service in services.items() if service.get("primary")), ""),
     }
 
@@ -90,6 +92,12 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     return wanted
 
 
+def stopped_units(services: Services, groups: Groups) -> list[str]:
+    """The names of the units that the services want and that do not run; on every node they are the same."""
+    stopped = [service for service in managed(services, groups) if is_stopped(service.settings)]
+    return [name for service in stopped for name in (service.head_unit, service.worker_unit)]
+
+
 def rpc_instances(services: Services, host: str, groups: Groups, hostvars: HostVars) -> list[Worker]:
     """The RPC workers of a node."""
     return [_worker(service, host, hostvars) for service in managed(services, groups) if host in service.workers]
@@ -101,6 +109,7 @@ def _worker(service: Service, host: str, hostvars: HostVars) -> Worker:
         service=service.name,
         unit=service.worker_unit,
         primary=bool(settings.get("primary")),
+        state=value(settings, "state"),
         address=hostvars[host]["llama_fabric_address"],
         port=settings["rpc_port"],
         head_address=rpc_address(service.head, hostvars),
@@ -146,6 +155,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         service=service.name,
         unit=service.head_unit,
         primary=bool(settings.get("primary")),
+        state=value(settings, "state"),
         address=node_address(host, hostvars),
         port=settings["port"],
         model=settings["model"],

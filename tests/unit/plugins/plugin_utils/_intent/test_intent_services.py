@@ -199,6 +199,7 @@ def test_what_playbooks_see_of_a_worker_and_of_a_model():
             "service",
             "unit",
             "primary",
+            "state",
             "address",
             "port",
             "head_address",
@@ -223,6 +224,7 @@ def test_what_a_node_serves():
             "heads": [head.as_dict() for head in heads],
             "models": [item.as_dict() for item in items],
             "units": intent_services.wanted_units(SERVICES, GROUPS),
+            "stopped": [],
             "primary": "reasoning",
         }
         assert json.loads(json.dumps(serving)) == serving
@@ -231,6 +233,21 @@ def test_what_a_node_serves():
         assert rpc["workers"] == [worker.as_dict() for worker in workers]
     without = intent_services.node_serving(changed(primary=False), MODELS, "node1", GROUPS, HOSTVARS, "/m")
     assert without["primary"] == ""
+
+
+def test_a_stopped_service_is_configured_like_any_other():
+    services = changed(state="stopped")
+    serving = intent_services.node_serving(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    running = intent_services.node_serving(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    assert serving["stopped"] == ["llama-head-reasoning.service", "llama-rpc-reasoning.service"]
+    assert serving["units"] == running["units"] and serving["models"] == running["models"]
+    (head,), (same,) = serving["heads"], running["heads"]
+    assert (head["state"], same["state"]) == ("stopped", "started") and dict(head, state="started") == same
+    (worker,) = intent_services.node_rpc(services, "node2", GROUPS, HOSTVARS)["workers"]
+    assert worker["state"] == "stopped"
+    assert mistakes(services) == []
+    (sentence,) = mistakes(changed(state="off"))
+    assert sentence.startswith("llama_services.reasoning.state: 'off' seen, one of started, stopped is needed")
 
 
 def test_each_host_is_asked_for_once():
