@@ -94,7 +94,13 @@ KEYS = (
     Key("host", str, "The nodes of a router: a host, group or pattern.", required=True, kinds=("router",)),
     Key("models", dict, "The models of a router: name to quant.", required=True, kinds=("router",)),
     Key("models_max", int, "How many models a router holds at a time.", default=1, kinds=("router",)),
-    Key("port", int, "The HTTP port of the endpoint.", required=True, bounds=PORT, kinds=KINDS),
+    Key(
+        "port",
+        int,
+        "The HTTP port of the endpoint; without it [one from 18080 on](inventory.md#ports), by the service's name.",
+        bounds=PORT,
+        kinds=KINDS,
+    ),
     Key(
         "rpc_port",
         int,

@@ -347,7 +347,7 @@ REFUSALS = [
     ("llama_services.chat.kind:", "'shared' seen", "server or router", chat(kind="shared")),
     ("llama_services.chat.ctx_sise:", "unknown key", "did you mean ctx_size?", chat(ctx_sise=4096)),
     ("llama_services.chat.colour:", "unknown key", "known keys: batch_size", chat(colour="red")),
-    ("llama_services.chat.port:", "missing", "the HTTP port of the endpoint is needed", chat(port=None)),
+    ("llama_services.chat.quant:", "missing", "one of the quants of the model is needed", chat(quant=None)),
     ("llama_services.chat.port:", "'8000' seen", "a whole number is needed", chat(port="8000")),
     ("llama_services.chat.port:", "80000 seen", "1 to 65535 is needed", chat(port=80000)),
     (

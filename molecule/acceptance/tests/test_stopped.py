@@ -1,12 +1,12 @@
-"""A service that the inventory has stopped, beside one that runs."""
+"""A service that the inventory has stopped, beside one that runs; its port follows from its name."""
 
 import json
+import re
 
 QUICK = {
     "model": "smollm2-135m-instruct",
     "quant": "Q4_1",
     "head": "node2",
-    "port": 8001,
     "threads": 1,
     "slot_ctx_size": 512,
 }
@@ -29,10 +29,11 @@ def test_what_is_stopped_is_ready_starts_and_stops_again(lab):
     chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
     output = site(lab, "stopped")
     assert "quick: stopped, as the inventory says" in output and "quick: stopped, not counted; it fits" in output
+    assert re.search(r"ports, by the services' names: quick 18\d\d\d ", output)
     assert state(lab) == "inactive disabled"
     assert lab.node2.file("/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf").exists
     assert lab.changed(site(lab, "stopped")) == 0
-    assert "endpoint: http://%s:8001/v1" % lab.ethernet("node2") in site(lab, "started")
+    assert re.search(r"endpoint: http://%s:18\d\d\d/v1" % re.escape(lab.ethernet("node2")), site(lab, "started"))
     assert state(lab) == "active enabled"
     assert "quick: stopped, as the inventory says" in site(lab, "stopped")
     assert state(lab) == "inactive disabled"

@@ -20,6 +20,7 @@ from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
+from .._intent.services import ports
 from . import refusals, sharing
 from .estimate import estimate
 from .stopped import add_stopped
@@ -48,7 +49,7 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    lines: of table.lines()}
+    ports: {name: port} of services that give none; lines: of table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
@@ -71,6 +72,7 @@ def memory_plan(
         "refused": one.refused,
         "hopeless": hopeless(services, models, groups, nodes),
         "sharing": one.sharing,
+        "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
     return dict(found, lines=table.lines(found, only))
 

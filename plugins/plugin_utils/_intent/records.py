@@ -35,12 +35,13 @@ class Record:
 class Service(Record):
     """A service of kind server that systemd runs.
 
-    head: empty where its pattern matches no host. settings: its entry in llama_services.
+    head: empty where its pattern matches no host. port: of its endpoint. settings: its entry in llama_services.
     """
 
     name: str
     head: str
     workers: list[str]
+    port: int
     settings: Settings
 
     @property

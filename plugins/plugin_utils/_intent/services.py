@@ -7,6 +7,7 @@ Intent is written once, in the inventory. Roles read lists that the functions he
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -18,11 +19,36 @@ from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
 
+# Where the ports of services begin that give none, and how many names have one of their own to begin with.
+FIRST_PORT, PORTS = 18080, 1000
+
+
+def ports(services: Services) -> dict[str, int]:
+    """{service: the port of its endpoint}, for those that give none one that follows from the name, so that services
+    which come or go do not move it. Where a name leads to a port that something in the inventory has, or an earlier name
+    of the alphabet, it takes the next one."""
+    found = {name: service["port"] for name, service in services.items() if "port" in service}
+    taken = set(found.values()) | {service["rpc_port"] for service in services.values() if "rpc_port" in service}
+    for name in sorted(set(services) - set(found)):
+        port = FIRST_PORT + zlib.crc32(name.encode()) % PORTS
+        while port in taken:
+            port += 1
+        taken.add(port)
+        found[name] = port
+    return found
+
 
 def managed(services: Services, groups: Groups) -> list[Service]:
     """The services of kind server that systemd runs, by name."""
+    port_of = ports(services)
     return [
-        Service(name, next(iter(expand(one["head"], groups)), ""), expand(one.get("workers", ""), groups), one)
+        Service(
+            name,
+            next(iter(expand(one["head"], groups)), ""),
+            expand(one.get("workers", ""), groups),
+            port_of[name],
+            one,
+        )
         for name, one in sorted(services.items())
         if kind_of(one) == "server" and value(one, "launcher") == "systemd"
     ]
@@ -113,7 +139,7 @@ def _worker(service: Service, host: str, hostvars: HostVars) -> Worker:
         address=hostvars[host]["llama_fabric_address"],
         port=settings["rpc_port"],
         head_address=rpc_address(service.head, hostvars),
-        head_url=url(node_address(service.head, hostvars), settings["port"]),
+        head_url=url(node_address(service.head, hostvars), service.port),
         threads=settings.get("threads", 0),
         memory_max=settings.get("rpc_memory_max", ""),
         cache=settings.get("rpc_cache", ""),
@@ -157,7 +183,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         primary=bool(settings.get("primary")),
         state=value(settings, "state"),
         address=node_address(host, hostvars),
-        port=settings["port"],
+        port=service.port,
         model=settings["model"],
         quant=settings["quant"],
         aliases=[settings["model"]] + list(model.get("aliases") or []),

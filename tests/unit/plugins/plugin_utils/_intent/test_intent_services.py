@@ -250,6 +250,49 @@ def test_a_stopped_service_is_configured_like_any_other():
     assert sentence.startswith("llama_services.reasoning.state: 'off' seen, one of started, stopped is needed")
 
 
+def test_a_port_follows_from_the_name_alone():
+    names = ("qwen36", "gemma", "devstral", "minimax", "glm", "embed")
+    found = intent_services.ports({name: {} for name in names})
+    # What clients were told: a change here moves every endpoint without a port of its own.
+    assert found == {"qwen36": 18962, "gemma": 18182, "devstral": 18121, "minimax": 18527, "glm": 18753, "embed": 18411}
+    for name in names:
+        fewer = intent_services.ports({other: {} for other in reversed(names) if other != name})
+        assert fewer == {other: port for other, port in found.items() if other != name}
+
+
+def test_a_port_is_one_that_nothing_else_in_the_inventory_has():
+    (free,) = intent_services.ports({"embed": {}}).values()
+    services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
+    assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
+    # Two names that begin at one port: the later one gives way.
+    first, second = twins()
+    both = intent_services.ports({second: {}, first: {}})
+    assert both[second] == both[first] + 1 and both[first] == intent_services.ports({first: {}})[first]
+
+
+def twins():
+    """Two names that begin at one port, in the order of the alphabet."""
+    seen = {}
+    for number in range(10000):
+        name = "s%04d" % number
+        (port,) = intent_services.ports({name: {}}).values()
+        assert 18080 <= port < 19080
+        if port in seen:
+            return seen[port], name
+        seen[port] = name
+    raise AssertionError("no two of them")
+
+
+def test_a_service_without_a_port_has_one_everywhere():
+    services = changed(port=None)
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
+    assert head.port == intent_services.ports(services)["reasoning"]
+    assert head.args[head.args.index("--port") + 1] == str(head.port)
+    assert worker.head_url == head.url == "http://10.0.0.31:%d" % head.port
+    assert mistakes(services) == []
+
+
 def test_each_host_is_asked_for_once():
     """Ansible puts a host's variables together anew each time."""
     asked = []
