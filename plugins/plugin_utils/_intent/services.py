@@ -25,8 +25,8 @@ FIRST_PORT, PORTS = 18080, 1000
 
 def ports(services: Services) -> dict[str, int]:
     """{service: the port of its endpoint}, for those that give none one that follows from the name, so that services
-    which come or go do not move it. Where a name leads to a port that something in the inventory has, or an earlier name
-    of the alphabet, it takes the next one."""
+    which come or go do not move it. Where a name leads to a port that something in the inventory has, or a name before
+    it in the alphabet, it takes the next one."""
     found = {name: service["port"] for name, service in services.items() if "port" in service}
     taken = set(found.values()) | {service["rpc_port"] for service in services.values() if "rpc_port" in service}
     for name in sorted(set(services) - set(found)):
