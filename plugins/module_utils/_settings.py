@@ -25,6 +25,7 @@ class Key(NamedTuple):
     bounds: Tuple[float, Optional[float]] = (1, None)
     # What a text, or each text of a list, has to match, how that is said, and the next step.
     form: Optional[Tuple[Pattern[str], str, str]] = None
+    empty: bool = False  # whether an empty list says something
     flag: Union[None, str, Words] = None  # llama-server's
     memory: bool = False  # whether a memory plan depends on it
     kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
@@ -113,6 +114,13 @@ KEYS = (
         "How much each worker may keep of the tensors that it receives, so that the next start need not send them "
         "again; [when it is worth it](operations.md#the-tensor-cache-of-workers).",
         form=QUOTA,
+    ),
+    Key(
+        "cards",
+        (int, list),
+        "The cards that it may use on each of its nodes: how many, or nvidia-smi's indices; `[]`: none, it computes in "
+        "main memory. Without it all: [Cards of a service](inventory.md#cards-of-a-service).",
+        empty=True,
     ),
     Key(
         "slot_ctx_size",

@@ -21,9 +21,8 @@ from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
-from . import refusals, sharing
+from . import own_cards, refusals, sharing
 from .estimate import estimate
-from .stopped import add_stopped
 
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
 
@@ -41,7 +40,8 @@ def memory_plan(
 ) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of filter plan_devices], cores: int or None, numa: where asked for, see refusals.numa()}};
+    nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
+    numa: where asked for, see refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
@@ -49,15 +49,13 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    ports: {name: port} of services that give none; lines: of table.lines()}
+    cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
+    table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
-    for name in sorted(services, key=one.order):
-        if is_stopped(services[name]):
-            add_stopped(one, name)
-        else:
-            one.add(name)
+    one.sharing.extend(own_cards.claimed_twice(one.devices))
+    cards = {name: own_cards.add(one, name) for name in sorted(services, key=one.order)}
     one.refuse_misfits()
     planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
     before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
@@ -72,6 +70,7 @@ def memory_plan(
         "refused": one.refused,
         "hopeless": hopeless(services, models, groups, nodes),
         "sharing": one.sharing,
+        "cards": {name: found for name, found in cards.items() if found is not None},
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
     return dict(found, lines=table.lines(found, only))

@@ -67,6 +67,29 @@ def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def no_such_card(name: str, node: str, index: int, known: Sequence[str]) -> str:
+    return (
+        "llama_services.%s.cards: %d seen, %s has %s, an index that nvidia-smi prints there is needed: correct it"
+        % (
+            name,
+            index,
+            node,
+            ", ".join(known) or "no card",
+        )
+    )
+
+
+def too_many_cards(name: str, node: str, wanted: int, there: int) -> str:
+    return "llama_services.%s.cards: %d seen, at most the %d of %s are allowed: lower it" % (name, wanted, there, node)
+
+
+def no_main_memory(name: str, node: str) -> str:
+    return (
+        "llama_services.%s.cards: [] seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
+        "64000} to its llama_devices" % (name, node)
+    )
+
+
 def context_length(name: str, service: Mapping[str, Any], model: str, shape: Shape, settings: Settings) -> list[str]:
     """More context for a slot than llama-server gives it."""
     allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)

@@ -88,6 +88,8 @@ class Head(Record):
     layers: dict[str, int]
     tensor_split: list[int] | None
     memory_max: str
+    # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
+    cards: list[str] | None
     # Tokens of a micro-batch.
     ubatch_size: int
     # Empty for none.
@@ -133,6 +135,8 @@ class Worker(Record):
     # 0 leaves llama.cpp's own.
     threads: int
     memory_max: str
+    # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
+    cards: list[str] | None
     # How much it keeps of the tensors that it receives, empty for nothing.
     cache: str
     # Of ggml-rpc-server.

@@ -90,14 +90,16 @@ def node_serving(
     }
 
 
-def node_rpc(services: Services, host: str, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
+def node_rpc(
+    services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What a node has to do with RPC.
 
     -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
     heads}}
     """
     known = _Known(hostvars)
-    workers = rpc_instances(services, host, groups, known)
+    workers = rpc_instances(services, host, groups, known, plan)
     led = [service for service in managed(services, groups) if service.head == host]
     return {
         "workers": [worker.as_dict() for worker in workers],
@@ -124,12 +126,14 @@ def stopped_units(services: Services, groups: Groups) -> list[str]:
     return [name for service in stopped for name in (service.head_unit, service.worker_unit)]
 
 
-def rpc_instances(services: Services, host: str, groups: Groups, hostvars: HostVars) -> list[Worker]:
-    """The RPC workers of a node."""
-    return [_worker(service, host, hostvars) for service in managed(services, groups) if host in service.workers]
+def rpc_instances(
+    services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> list[Worker]:
+    """The RPC workers of a node. plan: as for head_instances()."""
+    return [_worker(service, host, hostvars, plan) for service in managed(services, groups) if host in service.workers]
 
 
-def _worker(service: Service, host: str, hostvars: HostVars) -> Worker:
+def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, Any] | None = None) -> Worker:
     settings = service.settings
     worker = Worker(
         service=service.name,
@@ -142,9 +146,18 @@ def _worker(service: Service, host: str, hostvars: HostVars) -> Worker:
         head_url=url(node_address(service.head, hostvars), service.port),
         threads=settings.get("threads", 0),
         memory_max=settings.get("rpc_memory_max", ""),
+        cards=_cards(service, host, plan or {}),
         cache=settings.get("rpc_cache", ""),
     )
     return replace(worker, args=rpc_args(worker.as_dict()))
+
+
+def _cards(service: Service, node: str, plan: Mapping[str, Any]) -> list[str] | None:
+    """The UUIDs of the cards that a service may use on a node, as the plan has them."""
+    wanted = value(service.settings, "cards")
+    if not wanted:
+        return wanted
+    return plan.get("cards", {}).get(service.name, {}).get(node) or [""]
 
 
 def _rpc_endpoints(service: Service, hostvars: HostVars) -> list[str]:
@@ -192,6 +205,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
         memory_max=settings.get("memory_max", ""),
+        cards=_cards(service, host, plan),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         api_key_file="%s/%s" % (paths.KEYS, service.name) if api_keys.get(service.name) else "",
     )

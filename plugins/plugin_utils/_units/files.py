@@ -80,18 +80,21 @@ def _unit_path(name: str) -> str:
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines of a unit are made of, as systemd reads it."""
     numa = process["numa_node"]
+    environment = dict(process["environment"])
+    if item.get("cards") is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
     return {
         "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
         # `environment` is Ansible's own in a task.
-        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(process["environment"].items())],
+        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
         "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
         "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
     }
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
-    """Whether a service runs says nothing of what it runs with."""
-    return {name: value for name, value in item.items() if name != "state"}
+    """Whether a service runs says nothing of what it runs with, and without cards of its own it has all."""
+    return {name: value for name, value in item.items() if name != "state" and (name, value) != ("cards", None)}
 
 
 def _is_stopped(item: Instance) -> bool:

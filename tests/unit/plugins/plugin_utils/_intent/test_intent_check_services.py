@@ -133,9 +133,7 @@ def test_a_router_serves_several_models_from_one_host():
     ]
 
 
-@pytest.mark.parametrize(
-    "kind, needed", [("server", ["model", "quant", "head"]), ("router", ["host", "models"])]
-)
+@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head"]), ("router", ["host", "models"])])
 def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
     found = mistakes({"fast": {"kind": kind}})
     assert [sentence.partition(", ")[0] for sentence in found] == [

@@ -206,6 +206,7 @@ def test_what_playbooks_see_of_a_worker_and_of_a_model():
             "head_url",
             "threads",
             "memory_max",
+            "cards",
             "cache",
             "args",
         ]
@@ -248,6 +249,25 @@ def test_a_stopped_service_is_configured_like_any_other():
     assert mistakes(services) == []
     (sentence,) = mistakes(changed(state="off"))
     assert sentence.startswith("llama_services.reasoning.state: 'off' seen, one of started, stopped is needed")
+
+
+def test_the_cards_of_a_service_reach_its_units_by_their_uuids():
+    plan = {"cards": {"reasoning": {"node1": ["GPU-a"], "node2": ["GPU-b", "GPU-c"]}}}
+    services = changed(cards=[0])
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    (worker,) = intent_services.node_rpc(services, "node2", GROUPS, HOSTVARS, plan)["workers"]
+    assert (head.cards, worker["cards"]) == (["GPU-a"], ["GPU-b", "GPU-c"])
+    # Without a plan of this run nobody knows.
+    (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
+    assert worker.cards == [""]
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    assert head.cards is None and "--device" not in head.args
+
+
+def test_a_service_without_cards_computes_in_main_memory():
+    services = changed(cards=[], workers=None, rpc_port=None, tensor_split=None)
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    assert head.cards == [] and "--device none --n-gpu-layers" in " ".join(head.args)
 
 
 def test_a_port_follows_from_the_name_alone():

@@ -133,6 +133,19 @@ def test_a_stopped_service_neither_starts_at_boot_nor_has_the_short_name():
     assert [entry["path"] for entry in heads(stopped)] == [entry["path"] for entry in heads(HEAD)][:2]
 
 
+def test_a_unit_sees_the_cards_of_its_service_alone():
+    def exported(**item):
+        process = dict(PROCESS, environment={"A": "1"})
+        return heads(dict(HEAD, **item), process=process)[0]["vars"]["exported"]
+
+    assert exported(cards=["GPU-a", "GPU-b"]) == ["A=1", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"]
+    assert exported(cards=[]) == ["A=1", "CUDA_VISIBLE_DEVICES="]
+    assert exported(cards=None) == exported() == ["A=1"]
+    # A service without the key runs with what it ran with before there was one.
+    assert digest(dict(HEAD, cards=None)) == digest(HEAD)
+    assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
+
+
 def test_starting_and_stopping_is_no_change_of_what_a_unit_runs():
     assert digest(dict(HEAD, state="stopped")) == digest(dict(HEAD, state="started")) == digest(HEAD)
 
