@@ -22,7 +22,8 @@ options:
     required: true
   nodes:
     description:
-      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), and C(cores).
+      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), C(main), its main memory
+        in the same form where it is known, and C(cores).
       - A service with a node that is not in it is not planned.
     type: dict
     required: true
@@ -68,8 +69,9 @@ _value:
     - RV(_value.refused), sentences, and RV(_value.hopeless), those that are true whatever a header says, for services
       whose weights alone are more than the memory of all their nodes together. Weights are the quant's C(size), or the
       model's C(parameters) times the quant's C(bits_per_weight).
-    - RV(_value.sharing), lines on services that share cards, and RV(_value.lines), a table for operators with a row for
-      each device, in MiB.
+    - RV(_value.sharing), lines on services that share cards; RV(_value.cards), for each service with cards of its own
+      their UUIDs by node; RV(_value.ports), those of services that give none; and RV(_value.lines), a table for
+      operators with a row for each device, in MiB.
   type: dict
 """
 

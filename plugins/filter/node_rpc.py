@@ -9,7 +9,7 @@ version_added: 0.1.0
 short_description: Resolves services to what one node has to do with RPC
 description:
   - Returns what the role C(rpc_worker) configures on a node, and whom its firewall lets pass.
-positional: host, groups, hostvars
+positional: host, groups, hostvars, plan
 extends_documentation_fragment:
   - thefermisea.llama_cluster.intent.groups
   - thefermisea.llama_cluster.intent.host
@@ -22,6 +22,11 @@ options:
     description: Ansible's C(hostvars); the nodes need C(llama_fabric_address).
     type: dict
     required: true
+  plan:
+    description: The memory plan, as P(thefermisea.llama_cluster.memory_plan#filter) returns it. Services with C(cards)
+      need it.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = """

@@ -59,6 +59,10 @@ _value:
       description: For each node of the inventory the names of the units that it should have, heads and workers, because
         a head stops where one of its workers changes on another node.
       type: dict
+    stopped:
+      description: The names among them of the units that do not run, because their service is stopped.
+      type: list
+      elements: str
     primary:
       description: The name of the primary service; empty where none is.
       type: str

@@ -33,7 +33,7 @@ positional: ending, hosts, run
 
 EXAMPLES = """
 lines: "{{ hostvars | thefermisea.llama_cluster.outcome_lines('held', ansible_play_hosts, {'node': 'node2', 'services':
-  ['chat']}) }}"
+  llama_services}) }}"
 """
 
 RETURN = """

@@ -53,7 +53,7 @@ RETURN = """
 _value:
   description:
     - For each device its node, device, name, kind (V(GPU) or V(main)), total_mib, others_mib, others (the processes
-      that have those, in words, with their MiB), margin_mib and bandwidth in GB/s.
+      that have those, in words, with their MiB), margin_mib, bandwidth in GB/s, and the card's uuid.
   type: list
   elements: dict
 """

@@ -39,7 +39,13 @@ options:
     description: The node that is to be held; empty for none.
     type: str
     default: ""
-positional: host, wanted, degraded, services, held
+  stopped:
+    description: The names of wanted units that do not run, C(stopped) of
+      P(thefermisea.llama_cluster.node_serving#filter).
+    type: list
+    elements: str
+    default: []
+positional: host, wanted, degraded, services, held, stopped
 """
 
 EXAMPLES = """
@@ -52,7 +58,8 @@ _value:
   description:
     - Lists of unit names in the order to act on them, RV(_value.heads_down), RV(_value.unwanted),
       RV(_value.workers_restart), RV(_value.workers_start) and RV(_value.heads_up); RV(_value.held), those that stop
-      and do not start at boot; and RV(_value.idle), whether they leave everything as it is.
+      and do not start at boot, of a node that is to be held or of a service that is stopped; and RV(_value.idle),
+      whether they leave everything as it is.
   type: dict
 """
 

@@ -25,6 +25,7 @@ class Key(NamedTuple):
     bounds: Tuple[float, Optional[float]] = (1, None)
     # What a text, or each text of a list, has to match, how that is said, and the next step.
     form: Optional[Tuple[Pattern[str], str, str]] = None
+    empty: bool = False  # whether an empty list says something
     flag: Union[None, str, Words] = None  # llama-server's
     memory: bool = False  # whether a memory plan depends on it
     kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
@@ -73,6 +74,14 @@ KEYS = (
         choices=KINDS,
         kinds=KINDS,
     ),
+    Key(
+        "state",
+        str,
+        "Whether it runs; `stopped` configures all of it and starts none of it: "
+        "[a service that is stopped](inventory.md#a-service-that-is-stopped).",
+        default="started",
+        choices=("started", "stopped"),
+    ),
     Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
@@ -86,7 +95,13 @@ KEYS = (
     Key("host", str, "The nodes of a router: a host, group or pattern.", required=True, kinds=("router",)),
     Key("models", dict, "The models of a router: name to quant.", required=True, kinds=("router",)),
     Key("models_max", int, "How many models a router holds at a time.", default=1, kinds=("router",)),
-    Key("port", int, "The HTTP port of the endpoint.", required=True, bounds=PORT, kinds=KINDS),
+    Key(
+        "port",
+        int,
+        "The HTTP port of the endpoint; without it [one from 18080 on](inventory.md#ports), by the service's name.",
+        bounds=PORT,
+        kinds=KINDS,
+    ),
     Key(
         "rpc_port",
         int,
@@ -99,6 +114,13 @@ KEYS = (
         "How much each worker may keep of the tensors that it receives, so that the next start need not send them "
         "again; [when it is worth it](operations.md#the-tensor-cache-of-workers).",
         form=QUOTA,
+    ),
+    Key(
+        "cards",
+        (int, list),
+        "The cards that it may use on each of its nodes: how many, or nvidia-smi's indices; `[]`: none, it computes in "
+        "main memory. Without it all: [Cards of a service](inventory.md#cards-of-a-service).",
+        empty=True,
     ),
     Key(
         "slot_ctx_size",
@@ -236,6 +258,11 @@ WORKER_KEYS = ("rpc_port", "rpc_cache", "rpc_memory_max")
 def kind_of(service: Mapping[str, Any]) -> str:
     """server or router."""
     return value(service, "kind")
+
+
+def is_stopped(service: Mapping[str, Any]) -> bool:
+    """Whether it is configured and does not run."""
+    return value(service, "state") == "stopped"
 
 
 def context(service: Mapping[str, Any]) -> Optional[int]:

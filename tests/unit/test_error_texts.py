@@ -97,6 +97,15 @@ def second(**keys):
     return intent(services={"chat": CHAT, "code": dict(CHAT, **keys)})
 
 
+def visible(accelerator, environment):
+    """What a service with a card of its own is told whose nodes are like this."""
+    facts = {"llama_cpp_accelerator": accelerator}
+    hostvars = {name: dict(known, **facts) for name, known in INVENTORY["hostvars"].items()}
+    hostvars["node2"]["llama_cpp_accelerator"] = "cuda"
+    hostvars["node1"]["head_server_environment"] = environment
+    return intent(services={"chat": dict(CHAT, cards=1)}, hostvars=hostvars)
+
+
 def model(**keys):
     return intent(models={"m": dict(INVENTORY["models"]["m"], **keys)})
 
@@ -347,7 +356,7 @@ REFUSALS = [
     ("llama_services.chat.kind:", "'shared' seen", "server or router", chat(kind="shared")),
     ("llama_services.chat.ctx_sise:", "unknown key", "did you mean ctx_size?", chat(ctx_sise=4096)),
     ("llama_services.chat.colour:", "unknown key", "known keys: batch_size", chat(colour="red")),
-    ("llama_services.chat.port:", "missing", "the HTTP port of the endpoint is needed", chat(port=None)),
+    ("llama_services.chat.quant:", "missing", "one of the quants of the model is needed", chat(quant=None)),
     ("llama_services.chat.port:", "'8000' seen", "a whole number is needed", chat(port="8000")),
     ("llama_services.chat.port:", "80000 seen", "1 to 65535 is needed", chat(port=80000)),
     (
@@ -711,6 +720,29 @@ REFUSALS = [
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
+    ("llama_services.chat.cards:", "3 seen, node1 has 0", "an index that nvidia-smi prints", planned(cards=[3])),
+    ("llama_services.chat.cards:", "2 seen", "at most the 1 of node1 are allowed: lower it", planned(cards=2)),
+    (
+        "llama_services.chat.cards:",
+        "[] seen",
+        "the main memory of node1 is needed to plan it: add {main",
+        planned(cards=[], workers=None, rpc_port=None),
+    ),
+    ("llama_services.chat.cards:", "[-1] seen", "indices that nvidia-smi prints are needed", chat(cards=[-1])),
+    ("llama_services.chat.cards:", "[1, 1] seen", "each index once is needed", chat(cards=[1, 1])),
+    ("llama_services.chat.cards:", "[] seen with workers", "a card on each node is needed", chat(cards=[])),
+    (
+        "llama_services.chat.cards:",
+        "seen beside CUDA_VISIBLE_DEVICES in head_server_environment of node1",
+        "one of them is needed: drop the other",
+        visible("cuda", {"CUDA_VISIBLE_DEVICES": "0"}),
+    ),
+    (
+        "llama_services.chat.cards:",
+        "1 seen with llama_cpp_accelerator cpu of node1",
+        "cuda is needed to use cards",
+        visible("cpu", {}),
+    ),
     (
         "llama_services.chat.workers:",
         "big Q1_0 fits GPU0 of node1 alone",

@@ -82,6 +82,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     ]
     if instance["rpc_endpoints"]:
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer", "--cache-ram", "0"]
+    if service.get("cards") == []:
+        args += ["--device", "none"]
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]

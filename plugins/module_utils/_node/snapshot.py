@@ -26,7 +26,9 @@ Entry = Dict[str, Any]
 Change = Tuple[str, Optional[Entry], Optional[Entry]]
 # A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is
 # configured.
-UNITS, CONFIGURATION, KEYS, HELD = (path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD))
+UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
+    path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT)
+)
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -53,14 +55,15 @@ class Snapshots:
         if not check:
             current = os.path.join(self.prefix, "current")
             build = os.path.basename(os.path.realpath(current)) if os.path.isdir(current) else None
-            self._store("open", dict(opened or {"build": build, "files": self._present()}, id=name))
+            held = os.path.exists(os.path.join(self.root, HELD))
+            self._store("open", dict(opened or {"build": build, "files": self._present(), "held": held}, id=name))
         return True
 
     def restore(self, name: str, check: bool = False) -> List[Change]:
         """Makes the configuration what it was; the snapshot becomes the open one until it is closed.
 
         Units that the snapshot lacks stay, with their links: whoever stops them removes them. So does what others have
-        put there since.
+        put there since. A unit that it has without a link did not run, unless its node was held.
         -> [(path, entry as it is or None, entry as it was or None)] of what changed. Errors: Refusal.
         """
         found = [
@@ -75,7 +78,9 @@ class Snapshots:
             )
         key, snapshot = found[0]
         changes = [
-            change for change in _differences(self._present(), snapshot["files"]) if change[2] or self._goes(change[0])
+            change
+            for change in _differences(self._present(), snapshot["files"])
+            if change[2] or self._goes(change[0], snapshot)
         ]
         if not check:
             if key == "last":
@@ -98,11 +103,14 @@ class Snapshots:
         os.unlink(self._path("open"))
         return True
 
-    def _goes(self, path: str) -> bool:
+    def _goes(self, path: str, snapshot: Dict[str, Any]) -> bool:
         """Whether what the snapshot lacks is removed."""
         folder, name = os.path.split(path)
         if folder == KEYS:
             return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
+        # A snapshot of an earlier version does not say whether its node was held.
+        if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
+            return True
         return not _stays(path) and (
             is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root)
         )

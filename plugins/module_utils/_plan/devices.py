@@ -33,6 +33,7 @@ class Device(NamedTuple):
     bandwidth: Optional[float] = None  # GB/s
     others: Dict[str, Optional[int]] = {}  # MiB of the processes of others, in words; nothing where nobody looked
     claimed_mib: int = 0  # what other services of the plan have of it
+    uuid: str = ""  # of a card that somebody looked at
 
     def as_dict(self) -> Facts:
         """What a filter returns: claims are of one plan."""
@@ -84,6 +85,7 @@ def of_node(
                 margin_mib=margin_mib,
                 bandwidth=next((card.get("bandwidth") for card in cards[number : number + 1]), None)
                 or bandwidth(gpu["name"]),
+                uuid=part.get("uuid") or "",
             )
         )
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]

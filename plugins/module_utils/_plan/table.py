@@ -48,7 +48,8 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
         for item in sorted(planned["unplanned"].items())
         if item[0] not in told and item[0] == (only or item[0])
     )
-    return found + _about(only, planned)
+    ports = ["%s %d" % item for item in sorted(planned["ports"].items()) if item[0] == (only or item[0])]
+    return found + _about(only, planned) + (["ports, by the services' names: %s" % ", ".join(ports)] if ports else [])
 
 
 def _about(only: str, planned: Dict[str, Any]) -> List[str]:

@@ -63,8 +63,13 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
             "the interface up" % (host, address, ", ".join(addresses))
         )
     heads, workers = services["heads"], services["workers"]
-    wanted = [("llama_services.%s.port" % one["service"], one["address"], one["port"]) for one in heads]
-    wanted += [("llama_services.%s.rpc_port" % one["service"], one["address"], one["port"]) for one in workers]
+    # What is stopped needs its port when it is started.
+    wanted = [
+        ("llama_services.%s.%s" % (one["service"], key), one["address"], one["port"])
+        for key, instances in (("port", heads), ("rpc_port", workers))
+        for one in instances
+        if one.get("state") != "stopped"
+    ]
     units = units_of(node["units"])
     own = [unit.main_pid for unit in units if unit.main_pid] + node["service_pids"] + list(services["ending"])
     found += port_conflicts(wanted, node["listeners"], own)

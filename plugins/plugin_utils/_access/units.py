@@ -32,6 +32,12 @@ def unit_refusals(
     found = _taken_names(instances, kind, node, host, at_boot)
     if instances and deployed and node["build"]["current_build"] is None:
         found.append("%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (build, host))
+    found += [
+        "llama_services.%s.cards: no UUID of its cards on %s seen in this run, that of role preflight is needed: run "
+        "site.yml without --skip-tags and without --limit" % (item["service"], host)
+        for item in instances
+        if not all(item.get("cards") or [])
+    ]
     for item in instances if kind == "head" else []:
         if deployed and node["files"][item["model_path"]] is None:
             found.append(

@@ -15,12 +15,13 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, Row, ServicePlan, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import kept, stored
-from ...module_utils._settings import kind_of, value
+from ...module_utils._settings import is_stopped, kind_of, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
-from . import refusals, sharing
+from .._intent.services import ports
+from . import own_cards, refusals, sharing
 from .estimate import estimate
 
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
@@ -39,7 +40,8 @@ def memory_plan(
 ) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of filter plan_devices], cores: int or None, numa: where asked for, see refusals.numa()}};
+    nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
+    numa: where asked for, see refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
@@ -47,12 +49,13 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    lines: of table.lines()}
+    cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
+    table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
-    for name in sorted(services, key=one.order):
-        one.add(name)
+    one.sharing.extend(own_cards.claimed_twice(one.devices))
+    cards = {name: own_cards.add(one, name) for name in sorted(services, key=one.order)}
     one.refuse_misfits()
     planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
     before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
@@ -67,6 +70,8 @@ def memory_plan(
         "refused": one.refused,
         "hopeless": hopeless(services, models, groups, nodes),
         "sharing": one.sharing,
+        "cards": {name: found for name, found in cards.items() if found is not None},
+        "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
     return dict(found, lines=table.lines(found, only))
 
@@ -110,10 +115,11 @@ class _Inventory:
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[_Misfit] = []
 
-    def order(self, name: str) -> tuple[bool, bool, str]:
-        """What leaves no choice is placed first."""
+    def order(self, name: str) -> tuple[bool, bool, bool, str]:
+        """What leaves no choice is placed first, and last what takes nothing."""
         service = self.services[name]
-        return (kind_of(service) != "router", not isinstance(service.get("tensor_split"), dict), name)
+        free = not isinstance(service.get("tensor_split"), dict)
+        return (is_stopped(service), kind_of(service) != "router", free, name)
 
     def add(self, name: str) -> None:
         service = self.services[name]

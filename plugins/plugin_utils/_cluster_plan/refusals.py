@@ -67,6 +67,29 @@ def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
+def no_such_card(name: str, node: str, index: int, known: Sequence[str]) -> str:
+    return (
+        "llama_services.%s.cards: %d seen, %s has %s, an index that nvidia-smi prints there is needed: correct it"
+        % (
+            name,
+            index,
+            node,
+            ", ".join(known) or "no card",
+        )
+    )
+
+
+def too_many_cards(name: str, node: str, wanted: int, there: int) -> str:
+    return "llama_services.%s.cards: %d seen, at most the %d of %s are allowed: lower it" % (name, wanted, there, node)
+
+
+def no_main_memory(name: str, node: str) -> str:
+    return (
+        "llama_services.%s.cards: [] seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
+        "64000} to its llama_devices" % (name, node)
+    )
+
+
 def context_length(name: str, service: Mapping[str, Any], model: str, shape: Shape, settings: Settings) -> list[str]:
     """More context for a slot than llama-server gives it."""
     allowed, tokens = allowed_context(service, shape, settings.build), slot_context(shape, settings)
@@ -180,6 +203,19 @@ def does_not_fit(
         if isinstance(service.get("tensor_split"), dict)
         else "quant"
     )
+    return "llama_services.%s.%s: %s %s with %s does not fit, %s: %s" % (
+        name,
+        key,
+        described.model,
+        described.quant,
+        context_words(described),
+        shortage(described, beside),
+        ", or ".join(advice) or "choose another model, or add nodes",
+    )
+
+
+def shortage(described: ServicePlan, beside: Mapping[tuple[str, str], Mapping[str, int | None]]) -> str:
+    """What is needed and what is there, of the device that lacks most."""
     rows = described.plan.devices
     small = [row for row in rows if row.total_mib > (row.free_mib or 0)]
     worst = max(small or rows, key=lambda row: row.total_mib - (row.free_mib or 0))
@@ -187,20 +223,11 @@ def does_not_fit(
         "%s%s" % (other, " (%d MiB)" % size if size else "")
         for other, size in beside.get((worst.node, worst.device), {}).items()
     ]
-    return (
-        "llama_services.%s.%s: %s %s with %s does not fit, %d MiB are needed on %s of %s and %d MiB are there%s%s: %s"
-        % (
-            name,
-            key,
-            described.model,
-            described.quant,
-            context_words(described),
-            worst.total_mib,
-            worst.device,
-            worst.node,
-            worst.free_mib or 0,
-            " beside %s" % join(others) if others else "",
-            ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
-            ", or ".join(advice) or "choose another model, or add nodes",
-        )
+    return "%d MiB are needed on %s of %s and %d MiB are there%s%s" % (
+        worst.total_mib,
+        worst.device,
+        worst.node,
+        worst.free_mib or 0,
+        " beside %s" % join(others) if others else "",
+        ", the worst of %d devices that are too small" % len(small) if len(small) > 1 else "",
     )

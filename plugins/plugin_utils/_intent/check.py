@@ -98,7 +98,13 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
         size, how = weights(model, service["quant"])
         if size is None or any(node not in nodes for node in own):
             continue
-        devices = [device for node in own for device in nodes[node]["devices"]]
+        places = [nodes[node] for node in own]
+        # Without a card it lies in main memory, which a node with cards has beside them.
+        devices = [
+            device
+            for place in places
+            for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
+        ]
         have = sum(int(device["total_mib"]) for device in devices) << 20
         if size <= have:
             continue

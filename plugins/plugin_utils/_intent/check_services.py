@@ -75,6 +75,8 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
         )
     if hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
+    if "cards" in service:
+        found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
     if "rpc_cache" in service:
         found.extend(_cache_errors(entry, hosts.get("workers", []), hostvars))
     if not found:
@@ -219,6 +221,32 @@ def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -
         "%s.%s: %s has no %s, one of %s is needed%s"
         % (entry, field, name, quant, ", ".join(quants), near(quant, quants, ": choose one of them"))
     ]
+
+
+def _cards_errors(
+    entry: str, service: Settings, heads: Iterable[str], workers: Iterable[str], hostvars: HostVars
+) -> list[str]:
+    entry, wanted = entry + ".cards", service["cards"]
+    if isinstance(wanted, list) and not all(is_a(index, int) and index >= 0 for index in wanted):
+        return ["%s: %s seen, indices that nvidia-smi prints are needed: write such as [0, 1]" % (entry, wanted)]
+    if isinstance(wanted, list) and len(set(wanted)) < len(wanted):
+        return ["%s: %s seen, each index once is needed: remove the others" % (entry, wanted)]
+    if wanted == [] and "workers" in service:
+        return ["%s: [] seen with workers, a card on each node is needed: drop workers, or name cards" % entry]
+    found = []
+    for variable, nodes in (("head_server_environment", heads), ("rpc_worker_environment", workers)):
+        for node in nodes:
+            if "CUDA_VISIBLE_DEVICES" in (hostvars[node].get(variable) or {}):
+                found.append(
+                    "%s: seen beside CUDA_VISIBLE_DEVICES in %s of %s, one of them is needed: drop the other"
+                    % (entry, variable, node)
+                )
+            if wanted and hostvars[node].get("llama_cpp_accelerator", "cpu") == "cpu":
+                found.append(
+                    "%s: %s seen with llama_cpp_accelerator cpu of %s, cuda is needed to use cards: change it, or drop "
+                    "the key" % (entry, wanted, node)
+                )
+    return found
 
 
 def _cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:

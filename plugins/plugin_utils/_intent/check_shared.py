@@ -19,13 +19,12 @@ EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
 
 def shared_errors(services: Services, groups: Groups) -> list[str]:
-    """Two services on one port of one node, and two primaries."""
+    """Two services on one port of one node, and two primaries. A port that is not given is free, see ports()."""
     found = []
     taken: dict[tuple[str, int], str] = {}
     for name, service in services.items():
-        claims = [
-            (host, service["port"], "port") for host in expand(service["head" if "head" in service else "host"], groups)
-        ]
+        heads = expand(service["head" if "head" in service else "host"], groups) if "port" in service else []
+        claims = [(host, service["port"], "port") for host in heads]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
             other = taken.setdefault((host, port), "%s.%s" % (name, key))

@@ -35,12 +35,13 @@ class Record:
 class Service(Record):
     """A service of kind server that systemd runs.
 
-    head: empty where its pattern matches no host. settings: its entry in llama_services.
+    head: empty where its pattern matches no host. port: of its endpoint. settings: its entry in llama_services.
     """
 
     name: str
     head: str
     workers: list[str]
+    port: int
     settings: Settings
 
     @property
@@ -75,6 +76,8 @@ class Head(Record):
     service: str
     unit: str
     primary: bool
+    # started or stopped; no part of the unit's digest.
+    state: str
     address: str
     port: int
     model: str
@@ -85,6 +88,8 @@ class Head(Record):
     layers: dict[str, int]
     tensor_split: list[int] | None
     memory_max: str
+    # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
+    cards: list[str] | None
     # Tokens of a micro-batch.
     ubatch_size: int
     # Empty for none.
@@ -121,6 +126,8 @@ class Worker(Record):
     service: str
     unit: str
     primary: bool
+    # started or stopped; no part of the unit's digest.
+    state: str
     address: str
     port: int
     head_address: str
@@ -128,6 +135,8 @@ class Worker(Record):
     # 0 leaves llama.cpp's own.
     threads: int
     memory_max: str
+    # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
+    cards: list[str] | None
     # How much it keeps of the tensors that it receives, empty for nothing.
     cache: str
     # Of ggml-rpc-server.

@@ -7,22 +7,48 @@ Intent is written once, in the inventory. Roles read lists that the functions he
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ...module_utils._llama.args import head_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, kind_of, value
+from ...module_utils._settings import effective, is_stopped, kind_of, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
 
+# Where the ports of services begin that give none, and how many names have one of their own to begin with.
+FIRST_PORT, PORTS = 18080, 1000
+
+
+def ports(services: Services) -> dict[str, int]:
+    """{service: the port of its endpoint}, for those that give none one that follows from the name, so that services
+    which come or go do not move it. Where a name leads to a port that something in the inventory has, or a name before
+    it in the alphabet, it takes the next one."""
+    found = {name: service["port"] for name, service in services.items() if "port" in service}
+    taken = set(found.values()) | {service["rpc_port"] for service in services.values() if "rpc_port" in service}
+    for name in sorted(set(services) - set(found)):
+        port = FIRST_PORT + zlib.crc32(name.encode()) % PORTS
+        while port in taken:
+            port += 1
+        taken.add(port)
+        found[name] = port
+    return found
+
 
 def managed(services: Services, groups: Groups) -> list[Service]:
     """The services of kind server that systemd runs, by name."""
+    port_of = ports(services)
     return [
-        Service(name, next(iter(expand(one["head"], groups)), ""), expand(one.get("workers", ""), groups), one)
+        Service(
+            name,
+            next(iter(expand(one["head"], groups)), ""),
+            expand(one.get("workers", ""), groups),
+            port_of[name],
+            one,
+        )
         for name, one in sorted(services.items())
         if kind_of(one) == "server" and value(one, "launcher") == "systemd"
     ]
@@ -51,25 +77,29 @@ def node_serving(
 ) -> dict[str, Any]:
     """What a node serves.
 
-    -> {heads, models, units: of wanted_units(), for every node, primary: the service's name, empty where none is}
+    -> {heads, models, units: of wanted_units(), for every node, stopped: those among them that do not run, primary: the
+    service's name, empty where none is}
     """
     heads = head_instances(services, models, host, groups, _Known(hostvars), models_dir, plan)
     return {
         "heads": [head.as_dict() for head in heads],
         "models": [item.as_dict() for item in model_items(services, models, host, groups, models_dir)],
         "units": wanted_units(services, groups),
+        "stopped": stopped_units(services, groups),
         "primary": next((name for name, service in services.items() if service.get("primary")), ""),
     }
 
 
-def node_rpc(services: Services, host: str, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
+def node_rpc(
+    services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """What a node has to do with RPC.
 
     -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
     heads}}
     """
     known = _Known(hostvars)
-    workers = rpc_instances(services, host, groups, known)
+    workers = rpc_instances(services, host, groups, known, plan)
     led = [service for service in managed(services, groups) if service.head == host]
     return {
         "workers": [worker.as_dict() for worker in workers],
@@ -90,26 +120,44 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     return wanted
 
 
-def rpc_instances(services: Services, host: str, groups: Groups, hostvars: HostVars) -> list[Worker]:
-    """The RPC workers of a node."""
-    return [_worker(service, host, hostvars) for service in managed(services, groups) if host in service.workers]
+def stopped_units(services: Services, groups: Groups) -> list[str]:
+    """The names of the units that the services want and that do not run; on every node they are the same."""
+    stopped = [service for service in managed(services, groups) if is_stopped(service.settings)]
+    return [name for service in stopped for name in (service.head_unit, service.worker_unit)]
 
 
-def _worker(service: Service, host: str, hostvars: HostVars) -> Worker:
+def rpc_instances(
+    services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> list[Worker]:
+    """The RPC workers of a node. plan: as for head_instances()."""
+    return [_worker(service, host, hostvars, plan) for service in managed(services, groups) if host in service.workers]
+
+
+def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, Any] | None = None) -> Worker:
     settings = service.settings
     worker = Worker(
         service=service.name,
         unit=service.worker_unit,
         primary=bool(settings.get("primary")),
+        state=value(settings, "state"),
         address=hostvars[host]["llama_fabric_address"],
         port=settings["rpc_port"],
         head_address=rpc_address(service.head, hostvars),
-        head_url=url(node_address(service.head, hostvars), settings["port"]),
+        head_url=url(node_address(service.head, hostvars), service.port),
         threads=settings.get("threads", 0),
         memory_max=settings.get("rpc_memory_max", ""),
+        cards=_cards(service, host, plan or {}),
         cache=settings.get("rpc_cache", ""),
     )
     return replace(worker, args=rpc_args(worker.as_dict()))
+
+
+def _cards(service: Service, node: str, plan: Mapping[str, Any]) -> list[str] | None:
+    """The UUIDs of the cards that a service may use on a node, as the plan has them."""
+    wanted = value(service.settings, "cards")
+    if not wanted:
+        return wanted
+    return plan.get("cards", {}).get(service.name, {}).get(node) or [""]
 
 
 def _rpc_endpoints(service: Service, hostvars: HostVars) -> list[str]:
@@ -146,8 +194,9 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         service=service.name,
         unit=service.head_unit,
         primary=bool(settings.get("primary")),
+        state=value(settings, "state"),
         address=node_address(host, hostvars),
-        port=settings["port"],
+        port=service.port,
         model=settings["model"],
         quant=settings["quant"],
         aliases=[settings["model"]] + list(model.get("aliases") or []),
@@ -156,6 +205,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
         memory_max=settings.get("memory_max", ""),
+        cards=_cards(service, host, plan),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         api_key_file="%s/%s" % (paths.KEYS, service.name) if api_keys.get(service.name) else "",
     )

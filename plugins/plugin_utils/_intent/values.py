@@ -72,7 +72,7 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
     )
     if found:
         return found
-    if value == []:
+    if value == [] and not key.empty:
         return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
     texts = value if isinstance(value, list) else [value]
     wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]

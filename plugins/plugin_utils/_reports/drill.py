@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._node.timeline import noticed
+from ...module_utils._settings import is_stopped
 from ...module_utils._text import duration
 from ...module_utils._watchdog.head import UNKNOWN as NOTICED
 from .._intent.services import managed
@@ -46,7 +47,7 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
     parts = [
         one
         for one in managed(run["services"], run["groups"])
-        if run["worker"] in (one.head, *one.workers) and one.name != run["service"]
+        if run["worker"] in (one.head, *one.workers) and one.name != run["service"] and not is_stopped(one.settings)
     ]
     for name in breaks:
         action = run["catalog"][name]["action"]

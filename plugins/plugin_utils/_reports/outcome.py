@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._settings import is_stopped
 from .drill import outage_lines
 from .failures import NO_REASON
 from .speed import speed_lines
@@ -102,7 +103,8 @@ def outcome_lines(
 
 def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: the state of the switch; services, build, id of the snapshot, check_mode, seconds: without an answer."""
-    names = ", ".join(sorted(run["services"]))
+    names = ", ".join(sorted(name for name, one in run["services"].items() if not is_stopped(one))) or "no service"
+    stopped = sorted(name for name, service in run["services"].items() if is_stopped(service))
     if run["check_mode"]:
         return ["%s: check mode, %s serves on; what would change is shown above" % (names, run["old_build"])]
     if run["idle"]:
@@ -120,6 +122,7 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
             found.update(of_node)
     return [
         "%s: %s serves, %s" % (names, run["build"], outage),
+        *("%s: stopped, as the inventory says" % name for name in stopped),
         *speed_lines(measured, baselines),
         "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
@@ -150,8 +153,8 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     answers = [answer for asked in _noted(hostvars, hosts, "apply_answers") for answer in asked["results"]]
     changed = any(changes[step] for changes in _noted(hostvars, hosts, "apply_changes") for step in DISTURBING)
     outage = "nothing served for %s s" % run["seconds"] if changed else "nothing had to restart"
-    services = ", ".join(answer["item"]["service"] for answer in answers)
-    reasons = ", ".join(answer["reason"] for answer in answers)
+    services = ", ".join(answer["item"]["service"] for answer in answers) or "no service"
+    reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
     return [
         "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
         "the inventory may still say what was rolled back: set llama_cpp_version to %s and the services as they were "
@@ -212,7 +215,10 @@ def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
 def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: node, services."""
     mine = [unit["service"] for unit in hostvars[run["node"]]["ansible_facts"]["llama_node"]["units"]]
-    waiting = ", ".join(name for name in run["services"] if name in mine) or "no service"
+    waiting = (
+        ", ".join(name for name, service in run["services"].items() if name in mine and not is_stopped(service))
+        or "no service"
+    )
     return [
         "maintenance: %s is held, %s cannot answer until it returns" % (run["node"], waiting),
         "patch and reboot %s, then run maintenance.yml -e node=%s -e state=return" % (run["node"], run["node"]),

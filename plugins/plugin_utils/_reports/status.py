@@ -17,12 +17,17 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
     """
     lines = []
     for head, health in heads:
+        stopped = head.get("state") == "stopped"
+        if stopped and health["state"] == "down":
+            lines.append("%s: stopped, as the inventory says" % head["service"])
+            continue
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = (
             "it waits for %s, held for maintenance" % ", ".join(awaited)
             if awaited and health["state"] != "ready"
             else health["reason"]
         )
+        reason += ", and the inventory says stopped: run site.yml" if stopped else ""
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))
     for node, info in nodes.items():

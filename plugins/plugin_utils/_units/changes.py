@@ -4,7 +4,7 @@
 """What has to stop, start and restart so that the units that run are the ones the inventory wants. Private to the
 collection."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._node.units import Unit, unit_kind, units_of
@@ -21,17 +21,19 @@ def unit_changes(
     degraded: Iterable[str] = (),
     services: Sequence[str] = (),
     held: str = "",
+    stopped: Collection[str] = (),
 ) -> dict[str, Any]:
     """What a node has to do, as lists of unit names, in the order it has to be done.
 
     nodes: {node: units as llama_unit_info returns them}, of every node of the play; wanted: as wanted_units() returns
     them; degraded: services whose head lost a worker; services: those that may be touched, all where none is named;
-    held: the node that is to be held for maintenance, of which hold_changes() says what stops.
+    held: the node that is to be held for maintenance, of which hold_changes() says what stops; stopped: names of wanted
+    units that do not run.
 
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or
     starts somewhere; and what waits after runs that failed, to be tried at once with what is there now.
-    unwanted: stopped, disabled and removed. workers_restart, workers_start: then the workers. heads_up: every wanted
-    head, last.
+    unwanted: stopped, disabled and removed. held: stopped and disabled. workers_restart, workers_start: then the
+    workers. heads_up: every wanted head that runs, last.
     idle: whether all of this leaves everything as it is.
     Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left
     alone, whatever their name.
@@ -43,32 +45,47 @@ def unit_changes(
         node: [unit for unit in units_of(told) if not services or unit.service in services]
         for node, told in nodes.items()
     }
-    workers = {node: _workers(units, wanted.get(node, [])) for node, units in found.items()}
+    workers = {node: _workers(units, wanted.get(node, []), stopped) for node, units in found.items()}
     disturbed = set(degraded)
     for changes in workers.values():
         for names in changes.values():
             disturbed.update(unit_kind(name)[1] or "" for name in names)
     heads = [unit for unit in found[host] if unit.kind == "head" and unit.installed and unit.ours]
-    kept = [unit for unit in heads if unit.name in wanted.get(host, [])]
-    unwanted = [unit.name for unit in heads if unit not in kept]
+    kept = [unit for unit in heads if unit.name in wanted.get(host, []) and unit.name not in stopped]
+    unwanted = [unit.name for unit in heads if unit.name not in wanted.get(host, [])]
+    resting = _resting(heads, wanted.get(host, []), stopped)
     todo = {
         "heads_down": unwanted
+        + resting
         + [unit.name for unit in kept if unit.stale or unit.failed_in_a_row or unit.service in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
+        "held": workers[host]["held"] + resting,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],
         "heads_up": [unit.name for unit in kept if unit.enabled],
     }
     up = [unit.name for unit in heads if unit.active_state == "active"]
     still = not any(names for step, names in todo.items() if step != "heads_up")
-    return dict(todo, held=[], idle=still and set(todo["heads_up"]) <= set(up))
+    return dict(todo, idle=still and set(todo["heads_up"]) <= set(up))
 
 
-def _workers(units: Iterable[Unit], wanted: Sequence[str]) -> dict[str, list[str]]:
+def _resting(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[str]) -> list[str]:
+    """Of those that do not run the ones that do all the same, or would at boot."""
+    return [
+        unit.name
+        for unit in units
+        if unit.name in wanted
+        and unit.name in stopped
+        and (unit.enabled or unit.active_state not in ("inactive", "failed"))
+    ]
+
+
+def _workers(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[str]) -> dict[str, list[str]]:
     units = [unit for unit in units if unit.kind == "rpc" and unit.installed and unit.ours]
-    kept = [unit for unit in units if unit.name in wanted]
+    kept = [unit for unit in units if unit.name in wanted and unit.name not in stopped]
     return {
-        "unwanted": [unit.name for unit in units if unit not in kept],
+        "unwanted": [unit.name for unit in units if unit.name not in wanted],
+        "held": _resting(units, wanted, stopped),
         "restart": [unit.name for unit in kept if unit.stale or unit.failed_in_a_row],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
         "start": [unit.name for unit in kept if unit.enabled and unit.active_state != "active"],

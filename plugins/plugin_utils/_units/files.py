@@ -46,7 +46,10 @@ def unit_files(
                 "path": _unit_path(unit_name(kind, item["service"])),
                 "template": "llama-%s.service.j2" % kind,
                 "vars": dict(
-                    _words(item, process), item=item, sandbox=sandbox, digest=digest([process, sandbox, item, own])
+                    _words(item, process),
+                    item=item,
+                    sandbox=sandbox,
+                    digest=digest([process, sandbox, _running_parts(item), own]),
                 ),
             }
         )
@@ -77,13 +80,25 @@ def _unit_path(name: str) -> str:
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines of a unit are made of, as systemd reads it."""
     numa = process["numa_node"]
+    environment = dict(process["environment"])
+    if item.get("cards") is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
     return {
         "args": " ".join(systemd_escape(word, command=True) for word in item["args"]),
         # `environment` is Ansible's own in a task.
-        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(process["environment"].items())],
+        "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
         "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
         "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
     }
+
+
+def _running_parts(item: Instance) -> dict[str, Any]:
+    """Whether a service runs says nothing of what it runs with, and without cards of its own it has all."""
+    return {name: value for name, value in item.items() if name != "state" and (name, value) != ("cards", None)}
+
+
+def _is_stopped(item: Instance) -> bool:
+    return item.get("state") == "stopped"
 
 
 def digest(parts: Any) -> str:
@@ -101,9 +116,10 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     """What `systemctl enable` would write for WantedBy=. That takes the short name alone for enabled."""
     enabled = {unit.name for unit in units_of(node["units"]) if unit.enabled}
     entries: list[Entry] = []
-    for name in (unit_name(kind, item["service"]) for item in instances):
+    for item in instances:
+        name = unit_name(kind, item["service"])
         link: Entry = {"path": paths.AT_BOOT + "/" + name}
-        if at_boot:
+        if at_boot and not _is_stopped(item):
             entries.append(dict(link, state="link", target=_unit_path(name)))
         elif name in enabled:
             entries.append(dict(link, state="absent"))
@@ -111,10 +127,10 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
 
 
 def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
-    """What answers to llama-rpc or llama-head. Only a link of ours goes: a file of that name was made by hand, and
-    adopt.yml moves it."""
+    """What answers to llama-rpc or llama-head, nothing while that service is stopped: systemd would call its unit
+    enabled. Only a link of ours goes: a file of that name was made by hand, and adopt.yml moves it."""
     name = "llama-%s.service" % kind
-    primary = [item["service"] for item in instances if item.get("primary")]
+    primary = [item["service"] for item in instances if item.get("primary") and not _is_stopped(item)]
     if primary and at_boot:
         return [{"path": _unit_path(name), "state": "link", "target": _unit_path(unit_name(kind, primary[0]))}]
     return [{"path": _unit_path(name), "state": "absent"}] if name in node["aliases"] else []

@@ -155,16 +155,18 @@ class ActionModule(ActionBase):
                 options += ["rpc_cache", one["cache"]]
             unit = {"release": build["current_build"], "arguments": options, "settings": one.get("memory_max", "")}
             unit["digest"] = hashlib.sha256(json.dumps([unit, build["build_sha256"]]).encode()).hexdigest()[:16]
-            if self.node.unit(name) == unit:
+            link = self.node.units / "multi-user.target.wants" / name
+            starts = one["state"] == "started" and not self.node.held.exists()
+            if self.node.unit(name) == unit and link.is_symlink() == starts:
                 continue
             changed = True
             self.event("configure %s" % name)
             if not self.check:
-                wants = self.node.units / "multi-user.target.wants"
-                wants.mkdir(parents=True, exist_ok=True)
+                link.parent.mkdir(parents=True, exist_ok=True)
                 (self.node.units / name).write_text(json.dumps(unit))
-                if not self.node.held.exists() and not (wants / name).is_symlink():
-                    (wants / name).symlink_to("../" + name)
+                link.unlink(missing_ok=True)
+                if starts:
+                    link.symlink_to("../" + name)
         return {"changed": changed}
 
     # Modules of Ansible.

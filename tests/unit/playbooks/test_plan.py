@@ -84,6 +84,38 @@ def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tm
     assert " main memory of the head: 418 MiB of weights and " in output
 
 
+def test_services_of_one_node(plan, tmp_path):
+    header = {
+        "architecture": "qwen2",
+        "block_count": 28,
+        "context_length": 32768,
+        "embedding_length": 3584,
+        "feed_forward_length": 18944,
+        "head_count": 28,
+        "head_count_kv": 4,
+        "vocab_size": 152064,
+    }
+    quant = {"urls": ["file:///nowhere/m.gguf"], "size": 8 * 10**9}
+    service = {"model": "m", "quant": "Q8", "head": "node1", "slot_ctx_size": 4096}
+    given = {
+        "llama_cpp_accelerator": "cuda",
+        "llama_devices": [{"memory_mib": 24000}, {"memory_mib": 16000}, {"main": True, "memory_mib": 64000}],
+        "llama_models": {"m": {"header": header, "quants": {"Q8": quant}}},
+        "llama_services": {
+            "embed": dict(service, cards=[]),
+            "coder": dict(service, cards=1),
+            "night": dict(service, cards=[1], state="stopped"),
+        },
+    }
+    inventory = {"llama_nodes": {"hosts": {"node1": {}}, "vars": given}}
+    (tmp_path / "own.json").write_text(json.dumps(inventory))
+    status, output = plan("x=1", inventory="own")
+    assert status == 0, output
+    assert [output.count("node1 %s 0-27 (28)" % device) for device in ("GPU0", "GPU1", "main")] == [1, 1, 1]
+    assert "night: stopped, not counted; it fits beside what runs" in output
+    assert "ports, by the services' names: coder 18" in output and ", embed 18411, night 18" in output
+
+
 def test_any_model_on_cards_that_need_not_exist(plan, model):
     status, output = plan(
         "url=file://%s" % model,

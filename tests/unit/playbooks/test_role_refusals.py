@@ -24,6 +24,13 @@ REFUSALS = {
         dict(DRILL, drill_names=["all"], drill_head={"workers": []}),
         "drills: chat has no workers, a service with workers is needed: name another one with -e service=NAME",
     ),
+    "drill of a service that is stopped": (
+        "drill",
+        "names",
+        dict(DRILL, drill_names=["all"], drill_head=dict(WORKED, state="stopped")),
+        "drills: llama_services.chat.state stopped seen, started is needed: name another service with -e service=NAME, "
+        "or start this one",
+    ),
     "drill that nothing notices": (
         "drill",
         "held",

@@ -134,6 +134,36 @@ def test_what_it_lacks_and_others_need_stays(snapshots, node):
     assert all((node / path).exists() for path in more)
 
 
+def test_a_unit_that_did_not_start_at_boot_does_not_again(snapshots, node):
+    link = node / WANTED_BY
+
+    def restored(held):
+        link.unlink(missing_ok=True)
+        if held:
+            (node / "etc/llama-cluster/held.json").write_text("{}")
+        snapshots.open("one")
+        (node / HEAD).write_text("Environment=LLAMA_CLUSTER_DIGEST=0123\n")
+        link.symlink_to("/" + HEAD)
+        snapshots.restore("one")
+        snapshots.drop()
+        return link.is_symlink()
+
+    assert not restored(held=False)
+    # Of a node that was held it says nothing.
+    assert restored(held=True)
+
+
+def test_a_snapshot_of_an_earlier_version_leaves_links(snapshots, node, tmp_path):
+    (node / WANTED_BY).unlink()
+    snapshots.open("one")
+    path = tmp_path / "rollback/open.json"
+    path.write_text(json.dumps({key: part for key, part in json.loads(path.read_text()).items() if key != "held"}))
+    (node / HEAD).write_text("Environment=LLAMA_CLUSTER_DIGEST=0123\n")
+    (node / WANTED_BY).symlink_to("/" + HEAD)
+    snapshots.restore("one")
+    assert (node / WANTED_BY).is_symlink()
+
+
 def test_check_mode_changes_nothing(snapshots, node):
     assert snapshots.open("one", check=True)
     assert snapshots.look()["open"] is None

@@ -53,6 +53,14 @@ def test_a_mig_instance_is_what_a_process_sees():
     assert device.total_mib <= card["mig_devices"][0]["memory_total_mib"] < card["memory_total_mib"]
 
 
+def test_a_device_is_known_by_its_uuid():
+    assert [device.uuid for device in of_node("n", [gpu(0), gpu(1)], 1, 1024)] == ["GPU-0000", "GPU-0001"]
+    part = {"memory_total_mib": 9, "memory_used_mib": 0, "memory_free_mib": 9, "uuid": "MIG-1"}
+    for uuid, known in (("MIG-1", "MIG-1"), (None, "")):
+        assert of_node("n", [gpu(0, mig=True, mig_devices=[dict(part, uuid=uuid)])], 1, 1024)[0].uuid == known
+    assert of_node("n", [], 1, 1024)[0].uuid == of_inventory("n", [{"memory_mib": 9}], 1)[0].uuid == ""
+
+
 def test_our_own_process_is_nobody_else():
     card = gpu(0, used=20000, processes=[process(7, 18000), process(8, None)])
     assert of_node("n", [card], 1, 1024, [7, 8])[0].others_mib == 2000

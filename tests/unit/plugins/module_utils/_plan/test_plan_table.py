@@ -6,7 +6,7 @@
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import place, table
 
-NOTHING = {"services": {}, "unchanged": [], "uncounted": [], "unplanned": {}, "refused": [], "sharing": []}
+NOTHING = {"services": {}, "unchanged": [], "uncounted": [], "unplanned": {}, "refused": [], "sharing": [], "ports": {}}
 SHARING = ["chat shares cards with fast:", "  decision: none", "fast shares cards with chat:", "  decision: beside"]
 
 
@@ -39,6 +39,18 @@ def test_services_that_share_are_told_of_those_that_changed(unchanged, only, sho
 def test_a_service_without_a_plan_is_told_once(refused, only, shown):
     unplanned = {"fast": "no card", "chat": "no header"}
     assert table.lines(dict(NOTHING, unplanned=unplanned, refused=refused), only) == shown
+
+
+@pytest.mark.parametrize(
+    ("only", "shown"),
+    [
+        ("", ["ports, by the services' names: chat 18200, fast 18100"]),
+        ("fast", ["ports, by the services' names: fast 18100"]),
+        ("other", []),
+    ],
+)
+def test_ports_that_nobody_wrote_down_are_shown(only, shown):
+    assert table.lines(dict(NOTHING, ports={"fast": 18100, "chat": 18200}), only) == shown
 
 
 @pytest.mark.parametrize(("names", "text"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])

@@ -169,6 +169,9 @@ def test_ports_are_free_or_ours():
     # Ours, ours since it crashed a moment ago, and one that adopt.yml will have stopped.
     assert of_services(listeners, units=[unit("llama-rpc-chat.service", 7)], restarted=[8]) == []
     assert of_services(listeners, units=[unit("llama-rpc-chat.service")], restarted=[7], ending=[8]) == []
+    # What is stopped takes none.
+    assert of_services(listeners, heads=[dict(HEAD, state="stopped")], workers=[dict(WORKER, state="stopped")]) == []
+    assert len(of_services(listeners, heads=[dict(HEAD, state="started")])) == 2
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,16 @@ def of(instances, kind, node, at_boot=True, deployed=True):
     return node_refusals({"llama_node": node}, "n1", units=units)
 
 
+def test_cards_of_a_service_are_known_by_the_plan_of_this_run():
+    said = (
+        "llama_services.chat.cards: no UUID of its cards on n1 seen in this run, that of role preflight is needed: run "
+        "site.yml without --skip-tags and without --limit"
+    )
+    for cards, refused in ((None, []), ([], []), (["GPU-a"], []), ([""], [said]), (["GPU-a", ""], [said])):
+        assert refusals(item=dict(HEAD, cards=cards)) == refused
+        assert refusals(kind="rpc", item={"service": "chat", "cards": cards}) == refused
+
+
 def test_nothing_is_in_the_way():
     assert (
         refusals(

@@ -15,6 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    CHAT,
     FACTS,
     FAST,
     GROUPS,
@@ -118,6 +119,41 @@ def test_services_that_share_a_card_are_added_up():
     )
     assert "decision: beside fast, as in the table; to keep them apart leave node3 out of workers" in text
     assert "beside fast, as in the table: fits (node2 %d layers, " % beside["layers"]["node2"] in text
+
+
+def test_a_stopped_service_takes_nothing_and_the_operator_learns_whether_it_fits():
+    code = dict(CHAT, model="small", quant="Q8_0", head="node3", state="stopped")
+    code = {key: value for key, value in code.items() if key not in ("workers", "rpc_port")}
+    for memory, says in ((40000, "fits"), (20000, "does not fit")):
+        alone, planned = plan(chat(), nodes(memory)), plan(dict(chat(), code=code), nodes(memory))
+        assert planned["refused"] == [] and planned["services"]["chat"] == alone["services"]["chat"]
+        (line,) = planned["sharing"]
+        assert line.startswith("code: stopped, not counted; it %s beside what runs" % says) and line in planned["lines"]
+    assert " MiB are needed on GPU0 of node3 and " in line and line.count(" MiB are there beside chat (") == 1
+    # Started, both are added up.
+    started = plan(dict(chat(), code=dict(code, state="started")), nodes(40000))
+    assert "code shares cards with chat:" in started["sharing"] or "chat shares cards with code:" in started["sharing"]
+
+
+def test_a_stopped_service_that_fits_its_nodes_has_a_split_whoever_runs():
+    one, two = chat()["chat"], dict(CHAT, port=8001, rpc_port=50053, state="stopped")
+    planned = plan({"chat": one, "other": two}, nodes(28000))
+    assert planned["refused"] == []
+    assert planned["services"]["other"][0]["tensor_split"] == planned["services"]["chat"][0]["tensor_split"]
+    # Two that are stopped do not count for each other.
+    both = plan({"chat": dict(one, state="stopped"), "other": two}, nodes(28000))
+    assert [line.partition(";")[2] for line in both["sharing"]] == [" it fits beside what runs"] * 2
+
+
+def test_a_stopped_service_that_fits_nowhere_is_refused_once():
+    (sentence,) = plan(dict(chat(), other=dict(CHAT, quant="Q8_0", state="stopped")), nodes(22000))["refused"]
+    assert sentence.startswith("llama_services.other.quant: big Q8_0 with ")
+
+
+def test_a_stopped_service_without_all_of_its_nodes_is_uncounted_once():
+    part = {name: facts for name, facts in nodes().items() if name != "node3"}
+    stopped = chat(state="stopped")
+    assert plan(stopped, part)["uncounted"] == ["chat"] and plan(stopped, part)["sharing"] == []
 
 
 def test_only_the_largest_models_of_a_router_are_loaded_at_once():

@@ -28,7 +28,7 @@ def test_a_sound_inventory_has_no_mistake():
             {"kind": "scattered"},
             "llama_services.reasoning.kind: 'scattered' seen, server or router is needed: drop the key",
         ),
-        ({"port": None}, "llama_services.reasoning.port: missing, the HTTP port of the endpoint is needed: add it"),
+        ({"quant": None}, "llama_services.reasoning.quant: missing, one of the quants of the model is needed: add it"),
         ({"port": "8000"}, "llama_services.reasoning.port: '8000' seen, a whole number is needed"),
         ({"port": 70000}, "llama_services.reasoning.port: 70000 seen, 1 to 65535 is needed"),
         ({"parallel": 0}, "llama_services.reasoning.parallel: 0 seen, 1 to 256 is needed"),
@@ -133,9 +133,7 @@ def test_a_router_serves_several_models_from_one_host():
     ]
 
 
-@pytest.mark.parametrize(
-    "kind, needed", [("server", ["model", "quant", "head", "port"]), ("router", ["host", "models", "port"])]
-)
+@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head"]), ("router", ["host", "models"])])
 def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
     found = mistakes({"fast": {"kind": kind}})
     assert [sentence.partition(", ")[0] for sentence in found] == [

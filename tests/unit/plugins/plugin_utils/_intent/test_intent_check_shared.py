@@ -13,6 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import (
     HOSTVARS,
     MODELS,
     SERVICES,
+    changed,
     mistakes,
 )
 
@@ -27,6 +28,34 @@ def test_two_services_cannot_share_a_port():
         "llama_services.second.rpc_port: 50052 on node3 is taken by llama_services.reasoning.rpc_port, a port of its "
         "own is needed: choose another",
     ]
+
+
+@pytest.mark.parametrize(
+    ("cards", "more", "variables", "sentence"),
+    [
+        ([0], {}, {}, None),
+        ([], {"workers": None, "rpc_port": None, "tensor_split": None}, {"llama_cpp_accelerator": "cpu"}, None),
+        ([0, "1"], {}, {}, "[0, '1'] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
+        ([True], {}, {}, "[True] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
+        ([-1], {}, {}, "[-1] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
+        ([1, 1], {}, {}, "[1, 1] seen, each index once is needed: remove the others"),
+        ([], {}, {}, "[] seen with workers, a card on each node is needed: drop workers, or name cards"),
+        (
+            *(1, {}, {"head_server_environment": {"CUDA_VISIBLE_DEVICES": "1"}}),
+            "seen beside CUDA_VISIBLE_DEVICES in head_server_environment of node1, one of them is needed: drop the "
+            "other",
+        ),
+        (
+            *(1, {}, {"llama_cpp_accelerator": "cpu"}),
+            "1 seen with llama_cpp_accelerator cpu of node1, cuda is needed to use cards: change it, or drop the key",
+        ),
+    ],
+)
+def test_the_cards_of_a_service(cards, more, variables, sentence):
+    hostvars = {name: dict({"llama_cpp_accelerator": "cuda"}, **facts) for name, facts in HOSTVARS.items()}
+    hostvars["node1"].update(variables)
+    found = mistakes(changed(cards=cards, **more), hostvars=hostvars)
+    assert found == ([] if sentence is None else ["llama_services.reasoning.cards: " + sentence])
 
 
 def test_the_key_of_the_example_inventory_is_planned_and_not_deployed():

@@ -199,12 +199,14 @@ def test_what_playbooks_see_of_a_worker_and_of_a_model():
             "service",
             "unit",
             "primary",
+            "state",
             "address",
             "port",
             "head_address",
             "head_url",
             "threads",
             "memory_max",
+            "cards",
             "cache",
             "args",
         ]
@@ -223,6 +225,7 @@ def test_what_a_node_serves():
             "heads": [head.as_dict() for head in heads],
             "models": [item.as_dict() for item in items],
             "units": intent_services.wanted_units(SERVICES, GROUPS),
+            "stopped": [],
             "primary": "reasoning",
         }
         assert json.loads(json.dumps(serving)) == serving
@@ -231,6 +234,83 @@ def test_what_a_node_serves():
         assert rpc["workers"] == [worker.as_dict() for worker in workers]
     without = intent_services.node_serving(changed(primary=False), MODELS, "node1", GROUPS, HOSTVARS, "/m")
     assert without["primary"] == ""
+
+
+def test_a_stopped_service_is_configured_like_any_other():
+    services = changed(state="stopped")
+    serving = intent_services.node_serving(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    running = intent_services.node_serving(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    assert serving["stopped"] == ["llama-head-reasoning.service", "llama-rpc-reasoning.service"]
+    assert serving["units"] == running["units"] and serving["models"] == running["models"]
+    (head,), (same,) = serving["heads"], running["heads"]
+    assert (head["state"], same["state"]) == ("stopped", "started") and dict(head, state="started") == same
+    (worker,) = intent_services.node_rpc(services, "node2", GROUPS, HOSTVARS)["workers"]
+    assert worker["state"] == "stopped"
+    assert mistakes(services) == []
+    (sentence,) = mistakes(changed(state="off"))
+    assert sentence.startswith("llama_services.reasoning.state: 'off' seen, one of started, stopped is needed")
+
+
+def test_the_cards_of_a_service_reach_its_units_by_their_uuids():
+    plan = {"cards": {"reasoning": {"node1": ["GPU-a"], "node2": ["GPU-b", "GPU-c"]}}}
+    services = changed(cards=[0])
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    (worker,) = intent_services.node_rpc(services, "node2", GROUPS, HOSTVARS, plan)["workers"]
+    assert (head.cards, worker["cards"]) == (["GPU-a"], ["GPU-b", "GPU-c"])
+    # Without a plan of this run nobody knows.
+    (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
+    assert worker.cards == [""]
+    (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, HOSTVARS, "/m", plan)
+    assert head.cards is None and "--device" not in head.args
+
+
+def test_a_service_without_cards_computes_in_main_memory():
+    services = changed(cards=[], workers=None, rpc_port=None, tensor_split=None)
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    assert head.cards == [] and "--device none --n-gpu-layers" in " ".join(head.args)
+
+
+def test_a_port_follows_from_the_name_alone():
+    names = ("qwen36", "gemma", "devstral", "minimax", "glm", "embed")
+    found = intent_services.ports({name: {} for name in names})
+    # What clients were told: a change here moves every endpoint without a port of its own.
+    assert found == {"qwen36": 18962, "gemma": 18182, "devstral": 18121, "minimax": 18527, "glm": 18753, "embed": 18411}
+    for name in names:
+        fewer = intent_services.ports({other: {} for other in reversed(names) if other != name})
+        assert fewer == {other: port for other, port in found.items() if other != name}
+
+
+def test_a_port_is_one_that_nothing_else_in_the_inventory_has():
+    (free,) = intent_services.ports({"embed": {}}).values()
+    services = {"embed": {}, "chat": {"port": free}, "split": {"port": 8000, "rpc_port": free + 1}}
+    assert intent_services.ports(services) == {"embed": free + 2, "chat": free, "split": 8000}
+    # Two names that begin at one port: the later one gives way.
+    first, second = twins()
+    both = intent_services.ports({second: {}, first: {}})
+    assert both[second] == both[first] + 1 and both[first] == intent_services.ports({first: {}})[first]
+
+
+def twins():
+    """Two names that begin at one port, in the order of the alphabet."""
+    seen = {}
+    for number in range(10000):
+        name = "s%04d" % number
+        (port,) = intent_services.ports({name: {}}).values()
+        assert 18080 <= port < 19080
+        if port in seen:
+            return seen[port], name
+        seen[port] = name
+    raise AssertionError("no two of them")
+
+
+def test_a_service_without_a_port_has_one_everywhere():
+    services = changed(port=None)
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/m")
+    (worker,) = intent_services.rpc_instances(services, "node2", GROUPS, HOSTVARS)
+    assert head.port == intent_services.ports(services)["reasoning"]
+    assert head.args[head.args.index("--port") + 1] == str(head.port)
+    assert worker.head_url == head.url == "http://10.0.0.31:%d" % head.port
+    assert mistakes(services) == []
 
 
 def test_each_host_is_asked_for_once():

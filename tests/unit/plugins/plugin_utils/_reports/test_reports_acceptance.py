@@ -273,6 +273,18 @@ def test_a_head_says_which_held_node_it_waits_for():
     )
 
 
+def test_a_stopped_service_is_stopped_as_the_inventory_says_or_runs_all_the_same():
+    stopped, down = dict(HEAD, state="stopped"), dict(READY, state="down", reason="refused", n_ctx=None, slots=None)
+    assert status.status_lines({}, [(stopped, down)]) == ["chat: stopped, as the inventory says"]
+    assert status.status_lines({}, [(stopped, READY)]) == [
+        "chat: ready at http://10.0.0.31:8000/v1, it answered, and the inventory says stopped: run site.yml, 4096 "
+        "tokens a slot (2 slots)"
+    ]
+    assert status.status_lines({}, [(dict(HEAD, state="started"), down)]) == [
+        "chat: down at http://10.0.0.31:8000/v1, refused"
+    ]
+
+
 def test_sizes_have_two_decimals():
     devices = [dict(LOAD["devices"][1], model_mib=20.254, kv_mib=30.001), dict(LOAD["devices"][2], kv_mib=15.003)]
     (worker, _other) = accepted(HEAD, READY, dict(LOAD, devices=devices), "Where?", 8)["report"]["workers"]

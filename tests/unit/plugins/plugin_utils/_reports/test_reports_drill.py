@@ -210,6 +210,8 @@ def test_a_drill_that_was_not_measured_says_nothing():
 def test_what_leaves_a_service_up_is_not_announced():
     assert outage(chosen=["firewall_lost", "three_endpoints"]) == []
     assert len(outage(chosen=["head_kill"])) == 1, "nothing is done to the whole node"
+    stopped = dict(SERVICES, embed=dict(SERVICES["embed"], state="stopped"))
+    assert outage(services=stopped)[-1] == "gone as long in node_power: split, of which node2 has a part"
 
 
 def timed(events, **given):

@@ -267,6 +267,12 @@ def test_a_rollback_to_what_runs_restarts_nothing():
     assert rolled_back(NOTHING, build=None)[0].startswith("chat: as of 2026-11-22, none serves (")
 
 
+def test_a_rollback_to_where_no_service_ran():
+    hostvars = {"node1": {"apply_restored": {"open": {"build": "b1"}}, "apply_changes": NOTHING}}
+    (first, _second) = outcome_lines(hostvars, "rolled_back", ["node1"], {"id": "2026-11-22", "seconds": 1})
+    assert first == "no service: as of 2026-11-22, b1 serves (none runs), nothing had to restart"
+
+
 # Another quant of a model
 
 SWITCH = {"service": "chat", "quant": "Q8_0", "was": "Q8_0", "park": "", "check_mode": False}
@@ -339,6 +345,19 @@ def test_a_node_that_is_held_names_the_services_that_wait_for_it():
     assert (
         " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
     )
+
+
+def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
+    hostvars = {"node2": {"ansible_facts": {"llama_node": {"units": [{"service": "chat"}]}}}}
+    services = {"chat": {"state": "stopped"}, "embed": {"state": "started"}}
+    assert (
+        " is held, no service cannot "
+        in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": services})[0]
+    )
+    lines = outcome_lines({}, "upgraded", [], dict(UPGRADE, services=services))
+    assert lines[0].startswith("embed: b2-cpu serves") and "chat: stopped, as the inventory says" in lines
+    (line,) = outcome_lines({}, "upgraded", [], dict(UPGRADE, services={"chat": {"state": "stopped"}}, idle=True))
+    assert line.startswith("no service: nothing to do, ")
 
 
 def test_the_status_is_that_of_the_nodes_that_were_asked():

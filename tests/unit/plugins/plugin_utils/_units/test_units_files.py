@@ -121,6 +121,35 @@ def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
     assert of(entries, "/etc/systemd/system/llama-head.service")["state"] == "absent"
 
 
+def test_a_stopped_service_neither_starts_at_boot_nor_has_the_short_name():
+    stopped = dict(HEAD, state="stopped")
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
+    entries = heads(stopped, node=dict(NODE, units=[unit], aliases=["llama-head.service"]))
+    assert [(entry["path"], entry["state"]) for entry in entries[2:]] == [
+        ("/etc/systemd/system/multi-user.target.wants/llama-head-chat.service", "absent"),
+        ("/etc/systemd/system/llama-head.service", "absent"),
+    ]
+    # What is stopped and has neither: nothing is left to do. The other files are those of a service that runs.
+    assert [entry["path"] for entry in heads(stopped)] == [entry["path"] for entry in heads(HEAD)][:2]
+
+
+def test_a_unit_sees_the_cards_of_its_service_alone():
+    def exported(**item):
+        process = dict(PROCESS, environment={"A": "1"})
+        return heads(dict(HEAD, **item), process=process)[0]["vars"]["exported"]
+
+    assert exported(cards=["GPU-a", "GPU-b"]) == ["A=1", "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b"]
+    assert exported(cards=[]) == ["A=1", "CUDA_VISIBLE_DEVICES="]
+    assert exported(cards=None) == exported() == ["A=1"]
+    # A service without the key runs with what it ran with before there was one.
+    assert digest(dict(HEAD, cards=None)) == digest(HEAD)
+    assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
+
+
+def test_starting_and_stopping_is_no_change_of_what_a_unit_runs():
+    assert digest(dict(HEAD, state="stopped")) == digest(dict(HEAD, state="started")) == digest(HEAD)
+
+
 def test_what_no_service_has_any_more_goes():
     owned = (("head", "chat", True), ("head", "old", True), ("head", "theirs", False), ("rpc", "worker", True))
     units = [

@@ -1,0 +1,92 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cards that a service may use, and that its units see. Private to the collection."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ...module_utils._plan.devices import Device
+from ...module_utils._settings import is_stopped
+from ...module_utils._text import Refusal
+from .._intent.hosts import expand
+from .._intent.records import Groups, Services
+from . import refusals
+from .stopped import Inventory as Planned
+from .stopped import add_stopped
+
+Found = dict[str, list[str]]  # UUIDs by node
+
+
+class Inventory(Planned, Protocol):
+    services: Services
+    groups: Groups
+    nodes: Mapping[str, Mapping[str, Any]]
+    devices: dict[str, list[Device]]
+
+
+def add(inventory: Inventory, name: str) -> Found | None:
+    """Adds a service to the plan, with the cards alone that it may use. -> what its units see on each of its nodes that
+    are in the plan; None where it may use all."""
+    service, devices = inventory.services[name], inventory.devices
+    if "cards" not in service:
+        _place(inventory, name)
+        return None
+    hosts = expand(service["head"], inventory.groups) + expand(service.get("workers", ""), inventory.groups)
+    try:
+        own = {node: _own(inventory, name, node) for node in hosts if node in devices}
+    except Refusal as problem:
+        inventory.refused.append(str(problem))
+        return {}
+    inventory.devices = dict(devices, **own)
+    _place(inventory, name)
+    inventory.devices = devices
+    # Without a card a unit sees none.
+    return {node: [device.uuid for device in found if device.kind == "GPU"] for node, found in own.items()}
+
+
+def _place(inventory: Inventory, name: str) -> None:
+    if is_stopped(inventory.services[name]):
+        add_stopped(inventory, name)
+    else:
+        inventory.add(name)
+
+
+def _own(inventory: Inventory, name: str, node: str) -> list[Device]:
+    """Errors: Refusal."""
+    wanted, devices = inventory.services[name]["cards"], inventory.devices[node]
+    cards = [device for device in devices if device.kind == "GPU"]
+    if wanted == []:
+        main = inventory.nodes[node].get("main")
+        if cards and not main:
+            raise Refusal(refusals.no_main_memory(name, node))
+        return [Device(**main)] if cards and main else devices
+    if isinstance(wanted, list):
+        unknown = [index for index in wanted if "GPU%d" % index not in [card.device for card in cards]]
+        if unknown:
+            raise Refusal(refusals.no_such_card(name, node, unknown[0], [card.device[3:] for card in cards]))
+        return [card for card in cards if int(card.device[3:]) in wanted]
+    if wanted > len(cards):
+        raise Refusal(refusals.too_many_cards(name, node, wanted, len(cards)))
+    # By what the inventory puts there, not by what is free now: the choice is in the digest of the unit.
+    chosen = sorted(cards, key=lambda card: _taken(inventory, card))[:wanted]
+    return [card for card in cards if card in chosen]
+
+
+def _taken(inventory: Inventory, card: Device) -> tuple[int, int, int]:
+    """The cards with the least of other services first, then the largest ones by whole GiB, then by index."""
+    claims = inventory.claimed.get((card.node, card.device), {})
+    return (sum(claims.values()), -round(card.total_mib / 1024), int(card.device[3:]))
+
+
+def claimed_twice(devices: Mapping[str, list[Device]]) -> list[str]:
+    """Lines on cards that several names of the inventory have, which a plan counts as several."""
+    nodes: dict[str, list[str]] = {}
+    for node, own in sorted(devices.items()):
+        for uuid in {device.uuid for device in own if device.uuid}:
+            nodes.setdefault(uuid, []).append(node)
+    return [
+        "note: %s have the same card, %s, which is counted for each of them" % (" and ".join(names), uuid)
+        for uuid, names in sorted(nodes.items())
+        if len(names) > 1
+    ]

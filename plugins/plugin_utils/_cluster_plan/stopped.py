@@ -1,0 +1,50 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a service that the inventory has stopped. Private to the collection."""
+
+from typing import Any, Protocol
+
+from . import refusals
+
+Claims = dict[tuple[str, str], dict[str, int]]
+
+
+class Inventory(Protocol):
+    """What is planned so far, of all services that run."""
+
+    planned: dict[str, Any]
+    refused: list[str]
+    uncounted: list[str]
+    sharing: list[str]
+    claimed: Claims
+    misfits: list[Any]
+
+    def add(self, name: str) -> None: ...
+
+
+def add_stopped(inventory: Inventory, name: str) -> None:
+    """It takes nothing from the others: planned beside those that run, else as if it ran alone. A line says which, and
+    what does not even fit alone is refused."""
+    refused, uncounted = list(inventory.refused), list(inventory.uncounted)
+    misfit = _aside(inventory, name, {device: dict(claims) for device, claims in inventory.claimed.items()})
+    if misfit:
+        inventory.refused, inventory.uncounted = refused, uncounted
+        alone = _aside(inventory, name, {})
+        inventory.misfits.extend([alone] if alone else [])
+    if name in inventory.planned:
+        shortage = ", " + refusals.shortage(misfit.described, misfit.beside) if misfit else ""
+        inventory.sharing.append(
+            "%s: stopped, not counted; it %s beside what runs%s"
+            % (name, "does not fit" if misfit else "fits", shortage)
+        )
+
+
+def _aside(inventory: Inventory, name: str, claimed: Claims) -> Any:
+    """A service added where others have these claims, of which it leaves none. -> itself where it does not fit"""
+    kept = inventory.claimed, inventory.misfits, inventory.sharing
+    inventory.claimed, inventory.misfits, inventory.sharing = claimed, [], []
+    inventory.add(name)
+    found = inventory.misfits
+    inventory.claimed, inventory.misfits, inventory.sharing = kept
+    return found[0] if found else None

@@ -1,0 +1,148 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks do with a service that the inventory has stopped, over simulated nodes (simulation.py)."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    INVENTORY,
+    Simulation,
+    build_collection,
+    once,
+)
+
+HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
+RUNS = {"head-chat": "b1", "rpc-chat": "b1"}
+CHAT = INVENTORY["llama_nodes"]["vars"]["llama_services"]["chat"]
+SAYS = "chat: stopped, as the inventory says"
+
+
+def services(**state):
+    """These services as an option of a playbook."""
+    ports = {"chat": {}, "other": {"port": 8001, "rpc_port": 50053}}
+    found = {name: dict(CHAT, **ports[name], state=value) for name, value in state.items()}
+    return ("-e", json.dumps({"llama_services": found}))
+
+
+STOPPED, STARTED = services(chat="stopped"), services(chat="started")
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """What site.yml made of a service that is stopped."""
+
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site", *STOPPED)
+        assert status == 0, output
+        assert SAYS in output and cluster.builds() == {}
+        assert changes(cluster) == ["node2 configure " + WORKER, "node1 configure " + HEAD]
+
+    folder = once(tmp_path_factory, "stopped", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture
+def cluster(stopped, tmp_path):
+    return stopped.copy(tmp_path)
+
+
+def changes(cluster):
+    """Events that change what is configured or runs."""
+    quiet = ("ask", "stage", "activate", "model", "snapshot", "caches")
+    return [event for event in cluster.events if event.split()[1] not in quiet]
+
+
+def done(cluster, playbook, *arguments):
+    """The output of a playbook that succeeds."""
+    status, output = cluster.run(playbook, *arguments)
+    assert status == 0, output
+    return output
+
+
+def test_a_second_run_changes_nothing_and_nobody_waits(cluster):
+    assert SAYS in done(cluster, "site", *STOPPED)
+    assert changes(cluster) == [] and not any(" ask " in event for event in cluster.events)
+
+
+def test_starting_and_stopping_it_is_a_run_of_site(cluster):
+    done(cluster, "site", *STARTED)
+    assert cluster.builds() == RUNS
+    assert SAYS in done(cluster, "site", *STOPPED) and cluster.builds() == {}
+    assert [event for event in changes(cluster) if " configure " not in event] == [
+        "node1 stopped " + HEAD,
+        "node2 stopped " + WORKER,
+    ]
+
+
+def test_check_mode_foretells_and_does_not_wait(cluster):
+    before = cluster.files()
+    assert "changed=1" in done(cluster, "site", "--check", *STARTED)
+    assert cluster.files() == before and changes(cluster) == []
+    done(cluster, "site", *STARTED)
+    before = cluster.files()
+    output = done(cluster, "site", "--check", *STOPPED)
+    assert cluster.files() == before and SAYS not in output
+    # The head: configured, stopped, disabled.
+    assert "changed=3" in output
+
+
+def test_one_that_runs_all_the_same_is_refused_by_verify(cluster):
+    done(cluster, "site", *STARTED)
+    status, output = cluster.run("verify", *STOPPED)
+    assert status != 0
+    assert (
+        "llama_services.chat.state: stopped seen, and llama-rpc-chat.service is active on node2, inactive is needed: "
+        "run site.yml, which stops it" in output
+    )
+
+
+def test_another_service_runs_beside_it(cluster):
+    both = services(chat="stopped", other="started")
+    assert SAYS in done(cluster, "site", *both)
+    assert sorted(cluster.builds()) == ["head-other", "rpc-other"]
+    done(cluster, "site", *both)
+    assert changes(cluster) == []
+
+
+def test_an_upgrade_writes_its_units_and_starts_nothing(cluster):
+    output = done(cluster, "upgrade", *STOPPED, "-e", "llama_cpp_version=b2")
+    assert SAYS in output and cluster.builds() == {} and cluster.current() == ["b2", "b2"]
+    assert all(" configure " in event for event in changes(cluster))
+
+
+@pytest.mark.parametrize("before, after", [(STOPPED, STARTED), (STARTED, STOPPED)], ids=["started", "stopped"])
+def test_a_rollback_undoes_a_start_and_a_stop(cluster, before, after):
+    done(cluster, "site", *before)
+    ran = cluster.builds()
+    done(cluster, "upgrade", *after)
+    assert cluster.builds() != ran
+    done(cluster, "rollback", *after)
+    assert cluster.builds() == ran
+
+
+def test_maintenance_neither_starts_nor_enables_it(cluster):
+    done(cluster, "maintenance", *STOPPED, "-e", "node=node2")
+    assert changes(cluster) == ["node2 copy /etc/llama-cluster/held.json"]
+    done(cluster, "maintenance", *STOPPED, "-e", "node=node2 state=return")
+    assert changes(cluster) == ["node2 remove /etc/llama-cluster/held.json"] and cluster.builds() == {}
+
+
+def test_its_quant_is_not_switched_before_it_can_answer(cluster):
+    status, output = cluster.run("switch_model", *STOPPED, "-e", "service=chat quant=Q8_0")
+    assert status != 0 and cluster.events == []
+    assert (
+        "switch_model: llama_services.chat.state stopped seen, started is needed, since the new model has to answer: "
+        "set the quant of the service in the inventory and run site.yml" in output
+    )
+
+
+def test_adoption_does_not_start_it(cluster):
+    for name, kind in (("node1", "head"), ("node2", "worker")):
+        (cluster.node(name) / "by-hand").write_text(kind)
+    done(cluster, "adopt", *services(chat="stopped", other="started"))
+    assert sorted(cluster.builds()) == ["head-other", "rpc-other"]

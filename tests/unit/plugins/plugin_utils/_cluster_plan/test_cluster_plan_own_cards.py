@@ -1,0 +1,114 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services that use some of the cards of their nodes, or none."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import CHAT, cards, chat, nodes, plan
+
+ALONE = {"model": "small", "quant": "Q8_0", "head": "node1", "ctx_size": 4096, "parallel": 1}
+
+
+def looked_at(node, *sizes):
+    """A node of which nvidia-smi was asked: its cards with UUIDs, and its main memory."""
+    found = [dict(card, uuid="GPU-%s-%d" % (node, number)) for number, card in enumerate(cards(node, *sizes))]
+    (main,) = devices.as_dicts(devices.of_node(node, [], 64000, 1024))
+    return {"devices": found, "main": main, "cores": 40}
+
+
+def places(planned, name):
+    return [(row["node"], row["device"]) for row in planned["services"][name][0]["devices"]]
+
+
+def planned(node1=(24000, 24000), **services):
+    known = nodes(**{"node1": looked_at("node1", *node1)})
+    return plan({name: dict(ALONE, cards=wanted) for name, wanted in services.items()}, known)
+
+
+def test_indices_are_those_of_nvidia_smi_and_units_get_uuids():
+    found = planned(node1=(48000, 48000), a=[1], b=[1, 0], c=[0])
+    assert (places(found, "a"), found["refused"]) == ([("node1", "GPU1")], [])
+    assert [found["cards"][name]["node1"] for name in "abc"] == [
+        ["GPU-node1-1"],
+        ["GPU-node1-0", "GPU-node1-1"],
+        ["GPU-node1-0"],
+    ]
+    assert planned()["cards"] == {}
+
+
+def test_a_count_takes_what_other_services_leave_and_not_what_is_free_now():
+    found = planned(a=1, b=1)
+    assert (places(found, "a"), places(found, "b")) == ([("node1", "GPU0")], [("node1", "GPU1")])
+    assert places(planned(a=[0], b=1), "b") == [("node1", "GPU1")]
+    # The larger one where neither is taken.
+    assert places(planned(node1=(24000, 48000), a=1), "a") == [("node1", "GPU1")]
+    busy = nodes(node1=looked_at("node1", 24000, 24000))
+    busy["node1"]["devices"][0]["others_mib"] = 5000
+    assert plan({"a": dict(ALONE, cards=1)}, busy)["cards"] == planned(a=1)["cards"]
+
+
+def test_no_card_is_main_memory_whose_plan_others_share():
+    found = planned(a=[], b=[], c=1)
+    assert (places(found, "a"), places(found, "c")) == ([("node1", "main")], [("node1", "GPU0")])
+    assert found["cards"]["a"] == {"node1": []} and found["refused"] == []
+    assert found["services"]["b"][0]["devices"][0]["free_mib"] < found["services"]["a"][0]["devices"][0]["free_mib"]
+    # A node without a card has that alone.
+    alone = plan({"a": dict(ALONE, cards=[])}, nodes(node1=dict(looked_at("node1"), devices=[found_main()])))
+    assert (places(alone, "a"), alone["cards"]["a"]) == ([("node1", "main")], {"node1": []})
+
+
+def found_main():
+    return looked_at("node1")["main"]
+
+
+def test_weights_beyond_the_cards_are_not_hopeless_in_main_memory():
+    assert planned(node1=(8000,), a=[])["hopeless"] == []
+    assert len(planned(node1=(8000,), a=1)["hopeless"]) == 1
+
+
+def test_the_cards_of_each_node_of_a_split():
+    known = nodes(**{name: looked_at(name, 24000, 24000) for name in ("node1", "node2", "node3")})
+    found = plan(chat(cards=1), known)
+    assert places(found, "chat") == [("node2", "GPU0"), ("node3", "GPU0"), ("node1", "GPU0")]
+    assert found["cards"]["chat"] == {name: ["GPU-%s-0" % name] for name in ("node1", "node2", "node3")}
+    # Of a node that is not part of the run nobody knows.
+    part = {name: known[name] for name in ("node1", "node2")}
+    assert sorted(plan(chat(cards=1), part)["cards"]["chat"]) == ["node1", "node2"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sizes", "sentence"),
+    [
+        ([2], (1, 1), "2 seen, node1 has 0, 1, an index that nvidia-smi prints there is needed: correct it"),
+        ([0], (), "0 seen, node1 has no card, an index that nvidia-smi prints there is needed: correct it"),
+        (3, (1, 1), "3 seen, at most the 2 of node1 are allowed: lower it"),
+    ],
+)
+def test_cards_that_are_not_there(wanted, sizes, sentence):
+    known = nodes(node1=dict(looked_at("node1", *sizes), devices=cards("node1", *sizes) or [found_main()]))
+    assert plan({"a": dict(ALONE, cards=wanted)}, known)["refused"] == ["llama_services.a.cards: " + sentence]
+
+
+def test_a_plan_that_knows_no_main_memory_asks_for_it():
+    (sentence,) = plan({"a": dict(ALONE, cards=[])})["refused"]
+    assert sentence.startswith(
+        "llama_services.a.cards: [] seen, the main memory of node1 is needed to plan it: add {main"
+    )
+
+
+def test_a_stopped_service_has_cards_of_its_own_too():
+    known = nodes(node1=looked_at("node1", 24000, 24000))
+    found = plan({"a": dict(ALONE, cards=1), "b": dict(ALONE, cards=1, state="stopped")}, known)
+    assert (
+        places(found, "b") == [("node1", "GPU1")]
+        and "b: stopped, not counted; it fits beside what runs" in found["lines"]
+    )
+
+
+def test_two_names_that_claim_one_card_are_said():
+    twin = looked_at("node1", 24000)
+    known = nodes(node1=looked_at("node1", 24000), node2=dict(twin, devices=[dict(twin["devices"][0], node="node2")]))
+    note = "note: node1 and node2 have the same card, GPU-node1-0, which is counted for each of them"
+    assert note in plan({"chat": dict(CHAT)}, known)["lines"]
+    assert not any(line.startswith("note: ") for line in plan({"chat": dict(CHAT)})["lines"])
