@@ -7,6 +7,8 @@ that runs them."""
 import re
 from typing import Any, List, Mapping, NamedTuple, Optional
 
+from .._family import is_template_file
+from .._node import paths
 from .._settings import arguments, known_values
 
 PIN = "b11434"
@@ -86,6 +88,12 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     args += arguments(service, build)
+    template = service.get("chat_template")
+    if template is not None and is_template_file(template):
+        args += ["--chat-template-file", paths.TEMPLATES.replace("*", instance["service"])]
+    elif template is not None:
+        args += ["--chat-template", template]
+    args += service.get("extra_args") or []
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
     return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]

@@ -12,6 +12,7 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
 import stat
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -27,6 +28,7 @@ Change = Tuple[str, Optional[Entry], Optional[Entry]]
 # A snapshot has its paths relative to the root. Whether a node is held for maintenance does not depend on what is
 # configured.
 UNITS, CONFIGURATION, KEYS, HELD = (path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD))
+TEMPLATE = re.compile(re.escape(paths.TEMPLATES[1:]).replace(r"\*", "(.+)") + r"\Z")
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -101,8 +103,10 @@ class Snapshots:
     def _goes(self, path: str) -> bool:
         """Whether what the snapshot lacks is removed."""
         folder, name = os.path.split(path)
-        if folder == KEYS:
-            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
+        template = TEMPLATE.match(path)
+        if folder == KEYS or template:
+            service = template.group(1) if template else name
+            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % service))
         return not _stays(path) and (
             is_our_alias(os.path.join(self.root, path), self.root) or is_our_file(path, self.root)
         )
