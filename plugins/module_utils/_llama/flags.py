@@ -29,7 +29,10 @@ SPELLINGS = {
 }
 # What stands for flags that no row of the table renders.
 INSTEAD = (
-    ("model and quant", "-m --model -mu --model-url -dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hft --hf-token"),
+    (
+        "model and quant",
+        "-m --model -mu --model-url -dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hft --hf-token",
+    ),
     ("aliases of its model", "-a --alias"),
     ("llama_address of its node", "--host"),
     ("port", "--port"),
@@ -37,17 +40,17 @@ INSTEAD = (
     ("tensor_split", "-ts --tensor-split"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
+    # The collection's own: where layers go, and how the server is watched, asked and logged.
+    (
+        "",
+        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx -cram "
+        "--cache-ram --metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
+        "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
+        "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
+        "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
+        "--completion-bash --list-devices",
+    ),
 )
-# Where layers go, and how the server is watched, asked and logged.
-FIXED = (
-    "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx -cram --cache-ram "
-    "--metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file --models-dir --models-preset "
-    "--models-max --models-autoload --no-models-autoload -lv --verbosity --log-verbosity -v --verbose --log-verbose "
-    "--log-disable --log-file --log-jsonl --no-log-jsonl --log-prompts-dir --verbose-prompt "
-    "-h --help --usage --version --license -cl --cache-list --completion-bash --list-devices"
-).split()
-
-
 ENTRY = re.compile(r"\n(?= {0,2}-)")
 # The flags of an entry end where two spaces or a new line begin the description; values, such as [on|off], stand
 # between them.
@@ -73,9 +76,7 @@ def flags(words: Iterable[str]) -> List[str]:
 
 def owners() -> Dict[str, str]:
     """{flag: what stands for it, empty for one that is the collection's own}"""
-    found = {flag: "" for flag in FIXED}
-    for words, spelled in INSTEAD:
-        found.update({flag: words for flag in spelled.split()})
+    found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
     for key in KEYS:
         rendered: List[str] = [key.flag] if isinstance(key.flag, str) else []
         for _first, by_value in key.flag if isinstance(key.flag, tuple) else ():
@@ -85,6 +86,6 @@ def owners() -> Dict[str, str]:
     return dict(found, **{short: found[flag] for short, flag in SPELLINGS.items()})
 
 
-def owner(word: str, known: Optional[Dict[str, str]] = None) -> Optional[str]:
+def owner(word: str) -> Optional[str]:
     """What stands for a flag, `--flag=value` too; None where nothing does."""
-    return (owners() if known is None else known).get(word.partition("=")[0])
+    return owners().get(word.partition("=")[0])

@@ -105,7 +105,9 @@ def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list
             ("cache_type_v", settings.cache_type_v, shape.head_v),
         )
         for block in [CACHE_TYPES[cache_type][0]]
-        for odd in [[weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]]
+        for odd in [
+            [weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]
+        ]
         if settings.flash_attn and odd
     ]
 

@@ -50,7 +50,9 @@ def model_errors(name: Any, model: Any) -> list[str]:
         return found
     found = _key_errors(entry, model, MODEL_KEYS, FAMILY_KEYS)
     for name_of, key in FAMILY_KEYS.items():
-        found.extend(key_errors("%s.%s" % (entry, name_of), model[name_of], key) if model.get(name_of) is not None else [])
+        found.extend(
+            key_errors("%s.%s" % (entry, name_of), model[name_of], key) if model.get(name_of) is not None else []
+        )
     if not model.get("quants"):
         return found or ["%s.quants: missing, a map of quant name to its files is needed: add it" % entry]
     if found:

@@ -76,7 +76,7 @@ def test_true_and_false_have_words_of_their_own():
 
 
 def test_a_map_is_one_word_of_json():
-    given = {"b": [1, {"c": None}], "a": False, 1: "x \"y\""}
+    given = {"b": [1, {"c": None}], "a": False, 1: 'x "y"'}
     assert _settings.arguments({"chat_template_kwargs": given}, 11434)[2:] == [
         "--chat-template-kwargs",
         '{"1": "x \\"y\\"", "a": false, "b": [1, {"c": null}]}',

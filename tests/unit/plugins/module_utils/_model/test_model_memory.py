@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import (
     build_ranges,
     gguf,
-    kv_cache,
     memory,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import shape as model_shape
