@@ -153,6 +153,24 @@ FAMILY = (
         family=True,
     ),
     Key(
+        "embeddings",
+        bool,
+        "Whether it serves embeddings, and nothing else; a text may have `ubatch_size` tokens.",
+        own=False,
+        flag=((EVER, {True: ["--embeddings"]}),),
+        memory=True,
+        family=True,
+    ),
+    Key(
+        "pooling",
+        str,
+        "How the embeddings of a text's tokens become one, where the model's header does not say it right; `rank`: "
+        "reranking.",
+        choices=("none", "mean", "cls", "last", "rank"),
+        flag="--pooling",
+        family=True,
+    ),
+    Key(
         "rope_scaling",
         str,
         "How positions beyond the model's own context are scaled.",

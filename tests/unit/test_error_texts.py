@@ -633,6 +633,12 @@ REFUSALS = [
         model(reasoning_budget=9, reasoning="off"),
     ),
     (
+        "llama_services.chat.pooling:",
+        "seen without embeddings",
+        "add embeddings: true or drop the key",
+        chat(pooling="mean"),
+    ),
+    (
         "llama_services.chat.cache:",
         "q5_1 seen with workers",
         "one of f16, q8_0, q4_0 is needed",

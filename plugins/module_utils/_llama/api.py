@@ -231,6 +231,11 @@ class LlamaApi:
             request["model"] = self.model
         return self._request("POST", "/v1/chat/completions", timeout, json.dumps(request))
 
+    def embed(self, text: str, timeout: float) -> Answer:
+        """The embedding of a text -> (status, JSON or text)."""
+        request = {"input": text, "model": self.model} if self.model else {"input": text}
+        return self._request("POST", "/v1/embeddings", timeout, json.dumps(request))
+
     def token(self, seed: int, timeout: float) -> Answer:
         """One token after a prompt of one word, which stays in the slot's cache -> (status, JSON or text). seed: shows
         up in /slots."""

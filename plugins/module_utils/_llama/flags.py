@@ -26,6 +26,7 @@ SPELLINGS = {
     "-np": "--parallel",
     "-to": "--timeout",
     "-rea": "--reasoning",
+    "--embedding": "--embeddings",
 }
 # What stands for flags that no row of the table renders.
 INSTEAD = (
@@ -38,6 +39,7 @@ INSTEAD = (
     ("port", "--port"),
     ("workers", "--rpc"),
     ("tensor_split", "-ts --tensor-split"),
+    ("embeddings with pooling rank", "--rerank --reranking"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
     # The collection's own: where layers go, and how the server is watched, asked and logged.

@@ -75,7 +75,8 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     hidden = F32 * tokens * shape.n_embd
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
     mask = (2 if settings.flash_attn else 4) * seen * tokens
-    rows = tokens if known.all_outputs or fit_params else min(size.sequences, tokens)
+    every = known.all_outputs or settings.embeddings or fit_params
+    rows = tokens if every else min(size.sequences, tokens)
     logits = F32 * rows * shape.n_vocab if place.is_last else 0
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden

@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     flash_attn: bool
     kv_unified: bool
     swa_full: bool  # layers with a sliding window cache everything
+    embeddings: bool  # every token of a batch has an output
 
 
 class Cells(NamedTuple):

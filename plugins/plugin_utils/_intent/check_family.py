@@ -41,6 +41,10 @@ def family_errors(where: Where, service: Settings) -> list[str]:
             "%s: enable_thinking seen with reasoning %s, which sets it, one of both is needed: drop enable_thinking"
             % (where("chat_template_kwargs"), thinking)
         )
+    if "pooling" in service and not service.get("embeddings"):
+        found.append(
+            "%s: seen without embeddings, which it is for: add embeddings: true or drop the key" % where("pooling")
+        )
     if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
         found.append(
             "%s: seen without rope_scaling yarn, which it is for: add that or drop the key" % where("yarn_orig_ctx")

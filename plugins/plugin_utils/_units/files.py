@@ -145,6 +145,9 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
+    if "--embeddings" in item["args"]:
+        # A model of embeddings alone has no token to give.
+        entry["embeddings"] = True
     return dict(
         entry,
         url=item["url"],

@@ -470,6 +470,24 @@ def test_bytes_of_each_type_of_cache(cache_type, bits):
     assert kv(shape_of(), ctx_size=256, cache_type_v=cache_type) == [256 * (64 * bits / 8 + 128)] * 2
 
 
+def test_a_model_that_reads_a_text_at_once_has_no_cache_and_no_output_layer():
+    tied = shape_of(tied=True)
+    plain = shape_of(architecture="nomic-bert", tied=True)
+    assert kv(plain, ctx_size=2048) == [0, 0] != kv(tied, ctx_size=2048)
+    assert (plain.tied, tied.tied) == (False, True) and tied.output_bytes - plain.output_bytes == tied.input_bytes
+    assert plain.block_bytes == tied.block_bytes
+
+
+def test_embeddings_reserve_an_output_for_each_token(shapes):
+    """On b11434: four tokens in a ubatch, where one slot has a row of logits otherwise."""
+    given = {"kv_unified": True, "ctx_size": 4096, "ubatch_size": 4}
+    hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
+    assert compute(shapes["Llama 3 70B"], [80], embeddings=True, **given) == [4 * 4 * 128256 + 4 * hidden + mask]
+    assert compute(shapes["Llama 3 70B"], [80], embeddings=True, **given) > compute(
+        shapes["Llama 3 70B"], [80], parallel=1, **given
+    )
+
+
 def test_a_full_window_takes_what_the_other_layers_take():
     shape = shape_of(architecture="gemma2", **{"attention.sliding_window": 512})
     for given in ({"parallel": 1}, {"parallel": 2}, {"parallel": 2, "kv_unified": True}, {"parallel": None}):

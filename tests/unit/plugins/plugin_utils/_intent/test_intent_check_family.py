@@ -34,6 +34,8 @@ SOUND = [
     {"reasoning": "auto", "jinja": False},
     {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.05, "repeat_penalty": 1.1, "presence_penalty": -2},
     {"swa_full": True},
+    {"embeddings": True, "pooling": "mean"},
+    {"embeddings": True},
     {"override_kv": ["a=int:1"], "rope_scaling": "yarn", "rope_scale": 2, "yarn_orig_ctx": 32768},
 ]
 WRONG = [
@@ -61,6 +63,9 @@ WRONG = [
     ({"top_k": -1}, "top_k: -1 seen, at least 0 is needed: raise it or remove the key"),
     ({"temperature": -0.1}, "temperature: -0.1 seen, 0 to 5 is needed: choose another number"),
     ({"presence_penalty": 2.1}, "presence_penalty: 2.1 seen, -2 to 2 is needed: choose another number"),
+    ({"pooling": "mean"}, "pooling: seen without embeddings, which it is for: add embeddings: true or drop the key"),
+    ({"pooling": "mean", "embeddings": False}, "pooling: seen without embeddings, which it is for: add embeddings: "),
+    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last, rank is needed"),
     ({"yarn_orig_ctx": 32768}, "yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop "),
 ]
 

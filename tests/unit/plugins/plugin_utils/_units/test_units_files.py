@@ -79,6 +79,13 @@ def test_what_a_head_is_made_of():
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
+@pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"]])
+def test_the_watchdog_knows_a_head_of_embeddings(words):
+    entries = heads(dict(HEAD, args=words))
+    told = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
+    assert told.get("embeddings", False) is ("--embeddings" in words)
+
+
 def test_what_a_worker_is_made_of():
     unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
