@@ -275,15 +275,8 @@ def unknown_values(service: Mapping[str, Any], build: int) -> List[Tuple[str, An
     for key in KEYS:
         given = value(service, key.name)
         if isinstance(key.flag, tuple) and given != key.default and given not in _of_build(key.flag, build):
-            found.append((key.name, given, known_values(key.name, build)))
+            found.append((key.name, given, [key.default] + sorted(_of_build(key.flag, build))))
     return found
-
-
-def known_values(name: str, build: int) -> List[str]:
-    """The values that a build (a number) has a flag for, of a setting whose flags depend on the build; its default
-    needs none."""
-    key = BY_KIND["server"][name]
-    return [key.default] + sorted(_of_build(key.flag, build) if isinstance(key.flag, tuple) else ())
 
 
 def arguments(service: Mapping[str, Any], build: int) -> List[str]:

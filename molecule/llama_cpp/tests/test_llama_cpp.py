@@ -285,6 +285,7 @@ class TestWholeBuild:
         settings = [
             {key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or samples[key.type]
         ]
+        settings += [{"chat_template": "chatml"}, {"chat_template": "llama3", "jinja": False}]
         lines = [args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
         worker = args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
         lab.node1.check_output(

@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional
 
 from .._family import is_template_file
 from .._node import paths
-from .._settings import arguments, known_values
+from .._settings import arguments
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
@@ -43,11 +43,6 @@ def build_number(version: Optional[str]) -> Optional[int]:
 def command_line_of(version: Optional[str]) -> int:
     """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
     return max(build_number(version) or build_number(PIN) or OLDEST, OLDEST)
-
-
-def load_modes(version: Optional[str]) -> List[str]:
-    """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
-    return known_values("load_mode", command_line_of(version))
 
 
 def rpc_args(instance: Mapping[str, Any]) -> List[str]:

@@ -17,6 +17,7 @@ SERVERS = {"b7772": "rpc-server", "b11434": "ggml-rpc-server"}
 KEYS = [key for key in _settings.KEYS if key.flag]
 MODES = _settings.BY_KIND["server"]["load_mode"].choices
 INSTANCE = {
+    "service": "chat",
     "model_path": "/opt/models/m.gguf",
     "aliases": ["m", "Big"],
     "address": "10.0.0.1",
@@ -34,6 +35,7 @@ SAMPLES = {
     dict: [{"enable_thinking": False, "depth": 2}],
 }
 SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or SAMPLES[key.type]]
+SETTINGS += [{"chat_template": "chatml"}, {"chat_template": "a.jinja"}]
 
 
 def options(build, program):
@@ -109,7 +111,8 @@ def test_the_other_builds_flags_do_not_exist_and_are_not_rendered(build, gone):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_both_measured_builds_know_every_mode(build):
-    assert sorted(llama_args.load_modes(build)) == sorted(MODES)
+    for mode in MODES:
+        assert _settings.unknown_values({"load_mode": mode}, llama_args.build_number(build)) == []
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -141,14 +144,13 @@ def test_load_mode_by_build(mode, build, flags):
 
 
 def test_a_template_is_given_by_its_name_or_by_the_file_that_the_node_has():
-    instance = dict(INSTANCE, service="chat")
-    plain = llama_args.head_args(instance, {})
+    plain = llama_args.head_args(INSTANCE, {})
     for template, words in (
         ("chatml", ["--chat-template", "chatml"]),
         ("./t", ["--chat-template-file", "/etc/llama-cluster/template-chat.jinja"]),
         ("t.jinja", ["--chat-template-file", "/etc/llama-cluster/template-chat.jinja"]),
     ):
-        args = llama_args.head_args(instance, {"chat_template": template})
+        args = llama_args.head_args(INSTANCE, {"chat_template": template})
         assert [word for word in args if word not in plain] == words and len(args) == len(plain) + 2
 
 
@@ -180,8 +182,8 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
     for flag, entry in options(build, "llama-server").items():
         same = [other for other, its in options(build, "llama-server").items() if its == entry]
         assert len({owned.get(name) for name in same}) == 1, (flag, same)
-    for setting in [*SETTINGS, {"chat_template": "chatml"}, {"chat_template": "a.jinja"}]:
-        args = llama_args.head_args(dict(INSTANCE, service="chat"), setting, build)
+    for setting in SETTINGS:
+        args = llama_args.head_args(INSTANCE, setting, build)
         assert [flag for flag in flags.flags(args) if flag not in owned] == []
 
 

@@ -67,6 +67,13 @@ def test_a_model_says_for_its_family_what_a_service_does_not():
     assert caches[1] == caches[2] > caches[0] == caches[3]
 
 
+def test_a_model_that_lifts_its_context_does_so_for_its_services():
+    lifted = {"big": dict(MODELS["big"], override_kv=["qwen3.context_length=int:65536"])}
+    asked = chat(ctx_size=65536, cache="q4_0")
+    assert memory_plan(asked, lifted, GROUPS, nodes())["refused"] == []
+    assert len(memory_plan(asked, MODELS, GROUPS, nodes())["refused"]) == 1
+
+
 def test_what_nobody_counted_is_said():
     words = ["--mmproj", "/opt/models/p.gguf"]
     planned = plan(chat(extra_args=words))
