@@ -33,6 +33,9 @@ The star: how much memory layers, cache and buffers take depends on this key. Wh
 `tensor_split` and `force_split`, and how much context a slot may have on `rope_scaling`, `rope_scale`,
 `yarn_orig_ctx` and `override_kv`.
 
+The dagger: a setting of the model's family. It may stand in the model's entry of `llama_models` too, for all services
+of that model, and a service's own value replaces it there: [model families](inventory.md#model-families).
+
 ## A router
 
 `kind: router`; this version checks it and does not deploy it.
@@ -42,6 +45,8 @@ The star: how much memory layers, cache and buffers take depends on this key. Wh
 ## A model of `llama_models`
 
 %s
+
+And each key of a service with the dagger.
 
 ## A quant of a model
 
@@ -88,7 +93,8 @@ def settings(kind):
             else written(key.default) or (written(key.own) + " (llama-server's)" if key.own else "")
         )
         rows.append(
-            "| `%s`%s | %s | %s | %s |" % (key.name, " *" if key.memory else "", values(key), default, key.text)
+            "| `%s`%s%s | %s | %s | %s |"
+            % (key.name, " *" if key.memory else "", " \u2020" if key.family else "", values(key), default, key.text)
         )
     return "\n".join(rows)
 

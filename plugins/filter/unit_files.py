@@ -8,9 +8,9 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: lists the files of a node's workers or heads"
 description:
-  - Returns what M(thefermisea.llama_cluster.node_files) takes for units, what the watchdog watches, memory plans
-    and the short name of the primary service.
-positional: _input, kind, node, process, at_boot, plans, keys, salt
+  - Returns what M(thefermisea.llama_cluster.node_files) takes for units, what the watchdog watches, memory plans,
+    chat templates and the short name of the primary service.
+positional: _input, kind, node, process, at_boot, plans, keys, salt, templates
 options:
   _input:
     description: The workers of the node, of P(thefermisea.llama_cluster.node_rpc#filter), or its heads, of
@@ -47,6 +47,9 @@ options:
   salt:
     description: A secret of the node that their digests are made with.
     type: str
+  templates:
+    description: The text of the chat template of each service whose C(chat_template_file) is one.
+    type: dict
 """
 
 EXAMPLES = """

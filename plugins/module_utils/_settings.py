@@ -4,47 +4,28 @@
 """The keys of a service: one table, of which the intent check, the command line, the plan and docs/settings.md are
 made. Private to the collection."""
 
+import json
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Pattern, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-# Of each value, the words for it, from a build on.
-Words = Tuple[Tuple[int, Dict[str, List[str]]], ...]
-
-
-class Key(NamedTuple):
-    """A key of a service."""
-
-    name: str
-    type: Any  # of its value, or a tuple of types; float takes whole numbers too
-    text: str  # a sentence for docs/settings.md; what stands before its colon says what a required key needs
-    default: Any = None  # what holds without the key, None for llama-server's own
-    own: Any = None  # that one, where something is computed from it
-    required: bool = False
-    choices: Tuple[str, ...] = ()
-    # Lowest and highest of a number, None for the largest of llama-server's.
-    bounds: Tuple[float, Optional[float]] = (1, None)
-    # What a text, or each text of a list, has to match, how that is said, and the next step.
-    form: Optional[Tuple[Pattern[str], str, str]] = None
-    empty: bool = False  # whether an empty list says something
-    flag: Union[None, str, Words] = None  # llama-server's
-    memory: bool = False  # whether a memory plan depends on it
-    kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
-
+from ._family import FAMILY
+from ._key import Key, Words
 
 KINDS = ("server", "router")
 LARGEST = 2**31 - 1
 PORT = (1, 65535)
-# Those that work over RPC, largest first.
+# Of a KV cache, those that are not quantized first, and those of them that work over RPC.
+PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
+ALL_CACHE_TYPES = PLAIN_CACHE_TYPES + ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
 SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digits and one of K, M, G, T")
 QUOTA = (re.compile(r"^[1-9][0-9]*[MGT]\Z"), "a size such as 80G", "write digits and one of M, G, T")
 SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
-OVERRIDE = (
-    re.compile(
-        r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}=(int:-?[0-9]{1,18}|float:-?[0-9]+(\.[0-9]+)?|bool:(true|false)|str:[A-Za-z0-9._:/@+-]{1,127})\Z"
-    ),
-    "KEY=TYPE:VALUE such as qwen3.context_length=int:131072",
-    "correct it",
+# No flag and its value in one word, and nothing that a journal could not show.
+WORD = (
+    re.compile(r"^(?!-[^=]*\s)[^\x00-\x1f\x7f]+\Z"),
+    "a word of a command line",
+    "write each word as an entry of its own",
 )
 SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
@@ -149,6 +130,12 @@ KEYS = (
     ),
     Key("threads", int, "CPU threads of the head and of each worker.", flag="--threads", kinds=KINDS),
     Key(
+        "threads_batch",
+        int,
+        "CPU threads of the head while it reads a prompt, where they are not `threads`.",
+        flag="--threads-batch",
+    ),
+    Key(
         "batch_size",
         int,
         "Tokens of a prompt that are handed over at a time.",
@@ -158,11 +145,19 @@ KEYS = (
     ),
     Key("ubatch_size", int, "Tokens that are computed at a time.", own=512, flag="--ubatch-size", memory=True),
     Key(
+        "cache",
+        str,
+        "The type of the KV cache: `cache_type_k` and `cache_type_v` at once. With workers one of `f16`, `q8_0` and "
+        "`q4_0`.",
+        choices=ALL_CACHE_TYPES,
+        memory=True,
+    ),
+    Key(
         "cache_type_k",
         str,
-        "The type of the KV cache's keys, the same as `cache_type_v`.",
+        "The type of the KV cache's keys, with workers the same as `cache_type_v`.",
         own="f16",
-        choices=CACHE_TYPES,
+        choices=ALL_CACHE_TYPES,
         flag="--cache-type-k",
         memory=True,
     ),
@@ -171,9 +166,15 @@ KEYS = (
         str,
         "The type of the KV cache's values.",
         own="f16",
-        choices=CACHE_TYPES,
+        choices=ALL_CACHE_TYPES,
         flag="--cache-type-v",
         memory=True,
+    ),
+    Key(
+        "cache_reuse",
+        int,
+        "The shortest stretch of tokens, after a change in a prompt, that is taken from the cache all the same.",
+        flag="--cache-reuse",
     ),
     Key(
         "flash_attn",
@@ -184,28 +185,7 @@ KEYS = (
         flag="--flash-attn",
         memory=True,
     ),
-    Key(
-        "rope_scaling",
-        str,
-        "How positions beyond the model's own context are scaled.",
-        choices=("none", "linear", "yarn"),
-        flag="--rope-scaling",
-    ),
-    Key("rope_scale", float, "The factor by which the context grows.", bounds=(1, 10**4), flag="--rope-scale"),
-    Key("rope_freq_base", float, "The base frequency of RoPE.", bounds=(1, 10**12), flag="--rope-freq-base"),
-    Key(
-        "yarn_orig_ctx",
-        int,
-        "The context that the model was made for, with `rope_scaling: yarn`.",
-        flag="--yarn-orig-ctx",
-    ),
-    Key(
-        "override_kv",
-        list,
-        "Keys of the model's header to read otherwise, each `KEY=TYPE:VALUE` with type int, float, bool or str.",
-        form=OVERRIDE,
-        flag="--override-kv",
-    ),
+    *FAMILY,
     Key(
         "numa",
         str,
@@ -223,6 +203,7 @@ KEYS = (
         choices=("auto",) + tuple(sorted(SPELLED_OUT)),
         flag=LOAD_MODES,
     ),
+    Key("mmap", bool, "Whether weights are mapped into memory: `load_mode` `mmap` for true, `none` for false."),
     Key(
         "tensor_split",
         (str, dict),
@@ -232,6 +213,13 @@ KEYS = (
         form=SPLIT,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),
+    Key(
+        "extra_args",
+        list,
+        "Further words for llama-server, for what no key says: the plan does not count them. The build that runs them "
+        "has to know their flags; those that a key stands for are refused.",
+        form=WORD,
+    ),
     Key("memory_max", str, "systemd's MemoryMax of the head.", form=SIZE),
     Key("rpc_memory_max", str, "systemd's MemoryMax of each worker.", form=SIZE),
     Key(
@@ -248,6 +236,7 @@ KEYS = (
 )
 DEFAULTS = {key.name: key.default for key in KEYS}
 OWN = {key.name: key.own for key in KEYS if key.own is not None}
+FAMILY_KEYS = {key.name: key for key in KEYS if key.family}
 BY_KIND = {kind: {key.name: key for key in KEYS if kind in key.kinds} for kind in KINDS}
 # What a job asks SLURM for, and so means nothing under systemd.
 SLURM_KEYS = ("nodes", "partition", "qos")
@@ -263,6 +252,19 @@ def kind_of(service: Mapping[str, Any]) -> str:
 def is_stopped(service: Mapping[str, Any]) -> bool:
     """Whether it is configured and does not run."""
     return value(service, "state") == "stopped"
+
+
+def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """The one entry that plan, command line and checks see: what the model's entry says for its family, what the
+    service says in its place, and what stands for other keys as those."""
+    entry = {name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}
+    entry.update(service)
+    if "cache" in entry:
+        both = entry.pop("cache")
+        entry.update(cache_type_k=both, cache_type_v=both)
+    if "mmap" in entry:
+        entry["load_mode"] = "mmap" if entry.pop("mmap") else "none"
+    return entry
 
 
 def context(service: Mapping[str, Any]) -> Optional[int]:
@@ -292,11 +294,15 @@ def memory_settings(service: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: given for name, given in found.items() if given is not None}
 
 
-def known_values(name: str, build: int) -> List[str]:
-    """The values that a build (a number) has a flag for, of a setting whose flags depend on the build; its default
+def unknown_values(service: Mapping[str, Any], build: int) -> List[Tuple[str, Any, List[Any]]]:
+    """[(name, value, values that are known)] of settings for whose value a build (a number) has no words; a default
     needs none."""
-    key = BY_KIND["server"][name]
-    return [key.default] + sorted(_of_build(key.flag, build) if isinstance(key.flag, tuple) else ())
+    found = []
+    for key in KEYS:
+        given = value(service, key.name)
+        if isinstance(key.flag, tuple) and given != key.default and given not in _of_build(key.flag, build):
+            found.append((key.name, given, [key.default] + sorted(_of_build(key.flag, build))))
+    return found
 
 
 def arguments(service: Mapping[str, Any], build: int) -> List[str]:
@@ -309,9 +315,22 @@ def arguments(service: Mapping[str, Any], build: int) -> List[str]:
         if isinstance(key.flag, tuple):
             args += _of_build(key.flag, build).get(given, [])
         else:
-            args += [key.flag, ",".join(given) if isinstance(given, list) else str(given)]
+            args += [key.flag, _word(given)]
     return args
 
 
-def _of_build(flag: Words, build: int) -> Dict[str, List[str]]:
+def _word(given: Any) -> str:
+    if isinstance(given, dict):
+        return json.dumps(_plain(given), sort_keys=True)
+    return ",".join(given) if isinstance(given, list) else str(given)
+
+
+def _plain(given: Any) -> Any:
+    """Containers of Ansible compute their values when they are asked for, which json does not."""
+    if isinstance(given, dict):
+        return {str(name): _plain(one) for name, one in given.items()}
+    return [_plain(one) for one in given] if isinstance(given, list) else given
+
+
+def _of_build(flag: Words, build: int) -> Dict[Any, List[str]]:
     return [words for first, words in flag if first <= build][-1]

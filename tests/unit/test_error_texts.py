@@ -10,6 +10,7 @@ written in a plugin, a role or a playbook.
 
 import ast
 import copy
+import datetime
 import functools
 import os
 import re
@@ -28,7 +29,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node im
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access import ports
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import cards, plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import cards, estimate, plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
 
@@ -43,8 +44,9 @@ PRODUCED = (
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py",
-    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_models.py", "plugin_utils/_intent/check_nodes.py",
-    "plugin_utils/_intent/check_services.py", "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/hosts.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_models.py",
+    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
+    "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
@@ -79,6 +81,12 @@ def chat(**keys):
     """What a service with these keys is told; None removes a key."""
     service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
     return intent(services={"chat": service})
+
+
+def of_build(build, **keys):
+    """What a service with these keys is told whose head runs this build."""
+    hostvars = dict(INVENTORY["hostvars"], node1=dict(INVENTORY["hostvars"]["node1"], llama_cpp_version=build))
+    return intent(services={"chat": dict(CHAT, **keys)}, hostvars=hostvars)
 
 
 def cached_by(build):
@@ -169,6 +177,18 @@ def planned(nodes=None, **keys):
     service = {name: value for name, value in dict(service, **keys).items() if value is not None}
     nodes = dict({node: card(node) for node in ("node1", "node2")}, **(nodes or {}))
     return lambda **_fixtures: plan.memory_plan({"chat": service}, PLANNED, INVENTORY["groups"], nodes)["refused"]
+
+
+def heads_of(other, **keys):
+    """What a service of one node with these keys is told whose model's header says something else."""
+    whole = estimate.estimate(FACTS, 40 * 10**9)._replace(**other)
+    header = {"item": {"model": "big", "quant": "Q4_K_M"}, "shape": whole.as_dict()}
+    service = dict(CHAT, model="big", quant="Q4_K_M", ctx_size=4096, parallel=1, **keys)
+    del service["workers"]
+    nodes = {"node1": card("node1", memory=80000)}
+    return lambda **_fixtures: plan.memory_plan({"chat": service}, PLANNED, INVENTORY["groups"], nodes, [header])[
+        "refused"
+    ]
 
 
 def crowded(**_fixtures):
@@ -574,6 +594,80 @@ REFUSALS = [
         ),
     ),
     (
+        "llama_services.chat.reasoning_budget:",
+        "512 seen with llama_cpp_version b7772, which knows 0 and -1",
+        "b8692 or newer is needed",
+        of_build("b7772", reasoning_budget=512),
+    ),
+    (
+        "llama_services.chat.chat_template:",
+        "'granite-5' seen",
+        "a built-in template of b11434 is needed, did you mean granite",
+        chat(chat_template="granite-5", jinja=False),
+    ),
+    (
+        "llama_services.chat.chat_template:",
+        "'llama3' seen with Jinja",
+        "add jinja: false, or give a file",
+        chat(chat_template="llama3"),
+    ),
+    (
+        "llama_services.chat.chat_template:",
+        "a file seen with jinja false",
+        "Jinja is needed to read it: drop jinja",
+        chat(chat_template="t.jinja", jinja=False),
+    ),
+    (
+        "llama_services.chat.chat_template_kwargs:",
+        "seen with jinja false",
+        "Jinja is needed for it",
+        chat(chat_template_kwargs={"a": 1}, jinja=False),
+    ),
+    (
+        "llama_services.chat.chat_template_kwargs:",
+        "datetime.date(2026, 1, 1) seen in it",
+        "texts, numbers, true, false, lists and maps are needed",
+        chat(chat_template_kwargs={"a": datetime.date(2026, 1, 1)}),
+    ),
+    (
+        "llama_services.chat.chat_template_kwargs:",
+        "enable_thinking seen with reasoning off",
+        "one of both is needed",
+        chat(chat_template_kwargs={"enable_thinking": False}, reasoning="off"),
+    ),
+    (
+        "llama_models.m.reasoning_budget:",
+        "9 seen with reasoning off",
+        "drop one of both",
+        model(reasoning_budget=9, reasoning="off"),
+    ),
+    (
+        "llama_services.chat.pooling:",
+        "seen without embeddings",
+        "add embeddings: true or drop the key",
+        chat(pooling="mean"),
+    ),
+    (
+        "llama_services.chat.cache:",
+        "q5_1 seen with workers",
+        "one of f16, q8_0, q4_0 is needed",
+        chat(cache="q5_1"),
+    ),
+    ("llama_services.chat.mmap:", "false seen with load_mode", "drop one", chat(mmap=False, load_mode="mlock")),
+    (
+        "llama_services.chat.extra_args:",
+        "'7' seen first",
+        "a flag is needed there",
+        chat(extra_args=["7"]),
+    ),
+    ("llama_services.chat.extra_args:", "'-c' seen", "ctx_size is needed", chat(extra_args=["-c", "7"])),
+    (
+        "llama_services.chat.extra_args:",
+        "'--metrics' seen",
+        "a flag that the collection does not set itself is needed",
+        chat(extra_args=["--metrics"]),
+    ),
+    (
         "llama_cpp_version:",
         "b7000 seen",
         "b7760 or a newer release is needed",
@@ -786,6 +880,24 @@ REFUSALS = [
         planned(ctx_size=40961, cache_type_k="q4_0"),
     ),
     ("llama_services.chat.threads:", "64 seen", "at most the 40 cores of node1 are allowed", planned(threads=64)),
+    (
+        "llama_services.chat.threads_batch:",
+        "64 seen",
+        "at most the 40 cores of node1 are allowed",
+        planned(threads_batch=64),
+    ),
+    (
+        "llama_services.chat.cache_type_k:",
+        "q8_0 seen, a type that is not quantized is needed, since heads of big have 80 weights",
+        "no multiple of its blocks of 32: choose f16",
+        heads_of({"head_k": [80] * 80}, cache_type_k="q8_0"),
+    ),
+    (
+        "llama_services.chat.cache_type_v:",
+        "f16 seen with cache_type_k q8_0",
+        "the same type for both is needed for the compressed cache of big",
+        heads_of({"mla": model_shape.Mla(512, 64, 192)}, cache_type_k="q8_0"),
+    ),
     (
         "head_server_numa_node:",
         "7 seen for node1",

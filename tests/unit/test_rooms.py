@@ -17,7 +17,8 @@ NODES, CONTROLLER = "module_utils", "plugin_utils"
 # A room may import rooms of lower floors, and itself.
 FLOORS = {
     NODES: (
-        ("_text",),
+        ("_text", "_key"),
+        ("_family",),
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),

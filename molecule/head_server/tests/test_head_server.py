@@ -121,11 +121,29 @@ def test_it_starts_at_boot_and_answers_to_the_short_name(lab):
     assert lab.node1.check_output("systemctl show --property=Id --value llama-head.service") == UNIT
 
 
+# Ansible would fail at its variables, and a file without its last line break is another one.
+TEMPLATE = (
+    "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
+
+
 @pytest.fixture(scope="module", name="another")
-def fixture_another(lab):
+def fixture_another(lab, tmp_path_factory):
     """Other settings, of every kind that a head has -> what Ansible said, in full."""
+    template = tmp_path_factory.mktemp("templates") / "chat.jinja"
+    template.write_text(TEMPLATE)
+    family = {
+        "chat_template": str(template),
+        "reasoning": "off",
+        "temperature": 0.5,
+        "cache": "q8_0",
+        "extra_args": ["--keep", "8"],
+    }
     settings = {
-        "llama_services": lab.chat(ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10}, memory_max="1G"),
+        "llama_services": lab.chat(
+            ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10}, memory_max="1G", **family
+        ),
         "llama_api_keys": {"chat": KEYS},
         "head_server_accelerator": "cuda",
         "head_server_numa_node": 0,
@@ -142,6 +160,28 @@ def test_another_setting_is_applied(lab, another):
     assert [slot["n_ctx"] for slot in slots] == [1024, 1024]
     assert "$LLAMA_API_KEY" in another
     assert lab.node1.check_output("systemctl show --property=MemoryMax --value %s", UNIT) == str(1 << 30)
+
+
+def test_its_chat_template_is_the_file_of_the_controller(lab, another):
+    path = "/etc/llama-cluster/template-chat.jinja"
+    file = lab.node1.file(path)
+    assert (file.user, file.group, file.mode) == ("root", "root", 0o644) and file.content_string == TEMPLATE
+    assert "+{% for one in messages %}" in another  # the diff
+    headers = {"Authorization": "Bearer " + KEYS[0]}
+    props = requests.get("http://%s:8000/props" % lab.ethernet("node1"), headers=headers, timeout=10).json()
+    assert props["chat_template"].strip() == TEMPLATE.strip()
+    assert round(props["default_generation_settings"]["params"]["temperature"], 3) == 0.5
+    words = lab.node1.check_output("systemctl cat %s", UNIT)
+    for setting in ("--reasoning off", "--cache-type-k q8_0 --cache-type-v q8_0", "--keep 8", "file " + path):
+        assert setting in words
+
+
+def test_a_flag_that_the_build_lacks_stops_nothing(lab, another):
+    before, unit = main_pid(lab), lab.node1.check_output("systemctl cat %s", UNIT)
+    services = lab.chat(ctx_size=2048, extra_args=["--no-such-flag"])
+    status, output = lab.playbook("site", "--tags", "head", "-e", json.dumps({"llama_services": services}))
+    assert status and "llama_services.chat.extra_args: --no-such-flag seen, a flag that " in output
+    assert (main_pid(lab), lab.node1.check_output("systemctl cat %s", UNIT)) == (before, unit)
 
 
 def test_it_answers_to_its_keys_alone(lab, another):
@@ -192,6 +232,7 @@ def test_an_automatic_split_is_planned_and_stays(lab):
     assert status == 0, output
     assert "plan node2 main: " in output and "loaded (weights, KV cache, compute), off by " in output
     assert not lab.node1.file("/etc/llama-cluster/keys/chat").exists
+    assert not lab.node1.file("/etc/llama-cluster/template-chat.jinja").exists
     unit = lab.node1.check_output("systemctl cat %s", UNIT)
     counts = [int(count) for count in unit.split("--tensor-split ")[1].split()[0].split(",")]
     assert sum(counts) == 31 and min(counts) > 0  # the output layer counts

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import tarfile
 
 import pytest
@@ -274,10 +275,17 @@ class TestWholeBuild:
             "rpc_endpoints": ["127.0.0.1:50998"],
         }
         instance.update(tensor_split=[2, 1], api_key_file="/dev/null")
-        samples = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
+        samples = {
+            int: [1],
+            float: [1.5],
+            bool: [True, False],
+            list: [["qwen3.context_length=int:131072", "a.b=bool:true"]],
+            dict: [{"enable_thinking": False, "depth": "two words"}],
+        }
         settings = [
-            {key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or [samples[key.type]]
+            {key.name: value} for key in _settings.KEYS if key.flag for value in key.choices or samples[key.type]
         ]
+        settings += [{"chat_template": "chatml"}, {"chat_template": "llama3", "jinja": False}]
         lines = [args.head_args(instance, setting, "b11434") for setting in settings] + [["--mlock"]]
         worker = args.rpc_args({"address": "127.0.0.1", "port": 50998, "threads": 1})
         lab.node1.check_output(
@@ -285,7 +293,7 @@ class TestWholeBuild:
         )
         lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 50998), 10, "the RPC server listens")
         script = "\n".join(
-            "/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % " ".join(line) for line in lines
+            "/opt/llama.cpp/current/bin/llama-server %s 2>&1 | tail -1" % shlex.join(line) for line in lines
         )
         told = lab.node1.check_output(script).splitlines()
         lab.node1.check_output("systemctl stop parse")

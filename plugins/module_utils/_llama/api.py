@@ -229,7 +229,7 @@ class LlamaApi:
         return self._of_model("/v1/chat/completions", dict(request, temperature=0), timeout)
 
     def embed(self, text: str, timeout: float) -> Answer:
-        """The embedding of a text."""
+        """The embedding of a text -> (status, JSON or text)."""
         return self._of_model("/v1/embeddings", {"input": text}, timeout)
 
     def _of_model(self, path: str, request: Dict[str, Any], timeout: float) -> Answer:

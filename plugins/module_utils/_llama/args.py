@@ -7,7 +7,9 @@ that runs them."""
 import re
 from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
-from .._settings import arguments, known_values
+from .._family import is_template_file
+from .._node import paths
+from .._settings import arguments
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
@@ -41,11 +43,6 @@ def build_number(version: Optional[str]) -> Optional[int]:
 def command_line_of(version: Optional[str]) -> int:
     """The build number whose command line a release tag has; the newest for what is none, a build of somebody's own."""
     return max(build_number(version) or build_number(PIN) or OLDEST, OLDEST)
-
-
-def load_modes(version: Optional[str]) -> List[str]:
-    """The load modes that a build knows: auto is its own default, for which nothing is rendered."""
-    return known_values("load_mode", command_line_of(version))
 
 
 def rpc_args(instance: Mapping[str, Any]) -> List[str]:
@@ -88,6 +85,12 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     args += arguments(service, build)
+    template = service.get("chat_template")
+    if template is not None and is_template_file(template):
+        args += ["--chat-template-file", paths.TEMPLATES.replace("*", instance["service"])]
+    elif template is not None:
+        args += ["--chat-template", template]
+    args += service.get("extra_args") or []
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
     return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]

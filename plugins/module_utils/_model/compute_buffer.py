@@ -8,6 +8,7 @@ are alive at the same time at the widest place of a graph. They were fitted to l
 docs/memory.md says how far they are off.
 """
 
+import operator
 from typing import List, NamedTuple, Sequence, Tuple
 
 from .build_ranges import BuildRange, ranges_of
@@ -30,6 +31,16 @@ class Place(NamedTuple):
 def _query(shape: Shape) -> int:
     """Weights of one token's query, all heads together."""
     return max(shape.n_head) * max(shape.head_k)
+
+
+def _halved(shape: Shape, settings: Settings, seen: int) -> int:
+    """Flash attention reads keys and values of F32 as a copy in F16 (build_attn_mha)."""
+    size = 0
+    for cache_type, heads in ((settings.cache_type_k, shape.head_k), (settings.cache_type_v, shape.head_v)):
+        if cache_type == "f32":
+            rows = [shape.mla.rank + shape.mla.rope] if shape.mla else map(operator.mul, shape.n_head_kv, heads)
+            size += 2 * seen * max(rows)
+    return size
 
 
 def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int) -> int:
@@ -60,10 +71,12 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
     core = _core(shape, settings, known, size.full, tokens)
+    core += _halved(shape, settings, size.full * size.streams) if settings.flash_attn else 0
     hidden = F32 * tokens * shape.n_embd
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
     mask = (2 if settings.flash_attn else 4) * seen * tokens
-    rows = tokens if known.all_outputs or fit_params else min(size.sequences, tokens)
+    every = known.all_outputs or settings.embeddings or fit_params
+    rows = tokens if every else min(size.sequences, tokens)
     logits = F32 * rows * shape.n_vocab if place.is_last else 0
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden

@@ -34,6 +34,8 @@ class Settings(NamedTuple):
     cache_type_v: str
     flash_attn: bool
     kv_unified: bool
+    swa_full: bool  # layers with a sliding window cache everything
+    embeddings: bool  # every token of a batch has an output
 
 
 class Cells(NamedTuple):
@@ -58,7 +60,8 @@ def cells(shape: Shape, settings: Settings, known: BuildRange) -> Cells:
     unified = automatic or bool(settings.kv_unified)
     context = _pad(settings.ctx_size or shape.context_length, 256)
     full = context if unified else _pad(context // sequences, 256)
-    swa = _pad(min(full, shape.swa_window * (sequences if unified else 1) + settings.ubatch_size), 256)
+    window = shape.swa_window * (sequences if unified else 1) + settings.ubatch_size
+    swa = full if settings.swa_full else _pad(min(full, window), 256)
     streams = 1 if unified else sequences
     if known.whole_context_beside_states and any(shape.recurrent):
         full *= streams

@@ -99,6 +99,18 @@ RECURRENT = {
     "qwen35moe": "interval",
     "qwen3next": "interval",
 }
+# The architectures that read a text at once and keep no cache (create_memory); their output is no layer of its own.
+WITHOUT_CACHE = {
+    "bert",
+    "eurobert",
+    "gemma-embedding",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "modern-bert",
+    "neo-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+}
 _INTERVAL = 4  # qwen3next and its kin attend in every fourth layer, unless the header says otherwise
 
 # Keys of caches that are neither: lightning indexers, linear attention with states of its own, layers that share a
@@ -296,7 +308,8 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
             "the model in order" % architecture
         )
     blocks[count - skipped :] = [0] * skipped
-    tied = "output.weight" not in named
+    cached = architecture not in WITHOUT_CACHE
+    tied = cached and "output.weight" not in named
     if tied:
         output += _padded(named["token_embd.weight"])
     n_embd = keys.number("embedding_length")
@@ -306,7 +319,7 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
     recurrent, n_head_kv = _recurrent(
         keys, count, n_embd, keys.per_block("attention.head_count_kv", count, max(n_head))
     )
-    n_head_kv = n_head_kv[: count - skipped] + [0] * skipped
+    n_head_kv = n_head_kv[: count - skipped] + [0] * skipped if cached else [0] * count
     n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
     head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)
     swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)

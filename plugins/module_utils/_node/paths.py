@@ -26,6 +26,8 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
+# A head reads the chat template of its service there.
+TEMPLATES = CONFIGURATION + "/template-*.jinja"
 # What the watchdog watches, a file for each unit.
 WATCHED = CONFIGURATION + "/watchdog"
 WATCHED_FILES = WATCHED + "/*.json"

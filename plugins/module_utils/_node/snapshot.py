@@ -12,6 +12,7 @@ import fnmatch
 import hashlib
 import json
 import os
+import re
 import stat
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -29,6 +30,7 @@ Change = Tuple[str, Optional[Entry], Optional[Entry]]
 UNITS, CONFIGURATION, KEYS, HELD, AT_BOOT = (
     path[1:] for path in (paths.UNITS, paths.CONFIGURATION, paths.KEYS, paths.HELD, paths.AT_BOOT)
 )
+TEMPLATE = re.compile(re.escape(paths.TEMPLATES[1:]).replace(r"\*", "(.+)") + r"\Z")
 # Units, what is added to them, the aliases of the primary service, and the links that start them at boot.
 UNIT_FILES = ("llama-rpc-*", "llama-head-*", "llama-router-*", "llama-rpc.service", "llama-head.service")
 
@@ -106,8 +108,10 @@ class Snapshots:
     def _goes(self, path: str, snapshot: Dict[str, Any]) -> bool:
         """Whether what the snapshot lacks is removed."""
         folder, name = os.path.split(path)
-        if folder == KEYS:
-            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % name))
+        template = TEMPLATE.match(path)
+        if folder == KEYS or template:
+            service = template.group(1) if template else name
+            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % service))
         # A snapshot of an earlier version does not say whether its node was held.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
             return True

@@ -6,6 +6,7 @@ Private to the collection."""
 
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
+from .._model.kv_cache import row_bytes
 from .._model.memory import Settings, Shape
 from .._settings import CACHE_TYPES
 from .._text import human
@@ -28,6 +29,8 @@ BITS = {
     "Q4_0": 4.55,
     "Q3_K_M": 3.91,
 }
+# Weights that are whole blocks of every type of cache.
+ROW = 256
 OFFERED = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M")
 
 
@@ -57,7 +60,7 @@ def nearest(
     if tokens:
         found.append("lower slot_ctx_size to %d" % tokens)
     if settings.flash_attn:
-        found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings.cache_type_k, wanted, tokens))
+        found.extend(_smaller_cache(lambda **changes: fits(shape, **changes), settings, wanted, tokens))
     known = {name: size for name, size in (sizes or {}).items() if size}
     own = known.pop("", None)
     smaller = [name for name in known if own and known[name] < own and fits(scaled(shape, known[name] / float(own)))]
@@ -83,11 +86,12 @@ def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Devi
     ]
 
 
-def _smaller_cache(fits: Callable[..., bool], cache_type: str, wanted: int, tokens: int) -> List[str]:
+def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, tokens: int) -> List[str]:
     """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is
     still more than ``tokens``."""
     both = {}
-    for smaller in CACHE_TYPES[CACHE_TYPES.index(cache_type) + 1 :]:
+    now = row_bytes(settings.cache_type_k, ROW) + row_bytes(settings.cache_type_v, ROW)
+    for smaller in [one for one in CACHE_TYPES if 2 * row_bytes(one, ROW) < now]:
         both = {"cache_type_k": smaller, "cache_type_v": smaller}
         if fits(**both):
             return ["set cache_type_k and cache_type_v to %s" % smaller]
@@ -125,9 +129,7 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
     enough = _fewest(fits, counts)
     found = ["use %d cards of %d MiB%s" % (enough, such.total_mib, like)] if enough else []
-    least = dict.fromkeys(
-        ("cache_type_k", "cache_type_v"), CACHE_TYPES[-1] if settings.flash_attn else settings.cache_type_k
-    )
+    least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1]) if settings.flash_attn else {}
     fewer = 0
     if alone and counts:
         fewer = _fewest(lambda count: fits(count, CONTEXT_STEP, **least), range(counts[0], enough or counts[-1] + 1))
@@ -137,7 +139,7 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     tokens = largest(lambda tokens: fits(fewer, tokens), wanted)
     words = ["lower slot_ctx_size to %d" % tokens] if tokens else []
     if settings.flash_attn:
-        words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings.cache_type_k, wanted, tokens)
+        words += _smaller_cache(lambda **changes: fits(fewer, **changes), settings, wanted, tokens)
     such_cards = "%d such cards" % fewer if found else "%d cards of %d MiB%s" % (fewer, such.total_mib, like)
     return found + ["use %s and %s" % (such_cards, word) for word in words[-1:]]
 

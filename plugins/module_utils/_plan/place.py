@@ -63,6 +63,7 @@ class ServicePlan(NamedTuple):
     layers: Dict[str, int]  # by node
     inputs: List[Any]  # what it was made for
     problem: Optional[str] = None  # why the header was not read
+    unplanned: List[str] = []  # words for llama-server that nobody counted
 
     def as_dict(self) -> Dict[str, Any]:
         found = self._asdict()
@@ -87,6 +88,12 @@ def settings_for(service: Mapping[str, Any], build: Optional[str]) -> Settings:
 def context(shape: Shape, settings: Settings) -> int:
     """Tokens of context in all slots together."""
     return settings.ctx_size or shape.context_length
+
+
+def cache_words(settings: Settings) -> str:
+    """The type of the KV cache, or its two types."""
+    both = [settings.cache_type_k, settings.cache_type_v]
+    return "/".join(both[: len(set(both))])
 
 
 def slot_context(shape: Shape, settings: Settings) -> int:

@@ -85,6 +85,8 @@ def table(one: ServicePlan) -> List[str]:
             "  main memory of the head: %d MiB of weights and %d MiB of buffers"
             % (plan.host["weights_mib"], plan.host["compute_mib"])
         )
+    if one.unplanned:
+        found.append("  not planned: %s" % " ".join(one.unplanned))
     return found
 
 

@@ -9,7 +9,7 @@ from .._model.memory import Shape
 from .advice import nearest
 from .context import allowed_context, way_out
 from .devices import Device, of_cards
-from .place import ServicePlan, context, plan, settings_for, slot_context
+from .place import ServicePlan, cache_words, context, plan, settings_for, slot_context
 from .table import idle_workers, join, table
 
 
@@ -42,7 +42,7 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
         problem=_nodes(every),
         ctx_size=context(shape, settings),
         slot_ctx_size=slot_context(shape, settings),
-        cache_type=settings.cache_type_k,
+        cache_type=cache_words(settings),
         layers={},
         inputs=[],
     )

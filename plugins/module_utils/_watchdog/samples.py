@@ -181,10 +181,11 @@ def _slot(shown: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class HeadApi:
-    """A head's HTTP API. say(text) is called once for each reason why it cannot be asked."""
+    """A head's HTTP API. say(text) is called once for each reason why it cannot be asked; embeddings: it serves them
+    alone."""
 
-    def __init__(self, url: str, api_key_file: Optional[str], say: Say) -> None:
-        self._url, self._api_key_file, self._say = url, api_key_file, say
+    def __init__(self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False) -> None:
+        self._url, self._api_key_file, self._say, self._embeddings = url, api_key_file, say, embeddings
         self._said: Optional[str] = None
 
     def _api(self) -> LlamaApi:
@@ -224,17 +225,19 @@ class HeadApi:
         return result
 
     def token(self, seed: int) -> Tuple[Optional[int], int]:
-        """Asks for a token -> (HTTP status, None when nothing came in time, 0 when it could not be asked; tokens that
-        this cost)."""
+        """Asks for a token, or for the embedding of a word -> (HTTP status, None when nothing came in time, 0 when it
+        could not be asked; tokens that this cost)."""
         try:
-            status, body = self._api().token(seed, TOKEN)
+            api = self._api()
+            status, body = api.embed("Hello", TOKEN) if self._embeddings else api.token(seed, TOKEN)
         except NoAnswer as error:
             return (None if error.kind == "timeout" else 0), 0
         except Refusal as error:
             self.complain(error)
             return 0, 0
-        timings = table(table(body).get("timings"))
-        return status, count(timings.get("prompt_n")) + count(timings.get("predicted_n")) if status == 200 else 0
+        timings, usage = table(table(body).get("timings")), table(table(body).get("usage"))
+        cost = (timings.get("prompt_n"), timings.get("predicted_n"), usage.get("prompt_tokens"))
+        return status, sum(map(count, cost)) if status == 200 else 0
 
 
 def nothing(at: float) -> Look:

@@ -4,7 +4,8 @@
 """watchdog: finds what systemd cannot see of the heads, workers and rules of this node, and repairs it.
 
 It reads /etc/llama-cluster/watchdog/*.json, whenever they change:
-head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch}, rpc-SERVICE.json {kind: rpc,
+head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch, embeddings: true where it serves
+them alone}, rpc-SERVICE.json {kind: rpc,
 unit, address, port, head_url}.
 """
 
@@ -100,7 +101,10 @@ class HeadWatch(Watch):
         super(HeadWatch, self).__init__("head " + service, config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
-        api = samples.HeadApi(config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)))
+        embeddings = config.get("embeddings", False)
+        api = samples.HeadApi(
+            config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)), embeddings
+        )
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
 
+from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths
 from ...module_utils._node.units import unit_name, units_of
 
@@ -21,13 +22,15 @@ def unit_refusals(
     build: str,
     at_boot: bool,
     deployed: bool,
+    told: str | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     kind: rpc or head; node: the fact llama_node with units, `build` and, for heads, `files` with their models; build:
     the path of the build to run;
     at_boot: whether the primary service answers to its short name; deployed: whether earlier tasks have really
-    installed build and models.
+    installed build and models; told: what llama-server --help of that build says, for instances whose `asks_build` is
+    true, None where nobody could ask.
     """
     found = _taken_names(instances, kind, node, host, at_boot)
     if instances and deployed and node["build"]["current_build"] is None:
@@ -49,7 +52,24 @@ def unit_refusals(
                 "llama_services.%s.tensor_split: no plan of this run seen, that of role preflight is needed: run "
                 "site.yml without --skip-tags" % item["service"]
             )
+        if told is not None and item.get("asks_build"):
+            found += _unknown_flags(item, host, build, told)
     return found
+
+
+def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str]:
+    known = known_flags(told)
+    if not known:
+        return [
+            "%s/bin/llama-server: no flags in what --help says on %s, its list is needed to compare the settings of "
+            "service %s with: run it there" % (build, host, item["service"])
+        ]
+    return [
+        "llama_services.%s.%s: %s seen, a flag that %s of %s has is needed: choose one of its llama-server --help, or "
+        "another release" % (item["service"], owner(flag) or "extra_args", flag, build.rpartition("/")[2], host)
+        for flag in flags(item["args"])
+        if flag not in known
+    ]
 
 
 def _taken_names(

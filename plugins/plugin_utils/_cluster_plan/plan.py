@@ -12,10 +12,10 @@ from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
 from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.devices import Device
-from ...module_utils._plan.place import Plan, Row, ServicePlan, plan, settings_for, slot_context
+from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import kept, stored
-from ...module_utils._settings import is_stopped, kind_of, value
+from ...module_utils._settings import is_stopped, kind_of, resolved, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
@@ -55,7 +55,7 @@ def memory_plan(
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
     one.sharing.extend(own_cards.claimed_twice(one.devices))
-    cards = {name: own_cards.add(one, name) for name in sorted(services, key=one.order)}
+    cards = {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
     one.refuse_misfits()
     planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
     before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
@@ -102,7 +102,8 @@ class _Inventory:
         previous: Iterable[dict[str, Any]],
         complete: bool,
     ) -> None:
-        self.services, self.models, self.groups, self.nodes = services, models, groups, nodes
+        self.models, self.groups, self.nodes = models, groups, nodes
+        self.services: Services = {name: resolved(one, models.get(one.get("model", ""))) for name, one in services.items()}
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
         self.complete, self.build, self.previous = complete, build, {one["item"]: kept(one) for one in previous}
@@ -217,10 +218,11 @@ class _Inventory:
             source=source,
             ctx_size=settings.ctx_size or shape.context_length,
             slot_ctx_size=slot_context(shape, settings),
-            cache_type=settings.cache_type_k,
+            cache_type=cache_words(settings),
             problem=None if source == "header" else self.headers.get((model, quant), {}).get("msg"),
             layers=layers,
             inputs=inputs,
+            unplanned=list(self.services[name].get("extra_args") or []),
         )
 
     def _add_router(self, name: str, service: Mapping[str, Any], hosts: Sequence[str]) -> None:

@@ -7,6 +7,7 @@ collection."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._model.kv_cache import CACHE_TYPES
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.advice import MAX_DEVICES
 from ...module_utils._plan.context import allowed_context, way_out
@@ -41,11 +42,12 @@ def threads(
                 "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are allowed: set it"
                 % (name, NUMA_VARIABLES[kind], cores, place)
             )
-        elif cores and service.get("threads", 0) > cores:
-            found.append(
-                "llama_services.%s.threads: %d seen, at most the %d cores of %s are allowed: lower it"
-                % (name, service["threads"], cores, place)
-            )
+        for key in ("threads", "threads_batch") if kind == "head" else ("threads",):
+            if cores and service.get(key, 0) > cores:
+                found.append(
+                    "llama_services.%s.%s: %d seen, at most the %d cores of %s are allowed: lower it"
+                    % (name, key, service[key], cores, place)
+                )
         if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
             found.append(
                 "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them"
@@ -109,6 +111,30 @@ def context_length(name: str, service: Mapping[str, Any], model: str, shape: Sha
     ]
 
 
+def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list[str]:
+    """Types of the KV cache that llama.cpp does not have for a model's heads (llama_init_from_model)."""
+    if shape.mla:
+        if settings.cache_type_k == settings.cache_type_v:
+            return []
+        return [
+            "llama_services.%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed for the "
+            "compressed cache of %s: set both" % (name, settings.cache_type_v, settings.cache_type_k, model)
+        ]
+    return [
+        "llama_services.%s.%s: %s seen, a type that is not quantized is needed, since heads of %s have %d weights, no "
+        "multiple of its blocks of %d: choose f16" % (name, key, cache_type, model, odd[0], block)
+        for key, cache_type, heads in (
+            ("cache_type_k", settings.cache_type_k, shape.head_k),
+            ("cache_type_v", settings.cache_type_v, shape.head_v),
+        )
+        for block in [CACHE_TYPES[cache_type][0]]
+        for odd in [
+            [weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]
+        ]
+        if settings.flash_attn and odd
+    ]
+
+
 def settings(
     name: str,
     service: Mapping[str, Any],
@@ -118,6 +144,7 @@ def settings(
 ) -> list[str]:
     """What a service's settings and the model together get wrong."""
     found = context_length(name, service, service["model"], shape, settings)
+    found += cache_types(name, service["model"], shape, settings)
     if len(devices) > MAX_DEVICES:
         found.append(
             "llama_services.%s.workers: %d devices seen, at most %d are allowed, llama.cpp drives no more: use fewer "

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...module_utils._model.shape import MAX_BLOCKS
+from ...module_utils._settings import FAMILY_KEYS
 from .models import model_file
-from .values import is_a, list_errors, plain, shown, type_errors, unknown_key
+from .values import is_a, key_errors, list_errors, plain, shown, type_errors, unknown_key
 
 # key -> (type, what docs/settings.md says of it).
 MODEL_KEYS = {
@@ -47,7 +48,11 @@ def model_errors(name: Any, model: Any) -> list[str]:
     found = type_errors(entry, model, dict)
     if found:
         return found
-    found = _key_errors(entry, model, MODEL_KEYS)
+    found = _key_errors(entry, model, MODEL_KEYS, FAMILY_KEYS)
+    for name_of, key in FAMILY_KEYS.items():
+        found.extend(
+            key_errors("%s.%s" % (entry, name_of), model[name_of], key) if model.get(name_of) is not None else []
+        )
     if not model.get("quants"):
         return found or ["%s.quants: missing, a map of quant name to its files is needed: add it" % entry]
     if found:
@@ -67,9 +72,12 @@ def model_errors(name: Any, model: Any) -> list[str]:
     return found
 
 
-def _key_errors(entry: str, given: dict[str, Any], keys: dict[str, tuple[type, str]]) -> list[str]:
-    """Unknown keys and values of another type; an empty value is none."""
-    found = [unknown_key(entry, key, keys) for key in given if key not in keys]
+def _key_errors(
+    entry: str, given: dict[str, Any], keys: dict[str, tuple[type, str]], more: Iterable[str] = ()
+) -> list[str]:
+    """Unknown keys and values of another type; an empty value is none. more: keys that are looked at elsewhere."""
+    known = [*keys, *more]
+    found = [unknown_key(entry, key, known) for key in given if key not in known]
     for key, (kind, _text) in keys.items():
         where, value = "%s.%s" % (entry, key), given.get(key)
         if value is None:

@@ -7,20 +7,24 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...module_utils._llama.args import OLDEST, build_number, load_modes
+from ...module_utils._llama.args import OLDEST, build_number
 from ...module_utils._settings import (
     BY_KIND,
+    CACHE_TYPES,
     KINDS,
     LARGEST,
-    OWN,
+    PLAIN_CACHE_TYPES,
     SLURM_KEYS,
     WORKER_KEYS,
     context,
     effective,
     kind_of,
+    resolved,
     value,
 )
 from ...module_utils._text import Refusal
+from .check_family import build_errors, family_errors, sound_family
+from .extra_args import extra_errors
 from .hosts import build_of, expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
@@ -28,6 +32,8 @@ from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_er
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 # The first build whose tensor cache was measured.
 CACHE_BUILD = 11434
+# Keys that stand for others.
+SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
 
 
 def service_errors(name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
@@ -61,7 +67,15 @@ def service_errors(name: Any, service: Any, models: Models, groups: Groups, host
 
 
 def _server_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
+    whole = resolved(service, sound_family(models.get(service["model"])))
+
+    def where(key: str) -> str:
+        return "%s.%s" % (entry if key in service else "llama_models.%s" % plain(service["model"]), key)
+
     found = _setting_errors(entry, service)
+    found.extend(_twice(entry, service) or _cache_errors(entry, service, whole))
+    found.extend(family_errors(where, whole))
+    found.extend(extra_errors(entry, service))
     found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
     hosts = {}
     for key in ("head", "workers"):
@@ -78,10 +92,11 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     if "cards" in service:
         found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
     if "rpc_cache" in service:
-        found.extend(_cache_errors(entry, hosts.get("workers", []), hostvars))
+        found.extend(_tensor_cache_errors(entry, hosts.get("workers", []), hostvars))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
-        found.extend(_build_errors(entry, service, build_of(hosts["head"][0], hostvars)))
+        version = build_of(hosts["head"][0], hostvars)
+        found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
     return found
 
 
@@ -109,26 +124,45 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "is what llama-server gets"
             % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
         )
-    cache = (effective(service, "cache_type_k"), effective(service, "cache_type_v"))
-    if cache[0] != cache[1]:
-        found.append(
-            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, since an RPC worker "
-            "aborts at the first token of a mixed pair: set both" % (entry, cache[1], cache[0])
-        )
-    if effective(service, "flash_attn") == "off" and cache[1] != OWN["cache_type_v"]:
-        found.append(
-            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache "
-            "without flash attention" % (entry, cache[1])
-        )
-    if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
-        found.append(
-            "%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry
-        )
     if "workers" not in service:
         found.extend(
             "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)
             for key in WORKER_KEYS
             if key in service
+        )
+    return found
+
+
+def _twice(entry: str, service: Settings) -> list[str]:
+    """Keys that say in another way what a second one says."""
+    return [
+        "%s.%s: %s seen with %s, one of both is needed: drop one"
+        % (entry, short, str(service[short]).lower(), " and ".join(long for long in longs if long in service))
+        for short, longs in SHORT.items()
+        if short in service and any(long in service for long in longs)
+    ]
+
+
+def _cache_errors(entry: str, service: Settings, whole: Settings) -> list[str]:
+    """whole: the service, resolved."""
+    found = []
+    cache = {key: effective(whole, key) for key in SHORT["cache"]}
+    keys, values = cache.values()
+    if "workers" in service and keys != values:
+        found.append(
+            "%s.cache_type_v: %s seen with cache_type_k %s, the same type for both is needed, since an RPC worker "
+            "aborts at the first token of a mixed pair: set both" % (entry, values, keys)
+        )
+    elif "workers" in service and keys not in CACHE_TYPES:
+        found.append(
+            "%s.%s: %s seen with workers, one of %s is needed, since an RPC worker aborts at the first token of "
+            "another type: choose one of them"
+            % (entry, "cache" if "cache" in service else "cache_type_k", keys, ", ".join(CACHE_TYPES))
+        )
+    if effective(whole, "flash_attn") == "off" and values not in PLAIN_CACHE_TYPES:
+        found.append(
+            "%s.flash_attn: off seen with cache_type_v %s, on or auto is needed: llama.cpp has no quantized V cache "
+            "without flash attention" % (entry, values)
         )
     return found
 
@@ -189,17 +223,6 @@ def _worker_errors(
     return found
 
 
-def _build_errors(entry: str, service: Settings, version: str) -> list[str]:
-    """What the head's build does not know."""
-    known = load_modes(version)
-    if (build_number(version) or OLDEST) < OLDEST or value(service, "load_mode") in known:
-        return []
-    return [
-        "%s.load_mode: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
-        % (entry, service["load_mode"], version, ", ".join(known))
-    ]
-
-
 def _router_errors(entry: str, service: Settings, models: Models, groups: Groups) -> list[str]:
     found = []
     for model, quant in service["models"].items():
@@ -249,7 +272,7 @@ def _cards_errors(
     return found
 
 
-def _cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:
+def _tensor_cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:
     found = []
     for host in workers:
         version = build_of(host, hostvars)

@@ -92,6 +92,10 @@ class Head(Record):
     cards: list[str] | None
     # Tokens of a micro-batch.
     ubatch_size: int
+    # On the controller; empty for none.
+    chat_template_file: str
+    # Whether the build itself has to say which flags it has: no table knows it, or the inventory has words of its own.
+    asks_build: bool
     # Empty for none.
     api_key_file: str
     # Of llama-server.

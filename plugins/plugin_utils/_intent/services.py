@@ -7,14 +7,16 @@ Intent is written once, in the inventory. Roles read lists that the functions he
 one line in hosts.yml and a new model one entry in models.yml. Pure functions; `groups` and `hostvars` are Ansible's.
 """
 
+import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...module_utils._llama.args import head_args, rpc_args
+from ...module_utils._family import is_template_file
+from ...module_utils._llama.args import build_number, head_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, is_stopped, kind_of, value
+from ...module_utils._settings import effective, is_stopped, kind_of, resolved, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
@@ -180,9 +182,18 @@ def head_instances(
     return [_head(service, models, hostvars, models_dir, plan or {}) for service in own]
 
 
+def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""
+    template = settings.get("chat_template")
+    if template is None or not is_template_file(template):
+        return ""
+    return os.path.join(facts.get("inventory_dir") or "", template)
+
+
 def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]) -> Head:
-    settings, facts, host = service.settings, hostvars[service.head], service.head
-    model = models[settings["model"]]
+    facts, host = hostvars[service.head], service.head
+    model = models[service.settings["model"]]
+    settings = resolved(service.settings, model)
     split = value(settings, "tensor_split")
     api_keys = facts.get("llama_api_keys") or {}
     planned = (plan.get("services", {}).get(service.name) or [plan.get("rendered", {}).get(service.name)])[0]
@@ -207,6 +218,8 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         memory_max=settings.get("memory_max", ""),
         cards=_cards(service, host, plan),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
+        chat_template_file=_template_file(settings, facts),
+        asks_build=bool(settings.get("extra_args")) or build_number(build_of(host, hostvars)) is None,
         api_key_file="%s/%s" % (paths.KEYS, service.name) if api_keys.get(service.name) else "",
     )
     return replace(head, args=head_args(head.as_dict(), settings, build_of(host, hostvars)))

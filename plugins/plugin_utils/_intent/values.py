@@ -5,6 +5,7 @@
 to the collection."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -74,6 +75,12 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
         return found
     if value == [] and not key.empty:
         return ["%s: an empty list seen, at least one entry is needed: add one or remove the key" % entry]
+    odd = _not_json(value) if key.type is dict else []
+    if odd:
+        return [
+            "%s: %s seen in it, texts, numbers, true, false, lists and maps are needed: put it in quotes"
+            % (entry, shown(odd[0]))
+        ]
     texts = value if isinstance(value, list) else [value]
     wrong = [one for one in texts if key.form and isinstance(one, str) and not key.form[0].match(one)]
     if key.form and wrong:
@@ -88,6 +95,14 @@ def key_errors(entry: str, value: Any, key: Key) -> list[str]:
         return ["%s: %s seen, at least %d is needed: raise it or remove the key" % (entry, value, low)]
     words = "%s: %s seen, at most %d is allowed: lower it or remove the key" % (entry, shown(value), LARGEST)
     return [] if value <= LARGEST else [words]
+
+
+def _not_json(value: Any) -> list[Any]:
+    """What of a value JSON has no word for, such as the date that YAML makes of 2026-01-01."""
+    if isinstance(value, (dict, list)):
+        return [odd for one in (value.values() if isinstance(value, dict) else value) for odd in _not_json(one)]
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return [] if value is None or isinstance(value, (str, int, float)) and finite else [value]
 
 
 def meaning(key: Key) -> str:

@@ -18,6 +18,10 @@ from .systemd_escape import systemd_escape
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
 
+# Of an instance, what does not matter to what runs: whether it does, where the controller has a template, and who was
+# asked of flags.
+UNSEEN = ("state", "chat_template_file", "asks_build")
+
 
 def unit_files(
     instances: Sequence[Instance],
@@ -28,19 +32,20 @@ def unit_files(
     plans: Mapping[str, Any] | None = None,
     keys: Mapping[str, Sequence[str]] | None = None,
     salt: str = "",
+    templates: Mapping[str, str] | None = None,
 ) -> list[Entry]:
     """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
     primary service, and the absence of what no service has any more.
 
     kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models;
-    process: what the processes of all units run with beside their instance, see the filter; plans, keys: by service;
-    salt: root's secret, without which keys could be tried against a digest.
+    process: what the processes of all units run with beside their instance, see the filter; plans, keys, templates: by
+    service; salt: root's secret, without which keys could be tried against a digest.
     """
-    plans = plans or {}
+    plans, templates = plans or {}, templates or {}
     sandbox = unit_sandbox(process["accelerator"], process["numa_node"] != "", process["rdma"])
     entries: list[Entry] = []
     for item in instances:
-        own = _own_parts(item, node["files"], keys or {}, salt) if kind == "head" else None
+        own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind == "head" else None
         entries.append(
             {
                 "path": _unit_path(unit_name(kind, item["service"])),
@@ -54,6 +59,8 @@ def unit_files(
             }
         )
     for item in instances:
+        if item.get("chat_template_file"):
+            entries.append({"path": _template_path(item["service"]), "content": templates[item["service"]]})
         if item["service"] in plans:
             entries.append(
                 {"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(plans[item["service"]]))}
@@ -63,14 +70,15 @@ def unit_files(
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":
-        # The units that are still there say which services have had keys: what else lies beside them is somebody
-        # else's.
-        gone += [
-            "%s/%s" % (paths.KEYS, unit.service)
-            for unit in units_of(node["units"])
-            if unit.kind == "head" and unit.ours
-        ]
+        # The units that are still there say which services have had keys and templates: what else lies beside them is
+        # somebody else's.
+        had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == "head" and unit.ours]
+        gone += ["%s/%s" % (paths.KEYS, service) for service in had] + [_template_path(service) for service in had]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
+
+
+def _template_path(service: str) -> str:
+    return paths.TEMPLATES.replace("*", service)
 
 
 def _unit_path(name: str) -> str:
@@ -93,8 +101,8 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
-    """Whether a service runs says nothing of what it runs with, and without cards of its own it has all."""
-    return {name: value for name, value in item.items() if name != "state" and (name, value) != ("cards", None)}
+    """What says something of what a service runs with; without cards of its own it has all."""
+    return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) != ("cards", None)}
 
 
 def _is_stopped(item: Instance) -> bool:
@@ -105,11 +113,18 @@ def digest(parts: Any) -> str:
     return hashlib.sha256(_text(parts).encode("utf-8")).hexdigest()[:16]
 
 
-def _own_parts(item: Instance, files: Mapping[str, Any], keys: Mapping[str, Sequence[str]], salt: str) -> list[Any]:
+def _own_parts(
+    item: Instance,
+    files: Mapping[str, Any],
+    keys: Mapping[str, Sequence[str]],
+    salt: str,
+    templates: Mapping[str, str],
+) -> list[Any]:
     """What one head runs with. The model's size and time stand for its content: a model published anew means a
     restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
-    return [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+    parts = [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+    return parts + ([templates[item["service"]]] if item.get("chat_template_file") else [])
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:
@@ -146,6 +161,9 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
+    if "--embeddings" in item["args"]:
+        # A model of embeddings alone has no token to give.
+        entry["embeddings"] = True
     return dict(
         entry,
         url=item["url"],

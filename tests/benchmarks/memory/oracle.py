@@ -69,6 +69,8 @@ def fit_params(folder, build, model, endpoints, counts, settings):
     ]  # fmt: skip
     if settings.kv_unified:
         command.append("-kvu")
+    if settings.swa_full:
+        command.append("--swa-full")
     command += ["-fitp", "on", "-lv", "5"] if build > 7772 else ["-v"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     text = done.stdout + done.stderr

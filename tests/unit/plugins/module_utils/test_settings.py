@@ -2,6 +2,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import kv_cache
 
 
 @pytest.mark.parametrize(
@@ -67,6 +68,77 @@ def test_settings_become_words_in_the_order_of_the_table():
         "--no-direct-io",
         "--mlock",
     ]
+
+
+def test_true_and_false_have_words_of_their_own():
+    assert _settings.arguments({"jinja": True, "swa_full": True}, 7772) == ["--parallel", "1", "--jinja", "--swa-full"]
+    assert _settings.arguments({"jinja": False, "swa_full": False}, 7772) == ["--parallel", "1", "--no-jinja"]
+
+
+def test_a_map_is_one_word_of_json():
+    given = {"b": [1, {"c": None}], "a": False, 1: 'x "y"'}
+    assert _settings.arguments({"chat_template_kwargs": given}, 11434)[2:] == [
+        "--chat-template-kwargs",
+        '{"1": "x \\"y\\"", "a": false, "b": [1, {"c": null}]}',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("build", "mode", "words"),
+    [
+        (7760, "off", ["--reasoning-budget", "0"]),
+        (8691, "off", ["--reasoning-budget", "0"]),
+        (8692, "off", ["--reasoning", "off"]),
+        (11434, "on", ["--reasoning", "on"]),
+        (11434, "auto", []),
+    ],
+)
+def test_thinking_by_build(build, mode, words):
+    assert _settings.arguments({"reasoning": mode}, build)[2:] == words
+
+
+def test_a_value_that_a_build_has_no_words_for():
+    service = {"reasoning": "on", "load_mode": "mlock", "jinja": False, "swa_full": True, "threads": 4}
+    assert _settings.unknown_values(service, 7772) == [("reasoning", "on", ["auto", "off"])]
+    assert _settings.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
+    assert _settings.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
+    assert _settings.unknown_values({"reasoning": "auto"}, 7772) == []
+
+
+@pytest.mark.parametrize(
+    ("service", "model", "expected"),
+    [
+        ({}, None, {}),
+        ({"port": 1}, {"jinja": True, "repo": "o/r", "port": 2}, {"port": 1, "jinja": True}),
+        ({"jinja": False}, {"jinja": True, "top_k": None}, {"jinja": False}),
+        ({"cache": "q5_1"}, {}, {"cache_type_k": "q5_1", "cache_type_v": "q5_1"}),
+        ({"mmap": False}, {}, {"load_mode": "none"}),
+        ({"mmap": True}, {}, {"load_mode": "mmap"}),
+        (
+            {"chat_template_kwargs": {"a": 1}},
+            {"chat_template_kwargs": {"a": 2, "b": 2}},
+            {"chat_template_kwargs": {"a": 1}},
+        ),
+    ],
+)
+def test_the_one_entry_that_everybody_sees(service, model, expected):
+    before = dict(service)
+    assert _settings.resolved(service, model) == expected and service == before
+    assert _settings.resolved(expected, model) == expected
+
+
+def test_what_belongs_to_a_family_of_models():
+    rope = {"rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "override_kv"}
+    template = {"jinja", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_budget", "reasoning_format"}
+    sampling = {"temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty"}
+    assert set(_settings.FAMILY_KEYS) == rope | template | sampling | {"swa_full", "embeddings", "pooling"}
+
+
+def test_types_of_a_cache_are_those_whose_bytes_are_known():
+    assert set(_settings.ALL_CACHE_TYPES) == set(kv_cache.CACHE_TYPES)
+    assert {name for name, (block, _size) in kv_cache.CACHE_TYPES.items() if block == 1} == set(
+        _settings.PLAIN_CACHE_TYPES
+    )
 
 
 def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():

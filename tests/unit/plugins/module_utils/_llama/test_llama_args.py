@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import flags
 
 ROOT = Path(__file__).resolve().parents[5]
 HELP = ROOT / "tests/unit/fixtures/help"
@@ -16,6 +17,7 @@ SERVERS = {"b7772": "rpc-server", "b11434": "ggml-rpc-server"}
 KEYS = [key for key in _settings.KEYS if key.flag]
 MODES = _settings.BY_KIND["server"]["load_mode"].choices
 INSTANCE = {
+    "service": "chat",
     "model_path": "/opt/models/m.gguf",
     "aliases": ["m", "Big"],
     "address": "10.0.0.1",
@@ -25,8 +27,15 @@ INSTANCE = {
     "api_key_file": "/etc/llama-cluster/keys/chat",
 }
 # Every setting of a service that is rendered, with every value that may be chosen from.
-SAMPLES = {int: 1, float: 1.5, list: ["qwen3.context_length=int:131072", "a.b=bool:true"]}
-SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or [SAMPLES[key.type]]]
+SAMPLES = {
+    int: [1],
+    float: [1.5],
+    bool: [True, False],
+    list: [["qwen3.context_length=int:131072", "a.b=bool:true"]],
+    dict: [{"enable_thinking": False, "depth": 2}],
+}
+SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or SAMPLES[key.type]]
+SETTINGS += [{"chat_template": "chatml"}, {"chat_template": "a.jinja"}]
 
 
 def options(build, program):
@@ -102,7 +111,8 @@ def test_the_other_builds_flags_do_not_exist_and_are_not_rendered(build, gone):
 
 @pytest.mark.parametrize("build", BUILDS)
 def test_both_measured_builds_know_every_mode(build):
-    assert sorted(llama_args.load_modes(build)) == sorted(MODES)
+    for mode in MODES:
+        assert _settings.unknown_values({"load_mode": mode}, llama_args.build_number(build)) == []
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -131,6 +141,66 @@ def test_load_mode_by_build(mode, build, flags):
     args = llama_args.head_args(INSTANCE, {"load_mode": mode}, build)
     assert [word for word in args if word not in plain] == flags
     assert len(args) == len(plain) + len(flags)
+
+
+def test_a_template_is_given_by_its_name_or_by_the_file_that_the_node_has():
+    plain = llama_args.head_args(INSTANCE, {})
+    for template, words in (
+        ("chatml", ["--chat-template", "chatml"]),
+        ("./t", ["--chat-template-file", "/etc/llama-cluster/template-chat.jinja"]),
+        ("t.jinja", ["--chat-template-file", "/etc/llama-cluster/template-chat.jinja"]),
+    ):
+        args = llama_args.head_args(INSTANCE, {"chat_template": template})
+        assert [word for word in args if word not in plain] == words and len(args) == len(plain) + 2
+
+
+def test_words_of_the_inventory_stand_behind_its_settings():
+    args = llama_args.head_args(INSTANCE, {"extra_args": ["--mmproj", "/m p.gguf"], "timeout": 9})
+    place = args.index("--mmproj")
+    assert args[place : place + 2] == ["--mmproj", "/m p.gguf"] and "--timeout" in args[:place]
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_the_built_in_templates_are_those_of_the_build(build):
+    text = options(build, "llama-server")["--chat-template"].partition("list of built-in templates:")[2]
+    listed = text.partition("(env")[0].replace(",", " ").split()
+    assert sorted(_family.built_in(llama_args.build_number(build))) == sorted(listed) and len(listed) >= 50
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_help_is_read_as_here(build):
+    known = flags.known_flags((HELP / ("%s-llama-server.txt" % build)).read_text())
+    seen = options(build, "llama-server")
+    assert known == {flag for flag, entry in seen.items() if flags.REMOVED not in entry}
+    assert "--reasoning-format" in known and flags.known_flags("") == flags.known_flags("no such program") == set()
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
+    """All names of an entry of --help stand for the same, and what is rendered is nobody's to give by hand."""
+    owned = flags.owners()
+    for flag, entry in options(build, "llama-server").items():
+        same = [other for other, its in options(build, "llama-server").items() if its == entry]
+        assert len({owned.get(name) for name in same}) == 1, (flag, same)
+    for setting in SETTINGS:
+        args = llama_args.head_args(INSTANCE, setting, build)
+        assert [flag for flag in flags.flags(args) if flag not in owned] == []
+
+
+@pytest.mark.parametrize(
+    ("word", "instead"),
+    [
+        ("--ctx-size", "ctx_size"), ("-c", "ctx_size"), ("--temperature", "temperature"), ("--no-jinja", "jinja"),
+        ("--ctx-size=4096", "ctx_size"), ("--mlock", "load_mode"), ("--port", "port"), ("--api-key", "llama_api_keys"),
+        ("--metrics", ""), ("--mmproj", None), ("-ot", None), ("--lora=x", None),
+    ],
+)  # fmt: skip
+def test_what_stands_for_a_flag(word, instead):
+    assert flags.owner(word) == instead
+
+
+def test_a_number_below_zero_is_no_flag():
+    assert flags.flags(["-ot", "-1", "a", "-.5", "--", "-", "--x=-1"]) == ["-ot", "--x=-1"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import (
     build_ranges,
     gguf,
-    kv_cache,
     memory,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._model import shape as model_shape
@@ -458,8 +457,55 @@ def test_each_slot_has_a_row_of_logits(shapes):
         ) == [widest + mask]
 
 
-def test_every_cache_type_of_the_inventory_is_known():
-    assert {"f16", "q8_0", "q4_0"} <= set(kv_cache.CACHE_TYPES)
+@pytest.mark.parametrize(
+    ("cache_type", "bits"),
+    [
+        ("f32", 32), ("f16", 16), ("bf16", 16), ("q8_0", 8.5), ("q5_1", 6), ("q5_0", 5.5), ("q4_1", 5), ("q4_0", 4.5),
+        ("iq4_nl", 4.5),
+    ],
+)  # fmt: skip
+def test_bytes_of_each_type_of_cache(cache_type, bits):
+    """A cell of 64 weights of keys and 64 of values."""
+    assert kv(shape_of(), ctx_size=256, cache_type_k=cache_type, cache_type_v=cache_type) == [256 * 128 * bits / 8] * 2
+    assert kv(shape_of(), ctx_size=256, cache_type_v=cache_type) == [256 * (64 * bits / 8 + 128)] * 2
+
+
+def test_a_model_that_reads_a_text_at_once_has_no_cache_and_no_output_layer():
+    tied = shape_of(tied=True)
+    plain = shape_of(architecture="nomic-bert", tied=True)
+    assert kv(plain, ctx_size=2048) == [0, 0] != kv(tied, ctx_size=2048)
+    assert (plain.tied, tied.tied) == (False, True) and tied.output_bytes - plain.output_bytes == tied.input_bytes
+    assert plain.block_bytes == tied.block_bytes
+
+
+def test_embeddings_reserve_an_output_for_each_token(shapes):
+    """On b11434: four tokens in a ubatch, where one slot has a row of logits otherwise."""
+    given = {"kv_unified": True, "ctx_size": 4096, "ubatch_size": 4}
+    hidden, mask = 4 * 4 * 8192, 2 * 4096 * 4
+    assert compute(shapes["Llama 3 70B"], [80], embeddings=True, **given) == [4 * 4 * 128256 + 4 * hidden + mask]
+    assert compute(shapes["Llama 3 70B"], [80], embeddings=True, **given) > compute(
+        shapes["Llama 3 70B"], [80], parallel=1, **given
+    )
+
+
+def test_a_full_window_takes_what_the_other_layers_take():
+    shape = shape_of(architecture="gemma2", **{"attention.sliding_window": 512})
+    for given in ({"parallel": 1}, {"parallel": 2}, {"parallel": 2, "kv_unified": True}, {"parallel": None}):
+        assert kv(shape, ctx_size=8192, swa_full=True, **given) == [8192 * 256, 8192 * 256]
+    (without,) = compute(shape, [2], ctx_size=8192, ubatch_size=512)
+    # Of its mask, 16 bits for each token of a ubatch and each cell.
+    assert compute(shape, [2], ctx_size=8192, swa_full=True) == [without + 2 * 512 * (8192 - 1024)]
+
+
+def test_flash_attention_copies_a_cache_of_f32():
+    given = {"ctx_size": 8192, "parallel": 2}
+    (without,) = compute(shape_of(), [2], **given)
+    scores = compute(shape_of(), [2], flash_attn=False, **given)
+    for keys, values, copied in (("f32", "f32", 128), ("f32", "f16", 64), ("f16", "f32", 64)):
+        given.update(cache_type_k=keys, cache_type_v=values)
+        # Of both slots, 16 bits of each weight.
+        assert compute(shape_of(), [2], **given) == [without + 2 * 8192 * copied]
+        assert compute(shape_of(), [2], flash_attn=False, **given) == scores
 
 
 @pytest.mark.parametrize("count", [0, 513, 10**8, (1 << 32) - 1, 1 << 40])

@@ -59,7 +59,9 @@ def smaller_cache(cache_type, fitting, most, tokens=0, wanted=65536):
         (only,) = set(types.values())
         return only in fitting if tokens is None else only == "q4_0" and tokens <= most
 
-    return advice._smaller_cache(fits, cache_type, wanted, tokens)
+    keys, _slash, values = cache_type.partition("/")
+    settings = settings_of(cache_type_k=keys, cache_type_v=values or keys)
+    return advice._smaller_cache(fits, settings, wanted, tokens)
 
 
 def test_the_next_type_of_cache_that_fits_is_advised():
@@ -67,6 +69,19 @@ def test_the_next_type_of_cache_that_fits_is_advised():
     assert smaller_cache("f16", ("q4_0",), 0) == ["set cache_type_k and cache_type_v to q4_0"]
     assert smaller_cache("q8_0", ("q8_0", "q4_0"), 0) == ["set cache_type_k and cache_type_v to q4_0"]
     assert smaller_cache("q4_0", ("q4_0",), 65536) == [], "there is no smaller one"
+
+
+@pytest.mark.parametrize(
+    ("cache_type", "smaller"),
+    [
+        ("f32", "f16"), ("bf16", "q8_0"), ("q5_1", "q4_0"), ("q4_1", "q4_0"), ("iq4_nl", None), ("q8_0/q4_0", "q4_0"),
+        ("f16/q4_0", "q8_0"), ("q4_0/q4_1", "q4_0"),
+    ],
+)  # fmt: skip
+def test_a_type_is_smaller_by_its_bytes(cache_type, smaller):
+    """Of those that work over RPC; a pair counts by both."""
+    words = ["set cache_type_k and cache_type_v to %s" % smaller] if smaller else []
+    assert smaller_cache(cache_type, ("f16", "q8_0", "q4_0"), 0) == words
 
 
 @pytest.mark.parametrize(("most", "tokens", "told"), [(8192, 4096, True), (4096, 4096, False), (0, 0, False)])

@@ -358,7 +358,8 @@ def test_a_turn_that_others_have_is_no_failure(server, monkeypatch):
     [
         (
             4096,
-            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: 4096",
+            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: "
+            "4096",
         ),
         (32768, "the build gives no more: read in its journal why, or slot_ctx_size: 4096"),
     ],

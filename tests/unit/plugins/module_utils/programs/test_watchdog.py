@@ -868,6 +868,25 @@ class Answers:
         return 200, {"timings": {"prompt_n": 3, "predicted_n": 1}}
 
 
+def test_a_head_of_embeddings_is_asked_for_one(server):
+    server.responses["/v1/embeddings"] = (200, {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 3}})
+    head = samples.HeadApi(server.url, None, pytest.fail, embeddings=True)
+    assert head.token(5) == (200, 3)
+    assert server.asked("/v1/embeddings") == [{"input": "Hello"}] and server.asked("/completion") == []
+    server.responses["/v1/embeddings"] = (500, {"error": {"message": "compute error"}})
+    assert head.token(5) == (500, 0)
+
+
+def test_what_a_watch_is_told_of_embeddings(monkeypatch):
+    told = []
+    monkeypatch.setattr(samples, "HeadApi", lambda *arguments: told.append(arguments[3:]))
+    monkeypatch.setattr(samples, "Looker", lambda api: types.SimpleNamespace(start=lambda: None))
+    config = {"unit": "u", "url": "http://h:1", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
+    for more in ({}, {"embeddings": True}):
+        watchdog.HeadWatch("chat", dict(config, **more))
+    assert told == [(False,), (True,)]
+
+
 def test_a_head_has_five_seconds_to_say_how_it_is(monkeypatch):
     answers, head = Answers(), samples.HeadApi("http://h:1", None, pytest.fail)
     monkeypatch.setattr(head, "_api", lambda: answers)

@@ -72,6 +72,48 @@ def test_a_unit_of_somebody_else_has_a_name_of_ours(name, at_boot, taken):
     assert refusals(unit(name, ours=False, installed=False), at_boot=at_boot) == []
 
 
+TOLD = """----- common params -----
+
+-m,    --model FNAME                    model path, see --other
+--jinja, --no-jinja                     whether to use it
+--draft, --draft-n N                    the argument has been removed. use --spec
+"""
+
+
+@pytest.mark.parametrize(
+    ("args", "asks", "told", "unknown"),
+    [
+        (["-m", "/m.gguf", "--no-jinja"], True, TOLD, []),
+        (["--model", "/m.gguf", "--port", "-1"], True, TOLD, [("port", "--port")]),
+        (["--mine", "--reasoning", "off", "--draft", "4"], True, TOLD, [
+            ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("extra_args", "--draft"),
+        ]),
+        (["--other"], True, TOLD, [("extra_args", "--other")]),
+        (["--mine"], False, TOLD, []),
+        (["--mine"], True, None, []),
+    ],
+)  # fmt: skip
+def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
+    item = dict(HEAD, args=args, asks_build=asks)
+    node = {"units": [], "build": {"current_build": "b1"}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
+    units = {"kind": "head", "instances": [item], "build": BUILD, "at_boot": True, "deployed": True, "told": told}
+    assert node_refusals({"llama_node": node}, "n1", units=units) == [
+        "llama_services.chat.%s: %s seen, a flag that b1 of n1 has is needed: choose one of its llama-server --help, "
+        "or another release" % one
+        for one in unknown
+    ]
+
+
+def test_a_build_that_lists_no_flags_proves_nothing():
+    node = {"units": [], "build": {"current_build": "b1"}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
+    item = dict(HEAD, args=["--port", "1"], asks_build=True)
+    units = {"kind": "head", "instances": [item], "build": BUILD, "at_boot": True, "deployed": True, "told": "killed"}
+    assert node_refusals({"llama_node": node}, "n1", units=units) == [
+        "/opt/llama.cpp/releases/b1/bin/llama-server: no flags in what --help says on n1, its list is needed to "
+        "compare the settings of service chat with: run it there"
+    ]
+
+
 @pytest.mark.parametrize("kind", ["rpc", "head"])
 def test_a_build_is_missing(kind):
     assert refusals(kind=kind, build=None) == [

@@ -48,6 +48,47 @@ def test_a_header_is_better_than_the_catalog():
     assert not any("ESTIMATED" in line for line in lines(planned))
 
 
+def test_a_model_says_for_its_family_what_a_service_does_not():
+    """A window of 512 tokens in every second layer of eighty."""
+    header = dict(FACTS, architecture="gemma2")
+    whole = {"big": dict(MODELS["big"], header=header, swa_full=True)}
+    window = {"big": dict(MODELS["big"], header=header)}
+    caches = [
+        sum(
+            device["kv_mib"]
+            for device in memory_plan(services, models, GROUPS, nodes())["services"]["chat"][0]["devices"]
+        )
+        for services, models in (
+            (chat(), window),
+            (chat(swa_full=True), window),
+            (chat(), whole),
+            (chat(swa_full=False), whole),
+        )
+    ]
+    assert caches[1] == caches[2] > caches[0] == caches[3]
+
+
+def test_a_model_that_lifts_its_context_does_so_for_its_services():
+    lifted = {"big": dict(MODELS["big"], override_kv=["qwen3.context_length=int:65536"])}
+    asked = chat(ctx_size=65536, cache="q4_0")
+    assert memory_plan(asked, lifted, GROUPS, nodes())["refused"] == []
+    assert len(memory_plan(asked, MODELS, GROUPS, nodes())["refused"]) == 1
+
+
+def test_what_nobody_counted_is_said():
+    words = ["--mmproj", "/opt/models/p.gguf"]
+    planned = plan(chat(extra_args=words))
+    assert planned["services"]["chat"][0]["unplanned"] == words
+    assert lines(planned)[-1] == "  not planned: --mmproj /opt/models/p.gguf"
+    assert not any("not planned" in line for line in lines(plan(chat())))
+
+
+def test_a_cache_of_two_types_is_called_by_both():
+    one = chat(model="small", quant="Q8_0", workers=None, cache_type_k="q8_0", cache_type_v="q4_0")
+    assert "of q8_0/q4_0 KV cache" in lines(plan(one))[0]
+    assert "of q5_1 KV cache" in lines(plan(chat(model="small", quant="Q8_0", workers=None, cache="q5_1")))[0]
+
+
 def test_explicit_layers_are_rendered_in_llama_cpps_order():
     planned = plan(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}))
     assert planned["refused"] == []

@@ -72,6 +72,43 @@ def test_directories_that_are_the_systems_are_refused(variable):
         assert found(path) == []
 
 
+def family_head(settings=None, model=None, **facts):
+    hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], **facts))
+    models = {"big": dict(MODELS["big"], **model or {})}
+    (head,) = intent_services.head_instances(changed(**settings or {}), models, "node1", GROUPS, hostvars, "/opt/m")
+    return head
+
+
+def test_a_head_has_the_settings_of_its_models_family_and_its_own_in_their_place():
+    model = {"reasoning": "off", "temperature": 0.6, "top_k": 20}
+    args = " ".join(family_head({"temperature": 1, "cache": "q8_0"}, model).args)
+    for words in ("--reasoning off", "--temp 1 ", "--top-k 20", "--cache-type-k q8_0 --cache-type-v q8_0"):
+        assert words in args
+    assert "0.6" not in args and "--cache " not in args
+
+
+def test_a_template_is_a_file_beside_the_inventory():
+    head = family_head(model={"chat_template": "templates/qwen.jinja"}, inventory_dir="/home/me/inventories/mine")
+    assert head.chat_template_file == "/home/me/inventories/mine/templates/qwen.jinja"
+    assert "--chat-template-file /etc/llama-cluster/template-reasoning.jinja" in " ".join(head.args)
+    assert family_head({"chat_template": "/srv/q"}, inventory_dir="/i").chat_template_file == "/srv/q"
+    assert family_head({"chat_template": "chatml"}, inventory_dir="/i").chat_template_file == ""
+    assert family_head().chat_template_file == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "version", "asks"),
+    [
+        ({}, None, False),
+        ({}, "b7772", False),
+        ({"extra_args": ["--verbose-prompt"]}, None, True),
+        ({}, "mine", True),
+    ],
+)
+def test_a_build_is_asked_where_no_table_knows_it(settings, version, asks):
+    assert family_head(settings, **({"llama_cpp_version": version} if version else {})).asks_build is asks
+
+
 def test_a_head_reads_its_keys_from_a_file():
     hostvars = dict(HOSTVARS, node1=dict(HOSTVARS["node1"], llama_api_keys={"reasoning": ["s3cret"]}))
     (head,) = intent_services.head_instances(SERVICES, MODELS, "node1", GROUPS, hostvars, "/opt/models")

@@ -79,6 +79,13 @@ def test_what_a_head_is_made_of():
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
 
 
+@pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"]])
+def test_the_watchdog_knows_a_head_of_embeddings(words):
+    entries = heads(dict(HEAD, args=words))
+    told = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
+    assert told.get("embeddings", False) is ("--embeddings" in words)
+
+
 def test_what_a_worker_is_made_of():
     unit, watch, at_boot, alias = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)
     assert unit["path"] == "/etc/systemd/system/llama-rpc-chat.service" and unit["template"] == "llama-rpc.service.j2"
@@ -160,6 +167,8 @@ def test_what_no_service_has_any_more_goes():
     assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
         "/etc/llama-cluster/watchdog/head-old.json",
         "/etc/llama-cluster/keys/old",
+        "/etc/llama-cluster/template-chat.jinja",
+        "/etc/llama-cluster/template-old.jinja",
     ]
     # A service that has no keys any more.
     entries = heads(dict(HEAD, api_key_file=""), node=dict(NODE, units=units))
@@ -168,6 +177,23 @@ def test_what_no_service_has_any_more_goes():
         "state": "absent",
         "hidden": True,
     }
+
+
+def test_a_chat_template_lies_beside_the_plan_and_counts_by_its_text():
+    """Not by the path that it has on the controller, and not by who was asked of flags."""
+    unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True}
+    head = dict(HEAD, chat_template_file="/home/me/inventories/mine/t.jinja", asks_build=False)
+    text = "{{ messages }}\n"
+    entries = heads(head, templates={"chat": text}, node=dict(NODE, units=[unit]))
+    path = "/etc/llama-cluster/template-chat.jinja"
+    assert of(entries, path) == {"path": path, "content": text}
+    digests = [
+        digest(one, templates={"chat": words})
+        for one in (head, dict(head, chat_template_file="/elsewhere/t.jinja"), dict(head, asks_build=True))
+        for words in (text, text + "\n")
+    ]
+    assert digests[0] == digests[2] == digests[4] != digests[1] == digests[3] == digests[5]
+    assert digest(HEAD) == digest(dict(HEAD, chat_template_file="", asks_build=False)) != digests[0]
 
 
 def test_all_that_a_process_runs_with_is_in_the_digest():

@@ -1,0 +1,30 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A row of the table of settings. Private to the collection."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Tuple, Union
+
+# Of each value, the words for it, from a build on.
+Words = Tuple[Tuple[int, Dict[Any, List[str]]], ...]
+
+
+class Key(NamedTuple):
+    """A key of a service."""
+
+    name: str
+    type: Any  # of its value, or a tuple of types; float takes whole numbers too
+    text: str  # a sentence for docs/settings.md; what stands before its colon says what a required key needs
+    default: Any = None  # what holds without the key, None for llama-server's own
+    own: Any = None  # that one, where something is computed from it
+    required: bool = False
+    choices: Tuple[str, ...] = ()
+    # Lowest and highest of a number, None for the largest of llama-server's.
+    bounds: Tuple[float, Optional[float]] = (1, None)
+    # What a text, or each text of a list, has to match, how that is said, and the next step.
+    form: Optional[Tuple[Pattern[str], str, str]] = None
+    empty: bool = False  # whether an empty list says something
+    flag: Union[None, str, Words] = None  # llama-server's
+    memory: bool = False  # whether a memory plan depends on it
+    kinds: Tuple[str, ...] = ("server",)  # the kinds of service that know it
+    family: bool = False  # whether it may stand in the model's entry too, for all services of that model

@@ -1,0 +1,93 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The flags of llama-server: which a build has, by its own --help, and which are no operator's to give by hand, because
+a key stands for them or the collection could no longer say what runs. Private to the collection."""
+
+import re
+from typing import Dict, Iterable, List, Optional, Set
+
+from .._settings import KEYS
+
+# Other spellings of flags that a key stands for.
+SPELLINGS = {
+    "-t": "--threads",
+    "-tb": "--threads-batch",
+    "-c": "--ctx-size",
+    "-b": "--batch-size",
+    "-ub": "--ubatch-size",
+    "-fa": "--flash-attn",
+    "-ctk": "--cache-type-k",
+    "-ctv": "--cache-type-v",
+    "-dio": "--direct-io",
+    "-ndio": "--direct-io",
+    "-lm": "--load-mode",
+    "--temperature": "--temp",
+    "-np": "--parallel",
+    "-to": "--timeout",
+    "-rea": "--reasoning",
+    "--embedding": "--embeddings",
+}
+# What stands for flags that no row of the table renders.
+INSTEAD = (
+    (
+        "model and quant",
+        "-m --model -mu --model-url -dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hft --hf-token",
+    ),
+    ("aliases of its model", "-a --alias"),
+    ("llama_address of its node", "--host"),
+    ("port", "--port"),
+    ("workers", "--rpc"),
+    ("tensor_split", "-ts --tensor-split"),
+    ("embeddings with pooling rank", "--rerank --reranking"),
+    ("chat_template", "--chat-template --chat-template-file"),
+    ("llama_api_keys", "--api-key --api-key-file"),
+    # The collection's own: where layers go, and how the server is watched, asked and logged.
+    (
+        "",
+        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx -cram "
+        "--cache-ram --metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
+        "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
+        "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
+        "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
+        "--completion-bash --list-devices",
+    ),
+)
+ENTRY = re.compile(r"\n(?= {0,2}-)")
+# The flags of an entry end where two spaces or a new line begin the description; values, such as [on|off], stand
+# between them.
+NAMES = re.compile(r"^((?:-\S+,\s+)*-.*?)(  |\n|\Z)")
+FLAG = re.compile(r"(?:^|[\s,])(--?[a-zA-Z][\w-]*)")
+REMOVED = "the argument has been removed"
+
+
+def known_flags(text: str) -> Set[str]:
+    """The flags that --help lists."""
+    found: Set[str] = set()
+    for entry in ENTRY.split("\n" + text):
+        names = NAMES.match(entry.strip())
+        if names and REMOVED not in entry:
+            found.update(FLAG.findall(names.group(1)))
+    return found
+
+
+def flags(words: Iterable[str]) -> List[str]:
+    """The flags among words of a command line; a number below 0 is a value."""
+    return [word for word in words if re.match("--?[A-Za-z]", word)]
+
+
+def owners() -> Dict[str, str]:
+    """{flag: what stands for it, empty for one that is the collection's own}"""
+    found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
+    for key in KEYS:
+        rendered: List[str] = [key.flag] if isinstance(key.flag, str) else []
+        for _first, by_value in key.flag if isinstance(key.flag, tuple) else ():
+            rendered += flags(word for given in by_value.values() for word in given)
+        for flag in rendered:
+            found.setdefault(flag, key.name)
+    return dict(found, **{short: found[flag] for short, flag in SPELLINGS.items()})
+
+
+def owner(word: str) -> Optional[str]:
+    """What stands for a flag, `--flag=value` too; None where nothing does."""
+    return owners().get(word.partition("=")[0])

@@ -1,0 +1,188 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with the settings of a family of models, in the entry of a service or in that of its model."""
+
+import datetime
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_models import model_errors
+from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import HOSTVARS, MODELS, changed, mistakes
+
+
+def told(settings=None, model=None, version=None):
+    """What an inventory is told whose service and model have these settings, and which has this release."""
+    hostvars = {host: dict(facts, llama_cpp_version=version or "b11434") for host, facts in HOSTVARS.items()}
+    return mistakes(changed(**settings or {}), {"big": dict(MODELS["big"], **model or {})}, hostvars=hostvars)
+
+
+def alone(**settings):
+    """A service of one node with these settings."""
+    return told(dict(settings, workers=None, rpc_port=None, tensor_split="auto"))
+
+
+SOUND = [
+    {"jinja": True},
+    {"jinja": False, "chat_template": "llama3"},
+    {"chat_template": "chatml"},
+    {"chat_template": "templates/qwen.jinja", "jinja": True},
+    {"chat_template_kwargs": {"enable_thinking": False, "depth": [1, {"a": None}]}},
+    {"chat_template_kwargs": {}},
+    {"reasoning": "off"},
+    {"reasoning": "on", "reasoning_budget": 512, "reasoning_format": "none"},
+    {"reasoning": "auto", "reasoning_budget": 0, "chat_template_kwargs": {"enable_thinking": True}},
+    {"reasoning": "auto", "jinja": False},
+    {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.05, "repeat_penalty": 1.1, "presence_penalty": -2},
+    {"swa_full": True},
+    {"embeddings": True, "pooling": "mean"},
+    {"embeddings": True},
+    {"override_kv": ["a=int:1"], "rope_scaling": "yarn", "rope_scale": 2, "yarn_orig_ctx": 32768},
+]
+WRONG = [
+    ({"chat_template": "llama3"}, "chat_template: 'llama3' seen with Jinja, which takes the name of a built-in "),
+    ({"chat_template": "llama33", "jinja": False}, "chat_template: 'llama33' seen, the path of a file (with a slash, "),
+    ({"chat_template": "a.jinja", "jinja": False}, "chat_template: a file seen with jinja false, Jinja is needed "),
+    ({"chat_template": " x"}, "chat_template: ' x' seen, the name of a built-in template, or the path of a file is "),
+    ({"chat_template_kwargs": {"a": 1}, "jinja": False}, "chat_template_kwargs: seen with jinja false, Jinja is "),
+    ({"reasoning": "off", "jinja": False}, "reasoning: seen with jinja false, Jinja is needed for it: drop one "),
+    ({"chat_template_kwargs": [1]}, "chat_template_kwargs: a list of 1 seen, a map is needed: write its keys "),
+    (
+        {"chat_template_kwargs": {"a": [{"b": datetime.date(2026, 1, 1)}]}},
+        "chat_template_kwargs: datetime.date(2026, 1, 1) seen in it, texts, numbers, true, false, lists and maps are ",
+    ),
+    ({"chat_template_kwargs": {"a": float("nan")}}, "chat_template_kwargs: nan seen in it, texts, numbers, true, "),
+    ({"reasoning": "off", "reasoning_budget": 0}, "reasoning_budget: 0 seen with reasoning off, no budget is needed "),
+    (
+        {"reasoning": "on", "chat_template_kwargs": {"enable_thinking": True}},
+        "chat_template_kwargs: enable_thinking seen with reasoning on, which sets it, one of both is needed: drop ",
+    ),
+    ({"reasoning": False}, 'reasoning: False seen, one of on, off, auto is needed: put it in quotes, as in "off", '),
+    ({"reasoning_budget": -2}, "reasoning_budget: -2 seen, at least -1 is needed: raise it or remove the key"),
+    ({"jinja": "no"}, "jinja: 'no' seen, true or false is needed: write it without quotes"),
+    ({"top_p": 1.5}, "top_p: 1.5 seen, 0 to 1 is needed: choose another number"),
+    ({"top_k": -1}, "top_k: -1 seen, at least 0 is needed: raise it or remove the key"),
+    ({"temperature": -0.1}, "temperature: -0.1 seen, 0 to 5 is needed: choose another number"),
+    ({"presence_penalty": 2.1}, "presence_penalty: 2.1 seen, -2 to 2 is needed: choose another number"),
+    ({"pooling": "mean"}, "pooling: seen without embeddings, which it is for: add embeddings: true or drop the key"),
+    ({"pooling": "mean", "embeddings": False}, "pooling: seen without embeddings, which it is for: add embeddings: "),
+    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last, rank is needed"),
+    ({"yarn_orig_ctx": 32768}, "yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop "),
+]
+
+
+@pytest.mark.parametrize("settings", SOUND)
+def test_settings_that_go_together_in_either_place(settings):
+    assert told(settings) == told(model=settings) == []
+
+
+@pytest.mark.parametrize(("settings", "sentence"), WRONG)
+def test_each_mistake_is_one_sentence_about_the_entry_that_has_it(settings, sentence):
+    for found, entry in ((told(settings), "llama_services.reasoning."), (told(model=settings), "llama_models.big.")):
+        assert len(found) == 1 and found[0].startswith(entry + sentence), found
+        assert "\n" not in found[0]
+
+
+def test_a_service_replaces_what_its_model_says():
+    assert told({"reasoning": "auto"}, {"reasoning": "off", "reasoning_budget": 9}) == []
+    (sentence,) = told({"reasoning": "off"}, {"reasoning_budget": 9})
+    assert sentence.startswith("llama_models.big.reasoning_budget: 9 seen with reasoning off")
+    (sentence,) = told({"chat_template": "llama3"}, {"jinja": True})
+    assert sentence.startswith("llama_services.reasoning.chat_template: 'llama3' seen with Jinja")
+
+
+def test_what_belongs_to_no_family_does_not_stand_in_a_model():
+    (sentence,) = model_errors("big", dict(MODELS["big"], cache="q8_0"))
+    assert sentence.startswith("llama_models.big.cache: unknown key")
+    assert model_errors("big", dict(MODELS["big"], top_k=None, reasoning=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "settings", "sentence"),
+    [
+        ("b7772", {"reasoning": "off"}, None),
+        ("b7772", {"reasoning_budget": 0}, None),
+        ("b7772", {"reasoning_budget": -1}, None),
+        (
+            "b7772",
+            {"reasoning": "on"},
+            "reasoning: on seen with llama_cpp_version b7772, which knows auto, off: choose one of these or another ",
+        ),
+        ("b8691", {"reasoning_budget": 1}, "reasoning_budget: 1 seen with llama_cpp_version b8691, which knows 0 and "),
+        ("b8692", {"reasoning_budget": 1, "reasoning": "on"}, None),
+        (
+            "b11433",
+            {"chat_template": "granite-4.0", "jinja": False},
+            "chat_template: 'granite-4.0' seen, the path of a file (with a slash, or ending in .jinja) or a built-in "
+            "template of b11433 is needed, did you mean granite?",
+        ),
+        ("b11434", {"chat_template": "granite-4.0", "jinja": False}, None),
+        ("b10114", {"load_mode": "mlock"}, "load_mode: mlock seen with llama_cpp_version b10114, which knows auto, "),
+    ],
+)
+def test_what_a_release_does_not_know(version, settings, sentence):
+    found = told(settings, version=version)
+    assert len(found) == (sentence is not None)
+    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"cache": "q8_0"}, None),
+        ({"cache": "q5_1"}, "cache: q5_1 seen with workers, one of f16, q8_0, q4_0 is needed, since an RPC worker "),
+        ({"cache_type_k": "bf16", "cache_type_v": "bf16"}, "cache_type_k: bf16 seen with workers, one of f16, q8_0, "),
+        ({"cache_type_v": "q4_0"}, "cache_type_v: q4_0 seen with cache_type_k f16, the same type for both is needed"),
+        ({"cache": "q8_0", "cache_type_v": "q8_0"}, "cache: q8_0 seen with cache_type_v, one of both is needed: drop "),
+        (
+            {"cache": "q8_0", "cache_type_k": "q8_0", "cache_type_v": "q8_0"},
+            "cache: q8_0 seen with cache_type_k and cache_type_v, one of both is needed: drop one",
+        ),
+        ({"cache": "q8_0", "flash_attn": "off"}, "flash_attn: off seen with cache_type_v q8_0, on or auto is needed"),
+        ({"cache": "q6_0"}, "cache: 'q6_0' seen, one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl is "),
+        ({"mmap": False}, None),
+        ({"mmap": False, "load_mode": "mlock"}, "mmap: false seen with load_mode, one of both is needed: drop one"),
+    ],
+)
+def test_keys_that_stand_for_others(settings, sentence):
+    found = told(settings)
+    assert len(found) == (sentence is not None), found
+    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("settings", "right"),
+    [
+        ({"cache": "q5_1"}, True),
+        ({"cache_type_k": "q8_0", "cache_type_v": "iq4_nl"}, True),
+        ({"cache_type_k": "q8_0", "flash_attn": "off"}, True),
+        ({"cache": "bf16", "flash_attn": "off"}, True),
+        ({"cache": "f32", "flash_attn": "off"}, True),
+        ({"cache_type_v": "q5_1", "flash_attn": "off"}, False),
+    ],
+)
+def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
+    assert (alone(**settings) == []) is right
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--mmproj", "/opt/models/p.gguf"], None),
+        (["-ot", "exps=CPU", "--seed", "-1"], None),
+        (["--lora=a b"], None),
+        ([], "an empty list seen, at least one entry is needed: add one or remove the key"),
+        ("--mmproj x", "'--mmproj x' seen, a list is needed: write [--mmproj x]"),
+        (["--mmproj x"], "'--mmproj x' seen, a word of a command line is needed: write each word as an entry of its "),
+        (["--mmproj", "a\nb"], "'a\\nb' seen, a word of a command line is needed: write each word as an entry of its "),
+        (["--seed", 7], "7 seen, a list of strings is needed: correct it"),
+        (["7", "--seed"], "'7' seen first, a flag is needed there, its values after it: correct the order"),
+        (["-c", "4096"], "'-c' seen, ctx_size is needed for that: write it there and drop the flag"),
+        (["--temperature", "1"], "'--temperature' seen, temperature is needed for that: write it there and drop the "),
+        (["--api-key=x"], "'--api-key' seen, llama_api_keys is needed for that: write it there and drop the flag"),
+        (["--log-file", "/x"], "'--log-file' seen, a flag that the collection does not set itself is needed: drop it"),
+    ],
+)
+def test_words_for_llama_server(words, sentence):
+    found = alone(extra_args=words)
+    assert len(found) == (sentence is not None), found
+    assert all(one.startswith("llama_services.reasoning.extra_args: " + sentence) for one in found)
