@@ -103,7 +103,9 @@ class _Inventory:
         complete: bool,
     ) -> None:
         self.models, self.groups, self.nodes = models, groups, nodes
-        self.services: Services = {name: resolved(one, models.get(one.get("model", ""))) for name, one in services.items()}
+        self.services: Services = {
+            name: resolved(one, models.get(one.get("model", ""))) for name, one in services.items()
+        }
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
         self.complete, self.build, self.previous = complete, build, {one["item"]: kept(one) for one in previous}
