@@ -215,7 +215,7 @@ def test_a_source_by_url_with_another_sha256_is_refused(lab):
 
 def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
-    assert status == 0
+    assert status == 0, output
     for sentence in (
         "llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA "
         "toolkit is needed",
