@@ -21,7 +21,6 @@ LINE = ("--ctx-size", "8192", "--parallel", "2")
 @pytest.fixture(name="quick", autouse=True)
 def fixture_quick(monkeypatch):
     monkeypatch.setattr(serving_health, "POLL", 0.01)
-    monkeypatch.setattr(serving_health, "LOOK", 0.5)
 
 
 @pytest.fixture(name="server")
