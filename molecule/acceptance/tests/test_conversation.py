@@ -124,7 +124,7 @@ def fixture_hidden(verified):
 def test_a_context_that_the_header_caps_is_named(hidden):
     assert (
         "is degraded: a slot has 512 tokens, slot_ctx_size asks for 4096, and the header's context_length caps it: set "
-        "rope_scaling and rope_scale or override_kv, or slot_ctx_size: 512; " in hidden
+        "rope_scaling and rope_scale or override_kv, or set slot_ctx_size: 512; " in hidden
     )
 
 

@@ -134,13 +134,11 @@ def judge_context(slot: Optional[int], wanted: Optional[int], trained: int) -> V
     if slot is None or wanted is None or slot >= wanted:
         return None, None
     if slot == trained:
-        cause = (
-            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: %d"
-            % slot
-        )
+        cause = "the header's context_length caps it: set rope_scaling and rope_scale or override_kv"
     else:
-        cause = "the build gives no more: read in its journal why, or set slot_ctx_size: %d" % slot
-    return None, "a slot has %d tokens, slot_ctx_size asks for %d, and %s" % (slot, wanted, cause)
+        cause = "the build gives no more: read in its journal why"
+    words = "a slot has %d tokens, slot_ctx_size asks for %d, and %s, or set slot_ctx_size: %d"
+    return None, words % (slot, wanted, cause, slot)
 
 
 def judge_call(reply: Reply) -> Verdict:

@@ -21,7 +21,6 @@ LINE = ("--ctx-size", "8192", "--parallel", "2")
 @pytest.fixture(name="quick", autouse=True)
 def fixture_quick(monkeypatch):
     monkeypatch.setattr(serving_health, "POLL", 0.01)
-    monkeypatch.setattr(serving_health, "LOOK", 0.5)
 
 
 @pytest.fixture(name="server")
@@ -358,10 +357,10 @@ def test_a_turn_that_others_have_is_no_failure(server, monkeypatch):
     [
         (
             4096,
-            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: "
-            "4096",
+            "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or set "
+            "slot_ctx_size: 4096",
         ),
-        (32768, "the build gives no more: read in its journal why, or slot_ctx_size: 4096"),
+        (32768, "the build gives no more: read in its journal why, or set slot_ctx_size: 4096"),
     ],
 )
 @pytest.mark.parametrize("full", [True, False])

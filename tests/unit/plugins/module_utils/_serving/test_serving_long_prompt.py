@@ -11,8 +11,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_
 
 
 @pytest.fixture(name="server")
-def fixture_server(monkeypatch):
-    monkeypatch.setattr(serving_health, "LOOK", 0.5)
+def fixture_server():
     server = fake.FakeLlamaServer()
     server.responses["/tokenize"] = (200, {"tokens": [504, 2365, 6354]})
     server.responses["/completion"] = lambda: (
