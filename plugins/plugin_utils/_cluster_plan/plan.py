@@ -76,6 +76,9 @@ def memory_plan(
     return dict(found, lines=table.lines(found, only))
 
 
+LATER = Settings._fields.index("swa_full")
+
+
 class _Misfit(NamedTuple):
     """A server that does not fit: where else it would is known when all others have their place."""
 
@@ -284,7 +287,8 @@ class _Inventory:
             quant,
             source,
             sum(shape.block_bytes),
-            list(settings),
+            # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
+            [*settings[:LATER], *(name for name in Settings._fields[LATER:] if getattr(settings, name))],
             [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices],
         ]
         force = value(service, "force_split")

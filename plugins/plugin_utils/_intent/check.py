@@ -56,7 +56,9 @@ def intent_errors(
     for name, model in models.items():
         found.extend(model_errors(name, model))
     for name, service in services.items():
-        found.extend(service_errors(name, service, models, groups, hostvars))
+        told = service_errors(name, service, models, groups, hostvars)
+        # Services of one model are told the same of its entry.
+        found.extend(sentence for sentence in told if sentence not in found)
     found.extend(node_errors(nodes, hostvars))
     if not found:
         found.extend(shared_errors(services, groups))

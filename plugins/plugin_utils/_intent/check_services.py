@@ -11,6 +11,7 @@ from ...module_utils._llama.args import OLDEST, build_number
 from ...module_utils._settings import (
     BY_KIND,
     CACHE_TYPES,
+    FAMILY_KEYS,
     KINDS,
     LARGEST,
     PLAIN_CACHE_TYPES,
@@ -70,7 +71,8 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     whole = resolved(service, sound_family(models.get(service["model"])))
 
     def where(key: str) -> str:
-        return "%s.%s" % (entry if key in service else "llama_models.%s" % plain(service["model"]), key)
+        of_model = key in FAMILY_KEYS and key not in service
+        return "%s.%s" % ("llama_models.%s" % plain(service["model"]) if of_model else entry, key)
 
     found = _setting_errors(entry, service)
     found.extend(_twice(entry, service) or _cache_errors(entry, service, whole))

@@ -14,13 +14,12 @@ SERVICES = {
 }
 
 
-def choose(tmp_path, kept, **head_of):
+def choose(tmp_path, kept):
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {"llama_nodes": {"hosts": {"node1": {}, "node2": {}}, "vars": dict(local, llama_services=SERVICES)}}
     (tmp_path / "hosts.json").write_text(json.dumps(hosts))
     (tmp_path / "drill-chat.json").write_text(json.dumps({"drills": kept}))
     head = {"unit": "llama-head-chat.service", "workers": ["node2"], "shares": [{"unit": "llama-rpc-chat.service"}]}
-    head.update(head_of)
     variables = {
         "drill_service": "chat",
         "drill_head": head,
@@ -59,11 +58,6 @@ def test_the_watchdogs_word_of_the_last_load_counts_where_nothing_was_drilled(tm
     (tmp_path / "served/llama-head-chat.service").write_text("4711 63.5\n")
     status, output = choose(tmp_path, [])
     assert status == 0 and "and the last load took 1 min 03 s" in output
-
-
-def test_a_service_of_embeddings_is_not_drilled(tmp_path):
-    status, output = choose(tmp_path, [PARTITION], args=["--model", "/m.gguf", "--embeddings"])
-    assert status != 0 and "drills: chat serves embeddings, a service that generates is needed: name another" in output
 
 
 def test_a_word_that_cannot_be_read_is_no_missing_one(tmp_path):

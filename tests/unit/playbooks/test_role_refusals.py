@@ -16,6 +16,8 @@ FACTS = {"architecture": "riscv64", "os_family": "Debian", "distribution": "Debi
 DRILL = {"drill_service": "chat", "drill_deadline": 1}
 WORKED = {"workers": ["node1"], "shares": [{"node": "node1", "unit": "llama-rpc-chat.service"}]}
 HELD = {"held": "worker", "kind": "start", "where": "worker", "action": "kill"}
+HEAD = {"service": "chat", "primary": False, "model_path": "FOLDER/old.gguf", "workers": [], "layers": {}}
+HEAD["tensor_split"] = None
 # role, part of it, variables (FOLDER is the test's), what it says.
 REFUSALS = {
     "drill of a service without workers": (
@@ -30,6 +32,36 @@ REFUSALS = {
         dict(DRILL, drill_names=["all"], drill_head=dict(WORKED, state="stopped")),
         "drills: llama_services.chat.state stopped seen, started is needed: name another service with -e service=NAME, "
         "or start this one",
+    ),
+    "drill of a service of embeddings": (
+        "drill",
+        "names",
+        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--port", "1", "--embeddings"]}),
+        "drills: chat serves embeddings, a service that generates is needed: name another one with -e service=NAME",
+    ),
+    "chat template that is not there": (
+        "head_server",
+        "templates",
+        {
+            "head_server_instances": [
+                {"service": "sound", "chat_template_file": "FOLDER/old.gguf"},
+                {"service": "built-in", "chat_template_file": ""},
+                {"service": "chat", "chat_template_file": "FOLDER/t.jinja"},
+            ]
+        },
+        "llama_services.chat.chat_template: no file FOLDER/t.jinja seen on the controller, the template is needed "
+        "there: correct the path, which is relative to the inventory",
+    ),
+    "flag that the build lacks": (
+        "head_server",
+        "preflight",
+        {
+            "__head_server_prefix": "FOLDER/llama.cpp",
+            "head_server_build": "b1",
+            "head_server_instances": [dict(HEAD, args=["--model", "/m.gguf", "--mine", "-1"], asks_build=True)],
+        },
+        "llama_services.chat.extra_args: --mine seen, a flag that b1 of node1 has is needed: choose one of its "
+        "llama-server --help, or another release",
     ),
     "drill that nothing notices": (
         "drill",
@@ -124,6 +156,9 @@ def fixture_said(tmp_path_factory):
     (folder / "stub_systemd").chmod(0o755)
     for name in ("journalctl", "systemctl"):
         (folder / name).symlink_to("stub_systemd")
+    # What a build says of itself.
+    (folder / "systemd-run").write_text("#!/bin/sh\necho '-m,    --model FNAME    the model'\n")
+    (folder / "systemd-run").chmod(0o755)
     tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]
     for case, (role, part, variables, _sentence) in REFUSALS.items():
         asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}

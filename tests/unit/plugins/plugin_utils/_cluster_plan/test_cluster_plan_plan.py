@@ -68,6 +68,13 @@ def test_a_model_says_for_its_family_what_a_service_does_not():
     assert caches[1] == caches[2] > caches[0] == caches[3]
 
 
+def test_a_plan_of_before_these_settings_stays_where_they_are_not_used():
+    inputs = [plan(chat(**one))["services"]["chat"][0]["inputs"][4] for one in ({}, {"swa_full": False})]
+    assert inputs[0] == inputs[1] == [11434, 8192, 1, 2048, 512, "f16", "f16", True, False]
+    (used,) = plan(chat(swa_full=True))["services"]["chat"]
+    assert used["inputs"][4] == [*inputs[0], "swa_full"]
+
+
 def test_a_model_that_lifts_its_context_does_so_for_its_services():
     lifted = {"big": dict(MODELS["big"], override_kv=["qwen3.context_length=int:65536"])}
     asked = chat(ctx_size=65536, cache="q4_0")

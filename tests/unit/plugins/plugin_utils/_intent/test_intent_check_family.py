@@ -90,6 +90,13 @@ def test_a_service_replaces_what_its_model_says():
     assert sentence.startswith("llama_services.reasoning.chat_template: 'llama3' seen with Jinja")
 
 
+def test_what_is_wrong_with_a_model_is_said_once_for_all_of_its_services():
+    services = changed()
+    services["other"] = dict(services["reasoning"], port=8001, rpc_port=50053, primary=False)
+    models = {"big": dict(MODELS["big"], reasoning="off", reasoning_budget=9)}
+    assert len(mistakes(services, models)) == 1
+
+
 def test_what_belongs_to_no_family_does_not_stand_in_a_model():
     (sentence,) = model_errors("big", dict(MODELS["big"], cache="q8_0"))
     assert sentence.startswith("llama_models.big.cache: unknown key")
