@@ -291,9 +291,7 @@ class ActionModule(ActionBase):
             if name.startswith("llama-") and name.endswith(".service")
         }
         units = [
-            node.look(name)
-            for name in sorted(names)
-            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+            node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
         ]
         return dict(
             node.build(arguments.get("release")),
