@@ -65,7 +65,9 @@ def unit_files(
             entries.append(
                 {"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(plans[item["service"]]))}
             )
-        entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
+        # The watchdog asks systemd for a unit without a process again and again.
+        if not _is_stopped(item):
+            entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]

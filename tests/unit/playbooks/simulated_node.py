@@ -281,8 +281,9 @@ class ActionModule(ActionBase):
     # Modules of the collection.
 
     def do_llama_unit_info(self, arguments):
+        node = Node(self._task.delegate_to or self.node.name)
         patterns = arguments.get("units", ["*"])
-        folders = [folder for folder in (self.node.units, self.node.running) if folder.exists()]
+        folders = [folder for folder in (node.units, node.running) if folder.exists()]
         names = {
             name
             for folder in folders
@@ -290,15 +291,13 @@ class ActionModule(ActionBase):
             if name.startswith("llama-") and name.endswith(".service")
         }
         units = [
-            self.node.look(name)
-            for name in sorted(names)
-            if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+            node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
         ]
         return dict(
-            self.node.build(arguments.get("release")),
+            node.build(arguments.get("release")),
             changed=False,
             units=units,
-            held=units_of_node.held_since(str(self.node.held)),
+            held=units_of_node.held_since(str(node.held)),
         )
 
     def do_node_facts(self, arguments):

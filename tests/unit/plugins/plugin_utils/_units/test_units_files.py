@@ -129,15 +129,18 @@ def test_the_short_name_that_no_service_has_goes_where_it_is_ours():
 
 
 def test_a_stopped_service_neither_starts_at_boot_nor_has_the_short_name():
-    stopped = dict(HEAD, state="stopped")
+    stopped, watch = dict(HEAD, state="stopped"), "/etc/llama-cluster/watchdog/head-chat.json"
     unit = {"name": "llama-head-chat.service", "kind": "head", "service": "chat", "ours": True, "enabled": True}
-    entries = heads(stopped, node=dict(NODE, units=[unit], aliases=["llama-head.service"]))
-    assert [(entry["path"], entry["state"]) for entry in entries[2:]] == [
+    entries = heads(stopped, node=dict(NODE, units=[unit], aliases=["llama-head.service"], watched=[watch]))
+    assert [(entry["path"], entry["state"]) for entry in entries[1:]] == [
         ("/etc/systemd/system/multi-user.target.wants/llama-head-chat.service", "absent"),
         ("/etc/systemd/system/llama-head.service", "absent"),
+        (watch, "absent"),
     ]
-    # What is stopped and has neither: nothing is left to do. The other files are those of a service that runs.
-    assert [entry["path"] for entry in heads(stopped)] == [entry["path"] for entry in heads(HEAD)][:2]
+    # What is stopped and has none of them: nothing is left to do but its unit and its plan.
+    plans = {"chat": [{"devices": []}]}
+    running = [entry["path"] for entry in heads(HEAD, plans=plans)]
+    assert [entry["path"] for entry in heads(stopped, plans=plans)] == running[:2]
 
 
 def test_a_unit_sees_the_cards_of_its_service_alone():
