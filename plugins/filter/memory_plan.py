@@ -22,7 +22,8 @@ options:
     required: true
   nodes:
     description:
-      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), and C(cores).
+      - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), C(cores), and C(memory_mib)
+        of its main memory, for services that keep experts there.
       - A service with a node that is not in it is not planned.
     type: dict
     required: true

@@ -45,6 +45,7 @@ OVERRIDE = (
     "KEY=TYPE:VALUE such as qwen3.context_length=int:131072",
     "correct it",
 )
+CPU_MOE = (re.compile(r"^(auto|all)\Z"), "auto, all or a number of layers", "write auto, all, or digits without quotes")
 SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
 SPELLED_OUT = {
@@ -208,6 +209,14 @@ KEYS = (
         "the output layer is added to the last device.",
         default="auto",
         form=SPLIT,
+    ),
+    Key(
+        "cpu_moe",
+        (str, int),
+        "How many layers of a mixture of experts keep their experts in main memory: the first N, `all`, or `auto`, the "
+        "fewest with which the rest fits the cards; not with `workers`. [What it means](plan.md#experts).",
+        form=CPU_MOE,
+        memory=True,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),
     Key("memory_max", str, "systemd's MemoryMax of the head.", form=SIZE),

@@ -85,6 +85,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
+    if instance.get("cpu_moe"):
+        args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
     args += arguments(service, build)
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]

@@ -122,6 +122,11 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
         found.append(
             "%s.yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop the key" % entry
         )
+    if "cpu_moe" in service and "workers" in service:
+        found.append(
+            "%s.cpu_moe: seen with workers, a service of one node is needed for it, since experts lie in the head's "
+            "main memory: drop the key or the workers" % entry
+        )
     if "workers" not in service:
         found.extend(
             "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)
