@@ -4,12 +4,23 @@
 """Services with experts in main memory, together with all others of the inventory."""
 
 import json
+from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
-from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import GROUPS, MODELS, SERVICE, planned
+from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import (
+    GROUPS,
+    HEADERS,
+    MODELS,
+    SERVICE,
+    node,
+    planned,
+)
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
+
+DOCS = Path(__file__).resolve().parents[5] / "docs"
 
 HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
 
@@ -36,6 +47,18 @@ def test_the_number_and_both_sums_are_in_the_table():
         % (layers(plan), card["weights_mib"], main["weights_mib"])
     )
     assert any(line.split()[:3] == ["node1", "main", "-"] for line in lines(plan))
+
+
+def test_the_table_of_the_page_is_what_is_printed():
+    item = {"model": "qwen3-235b-a22b", "quant": "Q4_K_M"}
+    services = {"thinker": dict(SERVICE, **item, head="gpu3", slot_ctx_size=16384, cpu_moe="auto")}
+    groups = {"all": ["gpu3"], "llama_nodes": ["gpu3"]}
+    card = dict(node(cards=(24576,)))
+    card["devices"] = [dict(one, node="gpu3") for one in card["devices"]]
+    models = {"qwen3-235b-a22b": MODELS["moe"]}
+    printed = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")["lines"]
+    assert "\n".join(printed) in (DOCS / "plan.md").read_text()
+    assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
 
 
 def test_the_number_of_the_plan_reaches_the_command_line():
