@@ -51,7 +51,7 @@ class Shape(NamedTuple):
     mla: Optional[Mla]
     recurrent: List[int]  # bytes of constant state per sequence
     expert_bytes: List[int]  # of block_bytes, the experts' tensors
-    expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _expert_copy()
+    expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _experts()
     cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
 
     def as_dict(self) -> Dict[str, Any]:
