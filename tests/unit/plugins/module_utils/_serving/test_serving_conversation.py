@@ -361,7 +361,7 @@ def test_a_turn_that_others_have_is_no_failure(server, monkeypatch):
             "the header's context_length caps it: set rope_scaling and rope_scale or override_kv, or slot_ctx_size: "
             "4096",
         ),
-        (32768, "the build gives no more: read in its journal why, or slot_ctx_size: 4096"),
+        (32768, "the build gives no more: read in its journal why, or set slot_ctx_size: 4096"),
     ],
 )
 @pytest.mark.parametrize("full", [True, False])
