@@ -43,6 +43,7 @@ bench:  ## acquisition beside wget, aria2c and get_url (about half an hour, need
 bench-memory:  ## the memory formulas beside llama-fit-params, and beside real loads of MODELS (about half an hour)
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
+	@.venv/bin/python tests/benchmarks/memory/experts.py $(BUILDS)
 	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
 bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand

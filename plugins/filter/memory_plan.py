@@ -23,7 +23,7 @@ options:
   nodes:
     description:
       - For each node C(devices), as from P(thefermisea.llama_cluster.plan_devices#filter), C(main), its main memory
-        in the same form where it is known, and C(cores).
+        in the same form where it is known, for services that compute or keep experts there, and C(cores).
       - A service with a node that is not in it is not planned.
     type: dict
     required: true

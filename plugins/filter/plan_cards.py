@@ -10,7 +10,8 @@ short_description: "Internal: the cards that somebody wrote down, for a plan tha
 description:
   - Reads cards as an operator types them, or takes C(llama_devices) of nodes, and says what is wrong with them.
   - V(2x24GB+24GB,48GB) is two nodes with two cards and a third one with one. GB and GiB are 1024 MiB, as on the box
-    of a card; a number alone is MiB. V(main:256GB) is a node without a card, of so much main memory.
+    of a card; a number alone is MiB. V(main:256GB) is a node without a card, of so much main memory, and
+    V(24GB+main:256GB) one with a card beside it.
 extends_documentation_fragment:
   - thefermisea.llama_cluster.intent.groups
   - thefermisea.llama_cluster.intent.hostvars
@@ -43,7 +44,8 @@ _value:
     - RV(_value.refused), a sentence for each mistake. Where there is none, RV(_value.cards), for each card its
       C(node) (V(node1), V(node2) of what was typed), C(name), C(memory_mib), and C(main) for main memory.
     - With O(margin_mib) also RV(_value.devices), for each node its devices, as
-      P(thefermisea.llama_cluster.plan_devices#filter) returns them.
+      P(thefermisea.llama_cluster.plan_devices#filter) returns them, and RV(_value.main), the main memory of each
+      node in the same form, an empty map where nobody says.
   type: dict
 """
 

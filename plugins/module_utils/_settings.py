@@ -27,6 +27,7 @@ WORD = (
     "a word of a command line",
     "write each word as an entry of its own",
 )
+CPU_MOE = (re.compile(r"^(auto|all)\Z"), "auto, all or a number of layers", "write auto, all, or digits without quotes")
 SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
 SPELLED_OUT = {
@@ -211,6 +212,15 @@ KEYS = (
         "the output layer is added to the last device.",
         default="auto",
         form=SPLIT,
+    ),
+    Key(
+        "cpu_moe",
+        (str, int),
+        "How many layers of a mixture of experts keep their experts in main memory: the first N, `all`, or `auto`, the "
+        "fewest with which the rest fits the cards; not with `workers` or `cards: []`. "
+        "[What it means](plan.md#experts).",
+        form=CPU_MOE,
+        memory=True,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),
     Key(

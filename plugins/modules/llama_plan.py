@@ -67,7 +67,8 @@ options:
         required: true
       main:
         description:
-          - It is the main memory of a node without a GPU. Beside GPUs it gets only what they cannot hold.
+          - It is the main memory of a node. Of a node without a GPU it gets what GPUs cannot hold; beside cards of the
+            same O(devices[].node) it gets no layers, and the experts that one of its cards has no room for.
         type: bool
         default: false
       bandwidth:
@@ -245,7 +246,8 @@ refused:
   returned: with devices
   sample: ["it does not fit 1 device: use 3 cards of 49152 MiB"]
 lines:
-  description: The plan as a table.
+  description: The plan as a table; whether the model fits one node, one node with experts in its main memory, or split
+    over all; and its entry for C(llama_models), where it was read from O(urls) or O(repo).
   type: list
   elements: str
   returned: with devices

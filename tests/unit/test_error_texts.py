@@ -32,6 +32,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan import cards, estimate, plan
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files as make
+from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 
 ROOT = Path(__file__).resolve().parents[2]
 UTILS = ROOT / "plugins"
@@ -744,6 +745,24 @@ REFUSALS = [
         "those of m are needed: give the counts or choose auto",
         chat(tensor_split={"node2": 0}),
     ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "'even' seen",
+        "auto, all or a number of layers is needed: write auto, all, or digits",
+        chat(cpu_moe="even", workers=None, rpc_port=None),
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "seen with workers",
+        "a service of one node is needed for it",
+        chat(cpu_moe="auto"),
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "seen with cards []",
+        "a card is needed for it",
+        chat(cpu_moe="auto", cards=[], workers=None, rpc_port=None),
+    ),
     ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
     ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),
     ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
@@ -872,6 +891,36 @@ REFUSALS = [
         "auto seen without a plan of big X",
         "a header is needed",
         planned(quant="X"),
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "auto seen without a plan of moe Q8_0 (cpu_moe needs its header",
+        "make it readable, or give the number of layers",
+        lambda **_fixtures: mixture.planned(quant="Q8_0", cpu_moe="auto")["refused"],
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "all seen",
+        "a mixture of experts is needed for it, big is none",
+        lambda **_fixtures: mixture.planned(model="big", cpu_moe="all")["refused"],
+    ),
+    (
+        "llama_services.chat.memory_max:",
+        "64G seen",
+        "MiB of its experts and buffers in main memory are needed: raise it",
+        lambda **_fixtures: mixture.planned(cpu_moe="all", memory_max="64G")["refused"],
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "95 seen",
+        "at most the 94 layers of moe are allowed",
+        lambda **_fixtures: mixture.planned(cpu_moe=95)["refused"],
+    ),
+    (
+        "llama_services.chat.cpu_moe:",
+        "all seen",
+        "the main memory of node1 is needed for it: add {main: true",
+        lambda **_fixtures: mixture.planned(memory_mib=None, cpu_moe="all")["refused"],
     ),
     (
         "llama_services.chat.ctx_size:",

@@ -84,6 +84,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
+    if instance.get("cpu_moe"):
+        args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
     args += arguments(service, build)
     template = service.get("chat_template")
     if template is not None and is_template_file(template):

@@ -26,6 +26,8 @@ class Place(NamedTuple):
     has_swa: bool  # some of its layers have a sliding window
     swa_only: bool  # all of them have
     pipeline: bool
+    experts: bool  # it computes experts
+    copies: int  # bytes of weights that lie elsewhere and are copied here to be used
 
 
 def _query(shape: Shape) -> int:
@@ -43,8 +45,11 @@ def _halved(shape: Shape, settings: Settings, seen: int) -> int:
     return size
 
 
-def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int) -> int:
-    """The widest place inside a layer, without what stays alive from layer to layer."""
+def _core(
+    shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int, experts: bool = True
+) -> int:
+    """The widest place inside a layer, without what stays alive from layer to layer. experts: whether the device
+    computes them."""
     row = F32 * tokens
     n_embd, query = shape.n_embd, _query(shape)
     beside = query if known.rotated_cache else n_embd
@@ -54,7 +59,7 @@ def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, 
     if shape.n_ff:
         fused = shape.fused_ffn and known.rotated_cache
         widest.append(shape.ffn_parts * shape.n_ff + n_embd + (0 if fused else beside))
-    if shape.n_ff_exp:
+    if shape.n_ff_exp and experts:
         # What the experts give lies where their gate and up were, if it fits there.
         results = n_embd if n_embd > 2 * shape.n_ff_exp else 0
         widest.append(shape.n_expert_used * (3 * shape.n_ff_exp + results) + n_embd + beside)
@@ -70,7 +75,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     """Bytes of one device's buffer under one BuildRange; place: Place."""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
-    core = _core(shape, settings, known, size.full, tokens)
+    core = _core(shape, settings, known, size.full, tokens, place.experts) + place.copies
     core += _halved(shape, settings, size.full * size.streams) if settings.flash_attn else 0
     hidden = F32 * tokens * shape.n_embd
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
@@ -90,7 +95,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     middle = core + mask
     if not fit_params:
         middle += F32 * tokens * _query(shape)
-    if shape.n_ff_exp and shape.architecture.startswith("granite") and not place.is_first:
+    if shape.n_ff_exp and place.experts and shape.architecture.startswith("granite") and not place.is_first:
         # The results of a token's experts reach the next device one by one, each in a buffer for all of them.
         middle = max(middle, (shape.n_expert_used**2 + 1) * hidden)
     if place.is_first:
@@ -106,7 +111,15 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
     mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
     if pipeline:
         return 10 * hidden + 4 * mask
+    if shape.cpu_moe:
+        # The head computes the experts that it keeps, where no device of its own does it.
+        mask += _experts(shape, tokens)
     return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
+
+
+def _experts(shape: Shape, tokens: int) -> int:
+    """Bytes of the head's own buffer while it computes experts: what a token's experts are given and give."""
+    return F32 * tokens * shape.n_expert_used * (3 * shape.n_ff_exp + shape.n_embd)
 
 
 def compute_bytes(
@@ -124,13 +137,19 @@ def compute_bytes(
     """
     devices, host = [0] * len(counts), 0
     for known in ranges_of(settings.build):
-        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts))
+        # Weights that were put elsewhere by name end the pipeline (llama_model::has_tensor_overrides).
+        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts)) and not shape.cpu_moe
         host = max(host, _host(shape, settings, known, pipeline))
         end = 0
         for device, count in enumerate(counts):
             begin, end = end, end + count
             windows = shape.swa_layers[begin:end]
-            if count:
-                place = Place(not begin, end == shape.block_count, any(windows), all(windows), pipeline)
+            # Of experts in main memory the first of the head's own devices computes prompts; RPC has no such offer.
+            offered = bool(shape.cpu_moe) and device == len(counts) - local
+            experts = offered or not shape.cpu_moe or any(shape.expert_bytes[begin:end])
+            copies = shape.expert_copy if offered else 0
+            if count or offered:
+                is_last = bool(count) and end == shape.block_count
+                place = Place(not begin, is_last, any(windows), all(windows), pipeline, experts, copies)
                 devices[device] = max(devices[device], _device(shape, settings, known, place, fit_params))
     return devices, host

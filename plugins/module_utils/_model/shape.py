@@ -50,6 +50,9 @@ class Shape(NamedTuple):
     swa_layers: List[bool]
     mla: Optional[Mla]
     recurrent: List[int]  # bytes of constant state per sequence
+    expert_bytes: List[int]  # of block_bytes, the experts' tensors
+    expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _experts()
+    cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
 
     def as_dict(self) -> Dict[str, Any]:
         """What survives JSON."""
@@ -59,6 +62,16 @@ class Shape(NamedTuple):
     def of(cls, facts: Dict[str, Any]) -> "Shape":
         """The Shape that as_dict() made the dict of."""
         return cls(**dict(facts, mla=Mla(*facts["mla"]) if facts["mla"] else None))
+
+    def keeping(self, blocks: int) -> "Shape":
+        """The same model with the experts of its first blocks in the head's main memory, as --n-cpu-moe has it."""
+        kept = self.expert_bytes[:blocks]
+        return self._replace(
+            block_bytes=[size - own for size, own in zip(self.block_bytes, kept)] + self.block_bytes[blocks:],
+            input_bytes=self.input_bytes + sum(kept),
+            expert_bytes=[0] * len(kept) + self.expert_bytes[blocks:],
+            cpu_moe=max(self.cpu_moe, len(kept)),
+        )
 
 
 class Swa(NamedTuple):
@@ -126,6 +139,7 @@ _ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
 _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
+_EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # LLM_FFN_EXPS_REGEX
 _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
@@ -253,6 +267,25 @@ def _tensors(headers: List[Header], count: int) -> Tuple[List[int], int, int, Di
     return blocks, entry, output, named
 
 
+def _experts(named: Dict[str, Tensor], count: int) -> Tuple[List[int], int]:
+    """-> (bytes of each block's experts, bytes of a device that computes experts that lie elsewhere)
+
+    The weights of one product are copied there at a time, and the next ones of the same size take their place; larger
+    ones, as down is in many quants, lie beside them.
+    """
+    found: List[List[int]] = [[] for _block in range(count)]
+    for name, tensor in named.items():
+        block = _BLOCK.match(name)
+        if block and int(block.group(1)) < count and _EXPERTS.search(name):
+            found[int(block.group(1))].append(_padded(tensor))
+    copies = [0]
+    for sizes in found:
+        widest = sorted(set(sizes))[-2:]
+        # Biases are no products: far smaller.
+        copies.append(sum(size for size in widest if 2 * size >= widest[-1]))
+    return [sum(sizes) for sizes in found], max(copies)
+
+
 def _feed_forward(named: Dict[str, Tensor], count: int) -> Tuple[int, int, bool, int]:
     """-> (width of the widest dense feed-forward, tensors of it alive at once, whether gate and up are one, width of an
     expert)"""
@@ -321,6 +354,7 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
     )
     n_head_kv = n_head_kv[: count - skipped] + [0] * skipped if cached else [0] * count
     n_ff, parts, fused, n_ff_exp = _feed_forward(named, count)
+    expert_bytes, expert_copy = _experts(named, count - skipped)
     head_k, head_v = keys.number("attention.key_length", head), keys.number("attention.value_length", head)
     swa_k, swa_v = keys.number("attention.key_length_swa", head_k), keys.number("attention.value_length_swa", head_v)
     return Shape(
@@ -349,4 +383,6 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
         swa_layers=swa_layers,
         mla=_mla(keys),
         recurrent=recurrent,
+        expert_bytes=expert_bytes + [0] * skipped,
+        expert_copy=expert_copy,
     )

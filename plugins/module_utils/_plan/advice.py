@@ -11,6 +11,7 @@ from .._model.memory import Settings, Shape
 from .._settings import CACHE_TYPES
 from .._text import human
 from .devices import Device
+from .experts import plan_experts
 from .place import plan, slot_context
 
 CONTEXT_STEP = 1024
@@ -43,18 +44,24 @@ def nearest(
     sizes: Optional[Dict[str, Optional[int]]] = None,
     counts: Optional[List[int]] = None,
     more: bool = True,
+    main: Optional[Device] = None,
 ) -> List[str]:
     """What to do to the nearest things that would fit, [] for none.
 
     quant: the one that does not; sizes: {quant: bytes of its weights} of the model's other quants, "" is this one;
-    counts: layers per device that somebody chose; more: whether more cards are advice.
+    counts: layers per device that somebody chose; more: whether more cards are advice; main: the main memory of the
+    head beside its GPUs.
     """
 
     def fits(shape: Shape, tokens: int = 0, **changes: Any) -> bool:
         changes.update({"ctx_size": tokens * (settings.parallel or 1)} if tokens else {})
-        return plan(shape, settings._replace(**changes), devices, local, counts=counts).fits
+        return plan(shape, settings._replace(**changes), devices, local, counts=counts, main=main).fits
 
-    found = _smaller_margin(lambda free: plan(shape, settings, free, local, counts=counts).fits, devices)
+    found = _smaller_margin(lambda free: plan(shape, settings, free, local, counts=counts, main=main).fits, devices)
+    if main and local == len(devices) and any(shape.expert_bytes) and not shape.cpu_moe:
+        _kept, other = plan_experts(shape, settings, devices, main, "auto", counts=counts)
+        if other.fits:
+            found.append("set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe)
     wanted = slot_context(shape, settings)
     tokens = largest(lambda tokens: fits(shape, tokens), wanted)
     if tokens:
@@ -69,7 +76,7 @@ def nearest(
         found.append("choose quant %s (%s)" % (best, human(known[best])))
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
-    return found + ([] if counts or not more else _more_cards(shape, settings, devices, not found))
+    return found + ([] if counts or not more or shape.cpu_moe else _more_cards(shape, settings, devices, not found))
 
 
 def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Device]) -> List[str]:
@@ -179,4 +186,6 @@ def scaled(shape: Shape, factor: float) -> Shape:
         block_bytes=[int(size * factor) for size in shape.block_bytes],
         input_bytes=int(shape.input_bytes * factor),
         output_bytes=int(shape.output_bytes * factor),
+        expert_bytes=[int(size * factor) for size in shape.expert_bytes],
+        expert_copy=int(shape.expert_copy * factor),
     )

@@ -44,6 +44,7 @@ class Plan(NamedTuple):
     host: Dict[str, int]  # weights_mib, kv_mib, compute_mib
     counts: List[int]  # layers per device
     tensor_split: List[int]  # as in --tensor-split, nothing for one device
+    cpu_moe: int = 0  # how many of the first layers have their experts in the head's main memory
 
     def as_dict(self) -> Dict[str, Any]:
         return dict(self._asdict(), devices=[dict(row._asdict()) for row in self.devices])
@@ -73,7 +74,7 @@ class ServicePlan(NamedTuple):
     def of(cls, facts: Dict[str, Any]) -> "ServicePlan":
         """The plan that as_dict() made the dict of. KeyError, TypeError where it is none of this version's."""
         own = dict(facts)
-        plan = {key: own.pop(key) for key in Plan._fields}
+        plan = {key: own.pop(key) for key in Plan._fields if key in own}
         plan["devices"] = [Row(**row) for row in plan["devices"]]
         return cls(plan=Plan(**plan), **own)
 
@@ -119,36 +120,40 @@ def plan(
     local: int,
     force_split: bool = False,
     counts: Optional[List[int]] = None,
+    main: Optional[Device] = None,
 ) -> Plan:
     """Place a model on devices, in llama.cpp's order.
 
-    local: how many of the last devices are the head's own; counts: layers per device that somebody chose. What fits one
-    device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
+    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts. What fits one device is
+    not split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
-    alone = [index for index in equals if _fits(_alone(shape, settings, devices, index, local), devices)]
+    alone = [index for index in equals if _fits(_alone(shape, settings, devices, index, local).devices, devices)]
     if counts is not None:
         chosen = counts
     elif alone and not force_split:
-        chosen = _counts(shape, len(devices), min(alone, key=lambda index: devices[index].claimed_mib))
+        # The first one works on experts in main memory, wherever the layers are.
+        first = min(alone, key=lambda index: (index if shape.cpu_moe else 0, devices[index].claimed_mib))
+        chosen = _counts(shape, len(devices), first)
     else:
         chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
+    rows, shares, host = list(devices), placed.devices, placed.host
+    if main and shape.cpu_moe:
+        rows, shares, host = [*rows, main], [*shares, host], Share()
     unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
     return Plan(
-        fits=_fits(placed, devices),
+        fits=_fits(shares, rows),
         topology="split" if len(used) > 1 else unsplit,
         reason=_reason(devices, equals, alone, used),
-        devices=[_row(device, share) for device, share in zip(devices, placed.devices)],
-        host={
-            "weights_mib": mib(placed.host.weights),
-            "kv_mib": mib(placed.host.kv),
-            "compute_mib": mib(placed.host.compute),
-        },
+        devices=[_row(device, share) for device, share in zip(rows, shares)],
+        host={"weights_mib": mib(host.weights), "kv_mib": mib(host.kv), "compute_mib": mib(host.compute)},
         counts=chosen,
         tensor_split=with_output(chosen) if len(devices) > 1 else [],
+        cpu_moe=shape.cpu_moe,
     )
 
 
@@ -224,8 +229,8 @@ def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: 
     return placed
 
 
-def _fits(placed: Placed, devices: Sequence[Device]) -> bool:
-    return all(not share.total() or share.total() <= device.room() for share, device in zip(placed.devices, devices))
+def _fits(shares: Sequence[Share], devices: Sequence[Device]) -> bool:
+    return all(not share.total() or share.total() <= device.room() for share, device in zip(shares, devices))
 
 
 def _row(device: Device, share: Share) -> Row:

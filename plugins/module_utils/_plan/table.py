@@ -6,7 +6,7 @@
 import re
 from typing import Any, Dict, List, Sequence, Set
 
-from .place import Row, ServicePlan
+from .place import Plan, Row, ServicePlan
 
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
@@ -29,10 +29,9 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.problem or "")
             if name in planned["unchanged"]:
-                found.append(
-                    "%s, planned as before: %s"
-                    % (_title(one), ", ".join("%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices))
-                )
+                held = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _keeps_experts(one, row)]
+                held += ["experts of %d layers in main memory" % one.plan.cpu_moe] if one.plan.cpu_moe else []
+                found.append("%s, planned as before: %s" % (_title(one), ", ".join(held)))
                 continue
             found.extend(table(one._replace(problem=None) if problem in problems else one))
             problems.add(problem)
@@ -80,6 +79,8 @@ def table(one: ServicePlan) -> List[str]:
     found.append("  MiB; %s" % ("%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"))
     if plan.fits and plan.topology == "split":
         found.append("  --tensor-split %s" % ",".join(map(str, plan.tensor_split)))
+    if plan.cpu_moe:
+        found.append("  " + experts_words(plan))
     if any(plan.host.values()):
         found.append(
             "  main memory of the head: %d MiB of weights and %d MiB of buffers"
@@ -88,6 +89,22 @@ def table(one: ServicePlan) -> List[str]:
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
     return found
+
+
+def _keeps_experts(one: ServicePlan, row: Row) -> bool:
+    """Whether it is main memory beside the GPUs of a head, which has a row for the experts that it keeps."""
+    return bool(one.plan.cpu_moe) and row.kind == "main"
+
+
+def experts_words(plan: Plan) -> str:
+    """How many layers keep their experts in main memory, and what that makes of the weights."""
+    kept = sum(row.weights_mib for row in plan.devices if row.kind == "main")
+    return "experts of %d of %d layers in main memory: %d MiB of weights on the GPUs, %d MiB there" % (
+        plan.cpu_moe,
+        sum(plan.counts),
+        sum(row.weights_mib for row in plan.devices) - kept,
+        kept,
+    )
 
 
 def _title(one: ServicePlan) -> str:

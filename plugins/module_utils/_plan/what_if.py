@@ -8,9 +8,11 @@ from typing import Any, Dict, List
 from .._model.memory import Shape
 from .advice import nearest
 from .context import allowed_context, way_out
-from .devices import Device, of_cards
+from .devices import Device
+from .entry import entry
 from .place import ServicePlan, cache_words, context, plan, settings_for, slot_context
 from .table import idle_workers, join, table
+from .ways import split_cards, ways
 
 
 def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
@@ -24,7 +26,7 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     )
     del asked["slot_ctx_size"]
     settings = settings_for(asked, given["build"])
-    every = of_cards(
+    every, memory = split_cards(
         [dict(device, node=device["node"] or device["name"]) for device in given["devices"]], given["margin_mib"]
     )
     head = every[-1].node
@@ -33,6 +35,10 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     local = 0 if len(own) < len(every) and own[0].kind == "main" else len(own)
     devices = every[: len(every) - len(own) + local]
     planned = plan(shape, settings, devices, local, given["force_split"])
+    possible = ways(shape, settings, every, memory, planned, local)
+    if possible.experts:
+        shape, devices, planned = possible.experts
+        every, local = devices, len(devices)
     described = ServicePlan(
         planned,
         service="plan",
@@ -55,7 +61,9 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
             "lower slot_ctx_size to %d, where llama-server caps each slot, or %s"
             % (allowed, way_out(shape, tokens, settings.build))
         )
-    idle = sorted({row.node for row in planned.devices if row.kind == "main" and not row.layers})
+    # A row with experts has no layers either.
+    without = [row for row in planned.devices if row.kind == "main" and not row.layers and not planned.cpu_moe]
+    idle = sorted({row.node for row in without})
     if not planned.fits:
         more = nearest(shape, settings, devices, local) or ["choose a smaller model, or more devices"]
         last = devices[-1].node
@@ -71,9 +79,16 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     elif idle:
         refused.append(idle_workers("nodes", described, idle))
     keys = ("fits", "topology", "reason", "devices", "host", "tensor_split")
-    lines = table(described) + ["  %s" % words for words in advice if planned.fits]
+    lines = table(described) + ["  %s" % words for words in possible.lines + (advice if planned.fits else [])]
     facts = planned.as_dict()
-    return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines)
+    return dict({key: facts[key] for key in keys}, advice=advice, refused=refused, lines=lines + _entry(shape, given))
+
+
+def _entry(shape: Shape, given: Dict[str, Any]) -> List[str]:
+    """Lines with the model as an inventory would have it, where it was read from a source."""
+    hub = "%s/%s/resolve/%s/" % (given["endpoint"].rstrip("/"), given["repo"], given["revision"])
+    urls = given["urls"] or [hub + name for name in given["files"] or []]
+    return ["for llama_models, to paste:", *entry(urls, shape.name, given["endpoint"])] if urls else []
 
 
 def _nodes(devices: List[Device]) -> str:

@@ -52,6 +52,11 @@ def unit_refusals(
                 "llama_services.%s.tensor_split: no plan of this run seen, that of role preflight is needed: run "
                 "site.yml without --skip-tags" % item["service"]
             )
+        if item.get("cpu_moe", 0) is None:
+            found.append(
+                "llama_services.%s.cpu_moe: auto and no plan of this run seen, that of role preflight is needed: run "
+                "site.yml without --skip-tags, or give the number of layers" % item["service"]
+            )
         if told is not None and item.get("asks_build"):
             found += _unknown_flags(item, host, build, told)
     return found

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ...module_utils._plan.devices import of_inventory
+from ...module_utils._plan.devices import main_memory, of_inventory
 from ...module_utils._text import Refusal
 from .._intent.check_nodes import node_errors
 from .._intent.hosts import expand
@@ -22,17 +22,18 @@ SIZE = re.compile(r"^([1-9]\d*)(MiB|MB|GiB|GB|G)?\Z", re.IGNORECASE)
 def plan_cards(
     text: str, groups: Groups, hostvars: HostVars, nodes: str = "", margin_mib: int | None = None
 ) -> dict[str, Any]:
-    """-> {refused: sentences, cards, devices: {node: [Device as a dict]}} of what was typed, or of llama_devices.
+    """-> {refused: sentences, cards, devices: {node: [Device as a dict]}, main: {node: its main memory as one, {} where
+    nobody says}} of what was typed, or of llama_devices.
 
     nodes: a pattern of hosts, the usual ones where it is empty; margin_mib: where every one of them needs devices.
     """
     pattern = nodes or "llama_nodes"
     refused = card_errors(text, pattern, groups, hostvars, margin_mib is not None)
     if refused:
-        return {"refused": refused, "cards": [], "devices": {}}
+        return {"refused": refused, "cards": [], "devices": {}, "main": {}}
     found = cards(text) if text else inventory_cards(expand(nodes, groups) if nodes else [], hostvars, groups)
     if margin_mib is None:
-        return {"refused": [], "cards": found, "devices": {}}
+        return {"refused": [], "cards": found, "devices": {}, "main": {}}
     hosts = expand(pattern, groups)
     # What was typed is for one node after the other.
     named = ["node%d" % number for number in range(1, len(hosts) + 1)] if text else hosts
@@ -42,18 +43,26 @@ def plan_cards(
         "refused": [],
         "cards": found,
         "devices": {host: [device.as_dict() for device in own] for host, own in devices.items()},
+        "main": {host: _main(host, own, margin_mib) for host, own in of_host.items()},
     }
 
 
+def _main(host: str, described: Sequence[Card], margin_mib: int) -> Card:
+    mains = [card for card in described if card.get("main")]
+    return main_memory(host, mains[0], margin_mib).as_dict() if mains else {}
+
+
 def cards(text: object) -> list[Card]:
-    """'2x24GB+24GB,main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main: true}].
-    Errors: Refusal."""
+    """'2x24GB+24GB,24GB+main:256GB' -> [{node: node1, name, memory_mib}, ..., {node: node3, name, memory_mib, main:
+    true}]. Errors: Refusal."""
     found: list[Card] = []
     nodes = 0
     for part in re.split(r"[\s,]+", str(text).strip()):
-        ((times, main, own),) = re.findall(r"^(?:([1-9]\d?)x)?(main:)?(.*)\Z", part)
-        sizes = [size for size in map(SIZE.match, own.split("+")) if size]
-        if len(sizes) <= own.count("+") or (main and len(sizes) > 1):
+        ((times, own),) = re.findall(r"^(?:([1-9]\d?)x)?(.*)\Z", part)
+        *words, last = own.split("+")
+        main = last.startswith("main:")
+        sizes = [size for size in map(SIZE.match, [*words, last.removeprefix("main:")]) if size]
+        if len(sizes) <= len(words):
             raise Refusal(
                 "devices: %s seen, COUNTxSIZE such as 3x24GB is needed: give a size for each node, with + between the "
                 "cards of one node, as in 2x24GB+24GB,48GB for two nodes of two cards and one node of "
@@ -61,8 +70,12 @@ def cards(text: object) -> list[Card]:
             )
         for _number in range(int(times or 1)):
             nodes += 1
-            kind = {"name": "main memory", "main": True} if main else {"name": "GPU"}
-            found.extend(dict(kind, node="node%d" % nodes, memory_mib=_mib(size)) for size in sizes)
+            own_cards: list[Card] = [
+                {"node": "node%d" % nodes, "name": "GPU", "memory_mib": _mib(one)} for one in sizes
+            ]
+            if main:
+                own_cards[-1].update(name="main memory", main=True)
+            found.extend(own_cards)
     return found
 
 

@@ -6,12 +6,12 @@ collection."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
-from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.devices import Device
+from ...module_utils._plan.experts import plan_experts
 from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import kept, stored
@@ -23,8 +23,7 @@ from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import own_cards, refusals, sharing
 from .estimate import estimate
-
-Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
+from .misfits import Beside, Misfit, advice, layers
 
 
 def memory_plan(
@@ -79,20 +78,6 @@ def memory_plan(
 LATER = Settings._fields.index("swa_full")
 
 
-class _Misfit(NamedTuple):
-    """A server that does not fit: where else it would is known when all others have their place."""
-
-    name: str
-    shape: Shape
-    settings: Settings
-    devices: list[Device]
-    local: int
-    described: ServicePlan
-    counts: list[int] | None
-    words: list[str]
-    beside: Beside
-
-
 class _Inventory:
     def __init__(
         self,
@@ -119,7 +104,7 @@ class _Inventory:
         self.sharing: list[str] = []
         self.uncounted: list[str] = []
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
-        self.misfits: list[_Misfit] = []
+        self.misfits: list[Misfit] = []
 
     def order(self, name: str) -> tuple[bool, bool, bool, str]:
         """What leaves no choice is placed first, and last what takes nothing."""
@@ -159,7 +144,8 @@ class _Inventory:
         if isinstance(split, dict) and not strangers:
             self._render(name, service)
             return
-        if self.complete or told or kind_of(service) != "server" or not service.get("workers"):
+        decided = service.get("workers") or service.get("cpu_moe") == "auto"
+        if self.complete or told or kind_of(service) != "server" or not decided:
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
@@ -190,11 +176,15 @@ class _Inventory:
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def _devices(self, nodes: Iterable[str]) -> list[Device]:
-        return [
-            device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values()))
-            for node in nodes
-            for device in self.devices[node]
-        ]
+        return [self._claimed(device) for node in nodes for device in self.devices[node]]
+
+    def _claimed(self, device: Device) -> Device:
+        return device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values()))
+
+    def _main(self, node: str) -> Device | None:
+        """The main memory of a node, where it is known."""
+        main = self.nodes[node].get("main")
+        return self._claimed(Device(**main)) if main else None
 
     def _claim(self, name: str, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -250,8 +240,8 @@ class _Inventory:
                 found.append(self._described(name, model, quant, source, shape, settings, planned, []))
                 self.refused.extend(refusals.context_length(name, service, model, shape, settings))
                 if not planned.fits:
-                    advice = self._advice(shape, settings, devices, len(devices), model, quant)
-                    self.refused.append(refusals.does_not_fit(name, service, found[-1], advice, self._beside(devices)))
+                    others = advice(shape, settings, devices, len(devices), self.models[model], quant)
+                    self.refused.append(refusals.does_not_fit(name, service, found[-1], others, self._beside(devices)))
             # The largest ones, since any of them may be loaded together.
             fitting = [one.plan.devices for one in found if one.plan.fits]
             for rows in zip(*fitting, strict=True):
@@ -263,10 +253,13 @@ class _Inventory:
     def _add_server(self, name: str, service: Mapping[str, Any]) -> None:
         model, quant = service["model"], service["quant"]
         head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
+        experts, main = value(service, "cpu_moe"), None if workers else self._main(head)
         try:
             shape, source = self._shape(model, quant)
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
+            if experts and source == "catalog":
+                raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:
             self._without(name, str(problem))
             return
@@ -275,6 +268,7 @@ class _Inventory:
         local = 0 if workers and own[0].kind == "main" else len(own)
         devices = self._devices(workers) + own[:local]
         told = refusals.settings(name, service, shape, settings, devices)
+        told += refusals.experts(name, service, shape, own[0], main)
         counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
@@ -290,16 +284,21 @@ class _Inventory:
             # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
             [*settings[:LATER], *(name for name in Settings._fields[LATER:] if getattr(settings, name))],
             [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices],
+            *([[experts, main.total_mib if main else None]] if experts else []),
         ]
         force = value(service, "force_split")
         kept = self.previous.get(name)
         planned = None
-        if counts is None and kept and kept[0].inputs == inputs:
-            planned = plan(shape, settings, devices, local, force, kept[0].plan.counts)
-        if not planned or not planned.fits:
+        earlier = kept[0].plan if kept and kept[0].inputs == inputs else None
+        if experts:
+            shape, planned = plan_experts(shape, settings, devices, main, experts, force, counts, earlier)
+        elif counts is None and earlier:
+            planned = plan(shape, settings, devices, local, force, earlier.counts)
+        if not planned or not (planned.fits or experts):
             planned = plan(shape, settings, devices, local, force, counts)
         described = self._described(name, model, quant, source, shape, settings, planned, inputs)
         self.planned[name] = [described]
+        self.refused.extend(refusals.memory_max(name, service, described))
         # One device is enough wherever it is; the head's own are looked at first.
         alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
         if alone is not planned and alone.topology != "split" and alone.fits:
@@ -310,43 +309,19 @@ class _Inventory:
                 [table.idle_workers("llama_services.%s.workers" % name, described, idle)] if idle else []
             )
         elif not planned.fits:
-            automatic = plan(shape, settings, devices, local, force) if counts else planned
-            words = ["set tensor_split to auto (%s)" % _layers(automatic)] if automatic.fits else []
-            self.misfits.append(
-                _Misfit(name, shape, settings, devices, local, described, counts, words, self._beside(devices))
-            )
+            automatic = plan(shape, settings, devices, local, force, main=main) if counts else planned
+            words = ["set tensor_split to auto (%s)" % layers(automatic)] if automatic.fits else []
+            beside = self._beside(devices + ([main] if main else []))
+            self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
             self._claim(name, planned.devices)
+        kept_in = main if planned.cpu_moe else None
+        used = devices + ([kept_in] if kept_in else [])
         others = {
-            other for device in devices for other in self.claimed.get((device.node, device.device), {}) if other != name
+            other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
         }
         if others:
-            self.sharing.extend(sharing.lines(name, sorted(others), shape, settings, devices, local, planned))
-
-    def _advice(
-        self,
-        shape: Shape,
-        settings: Settings,
-        devices: list[Device],
-        local: int,
-        model: str,
-        quant: str,
-        counts: list[int] | None = None,
-        more: bool = True,
-    ) -> list[str]:
-        sizes = {
-            other: weights(self.models[model], other)[0] for other in self.models[model]["quants"] if other != quant
-        }
-        return nearest(
-            shape,
-            settings,
-            devices,
-            local,
-            quant,
-            dict(sizes, **{"": weights(self.models[model], quant)[0]}),
-            counts,
-            more,
-        )
+            self.sharing.extend(sharing.lines(name, sorted(others), shape, settings, devices, local, planned, kept_in))
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
         """What other services take of each device, and what processes that are not ours have of it."""
@@ -357,23 +332,24 @@ class _Inventory:
         for misfit in self.misfits:
             self._refuse_misfit(misfit)
 
-    def _refuse_misfit(self, one: _Misfit) -> None:
+    def _refuse_misfit(self, one: Misfit) -> None:
         elsewhere = (
             []
             if one.words or one.counts
             else self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
         )
-        advice = one.words or elsewhere + self._advice(
+        words = one.words or elsewhere + advice(
             one.shape,
             one.settings,
             one.devices,
             one.local,
-            one.described.model,
+            self.models[one.described.model],
             one.described.quant,
             one.counts,
             not elsewhere,
+            one.main,
         )
-        self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, advice, one.beside))
+        self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
 
     def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
         """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given
@@ -387,7 +363,7 @@ class _Inventory:
                 others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
         others.sort(key=lambda other: other[0] != "")
         for beside, node, found in others:
-            planned = plan(shape, settings, found, len(found))
+            planned = plan(shape, settings, found, len(found), main=self._main(node))
             if planned.fits:
                 self._claim(name, planned.devices)
                 return [
@@ -401,7 +377,3 @@ class _Inventory:
                     self._claim(name, planned.devices)
                     return ["add %s to workers%s" % (node, beside)]
         return []
-
-
-def _layers(planned: Plan) -> str:
-    return ", ".join("%s %d" % (row.node, row.layers) for row in planned.devices)

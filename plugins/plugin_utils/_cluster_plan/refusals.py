@@ -16,6 +16,7 @@ from ...module_utils._plan.place import Plan, ServicePlan, slot_context
 from ...module_utils._plan.table import context_words, join
 from ...module_utils._settings import kind_of
 
+UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -158,6 +159,46 @@ def settings(
     return found
 
 
+def experts(
+    name: str,
+    service: Mapping[str, Any],
+    shape: Shape,
+    device: Device,
+    main: Device | None,
+) -> list[str]:
+    """What is wrong with experts in main memory. device: the head's first; main: its main memory beside GPUs, None
+    where its size is not known."""
+    wish = service.get("cpu_moe")
+    if not wish:
+        return []
+    entry = "llama_services.%s.cpu_moe: %s seen" % (name, wish)
+    if not any(shape.expert_bytes):
+        return ["%s, a mixture of experts is needed for it, %s is none: drop the key" % (entry, service["model"])]
+    if isinstance(wish, int) and wish > shape.block_count:
+        return [
+            "%s, at most the %d layers of %s are allowed: lower it or write all"
+            % (entry, shape.block_count, service["model"])
+        ]
+    if device.kind == "GPU" and not main:
+        return [
+            "%s, the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
+            % (entry, device.node)
+        ]
+    return []
+
+
+def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
+    """A limit of the head under which its experts would be read from the disk for every token."""
+    given = service.get("memory_max")
+    needed = sum(row.total_mib - row.margin_mib for row in described.plan.devices if row.kind == "main")
+    if not given or not described.plan.cpu_moe or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
+        return []
+    return [
+        "llama_services.%s.memory_max: %s seen, at least the %d MiB of its experts and buffers in main memory are "
+        "needed: raise it or remove the key" % (name, given, needed)
+    ]
+
+
 def layers(
     name: str,
     service: Mapping[str, Any],
@@ -182,17 +223,20 @@ def layers(
 
 def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
     """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
-    entry = "llama_services.%s.tensor_split: %s seen" % (
+    key, count = ("tensor_split", "layers per node") if service.get("workers") else ("cpu_moe", "the number of layers")
+    entry = "llama_services.%s.%s: %s seen" % (
         name,
-        "layers per node" if isinstance(service.get("tensor_split"), dict) else "auto",
+        key,
+        "layers per node" if isinstance(service.get(key), dict) else "auto",
     )
     if strangers:
         return "%s and %s, all nodes of the service are needed: run without --limit" % (entry, absent(strangers))
-    return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give layers per node" % (
+    return "%s without a plan of %s %s (%s), a header is needed for it: make it readable, or give %s" % (
         entry,
         service["model"],
         service["quant"],
         why,
+        count,
     )
 
 

@@ -19,10 +19,13 @@ def lines(
     devices: Sequence[Device],
     local: int,
     planned: Plan,
+    main: Device | None = None,
 ) -> list[str]:
-    """What is done about a service that shares devices with others, and what the other choices are."""
+    """What is done about a service that shares devices with others, and what the other choices are. main: the head's
+    main memory beside its cards, where it keeps experts."""
     names = ", ".join(others)
-    memory = "cards" if devices[0].kind == "GPU" else "main memory"
+    kinds = [device.kind for device in [*devices, *([main] if main else [])] if device.claimed_mib]
+    memory = join([words for kind, words in (("GPU", "cards"), ("main", "main memory")) if kind in kinds])
     found = [
         "%s shares %s with %s:" % (name, memory, names),
         "  beside %s, as in the table: %s" % (names, _choice(planned)),
@@ -34,7 +37,8 @@ def lines(
     alone = plan(shape, settings, apart, own) if apart and left and (own or not local) else None
     if alone:
         found.append("  apart, with %s left out of workers: %s" % (join(left), _choice(alone)))
-    free = plan(shape, settings, [device._replace(claimed_mib=0) for device in devices], local, True)
+    freed = [device._replace(claimed_mib=0) for device in devices]
+    free = plan(shape, settings, freed, local, True, main=main._replace(claimed_mib=0) if main else None)
     found.append("  alternating, with %s stopped: %s" % (names, _choice(free)))
     decision = "beside %s, as in the table" if planned.fits else "none, it does not fit beside %s"
     if alone and alone.fits:

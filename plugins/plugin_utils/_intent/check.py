@@ -88,8 +88,9 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     """Sentences for services whose weights alone are more than the memory of all their nodes, known before any hub is
     asked.
 
-    nodes: {node: {devices: [of filter plan_devices]}}. A service with a node that is not in it is not judged, nor is
-    a quant with neither size nor bits_per_weight. Weights are a lower bound: KV cache and compute buffers come on top.
+    nodes: {node: {devices: [of filter plan_devices], main: its main memory in the same form, where it is known}}. A
+    service with a node that is not in it is not judged, nor is a quant with neither size nor bits_per_weight. Weights
+    are a lower bound: KV cache and compute buffers come on top.
     """
     found = []
     for name, service in services.items():
@@ -107,9 +108,12 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
             for place in places
             for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
         ]
-        have = sum(int(device["total_mib"]) for device in devices) << 20
-        if size <= have:
+        if "cpu_moe" in service and devices[0]["kind"] == "GPU":
+            devices.append(places[0].get("main") or {"kind": "main", "total_mib": float("inf")})
+        total = sum(device["total_mib"] for device in devices)
+        if size <= total * 2**20:
             continue
+        have = int(total) << 20
         sizes = [(quant, weights(model, quant)[0]) for quant in model["quants"]]
         smaller = ["%s (%s)" % (quant, human(known)) for quant, known in sizes if known is not None and known <= have]
         kinds = " and ".join(sorted({device["kind"] for device in devices}))

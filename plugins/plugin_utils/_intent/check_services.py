@@ -126,6 +126,16 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "is what llama-server gets"
             % (entry, service["ctx_size"], service["slot_ctx_size"], value(service, "parallel"), total)
         )
+    if "cpu_moe" in service and "workers" in service:
+        found.append(
+            "%s.cpu_moe: seen with workers, a service of one node is needed for it, since experts lie in the head's "
+            "main memory: drop the key or the workers" % entry
+        )
+    elif "cpu_moe" in service and service.get("cards") == []:
+        found.append(
+            "%s.cpu_moe: seen with cards [], a card is needed for it, since without one all weights lie in main memory "
+            "anyway: drop one of them" % entry
+        )
     if "workers" not in service:
         found.extend(
             "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)

@@ -70,7 +70,8 @@ class Head(Record):
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
     last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone
     renders it: None says that this run made none. layers are those of the plan, else those of the inventory, with the
-    head's own.
+    head's own. cpu_moe: how many layers keep their experts in main memory, or all; None where the plan that decides it
+    is missing.
     """
 
     service: str
@@ -87,6 +88,7 @@ class Head(Record):
     shares: list[Share]
     layers: dict[str, int]
     tensor_split: list[int] | None
+    cpu_moe: int | str | None
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None

@@ -196,6 +196,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
     settings = resolved(service.settings, model)
     split = value(settings, "tensor_split")
     api_keys = facts.get("llama_api_keys") or {}
+    experts = value(settings, "cpu_moe") or 0
     planned = (plan.get("services", {}).get(service.name) or [plan.get("rendered", {}).get(service.name)])[0]
     # Of the head's own where it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
@@ -215,6 +216,7 @@ def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str,
         shares=[Share(node, service.worker_unit, endpoint, layers.get(node)) for node, endpoint in workers],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
+        cpu_moe=(planned or {}).get("cpu_moe") if experts == "auto" else experts,
         memory_max=settings.get("memory_max", ""),
         cards=_cards(service, host, plan),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),

@@ -115,7 +115,8 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
     rows = []
     for device in plan["devices"]:
         node = device["node"]
-        places = _places(load["devices"], endpoints.get(node), device["device"])
+        beside = any(one["node"] == node and one["device"] != "main" for one in plan["devices"])
+        places = _places(load["devices"], endpoints.get(node), device["device"], beside)
         number = seen[node] = seen.get(node, -1) + 1
         loaded = places if device["device"] == "main" else places[number : number + 1]
         planned = {kind: device[kind + "_mib"] for kind in ("weights", "kv", "compute")}
@@ -137,16 +138,15 @@ def _planned(head: Map, load: Map, plan: Map, cards: Map) -> list[dict[str, Any]
     return rows
 
 
-def _places(devices: Iterable[Map], endpoint: str | None, name: str) -> list[Map]:
+def _places(devices: Iterable[Map], endpoint: str | None, name: str, beside: bool) -> list[Map]:
     """Where llama.cpp put what belongs to a planned device: the devices of a worker, or the head's own cards, or its
-    main memory."""
-    if endpoint or name != "main":
-        return [
-            one
-            for one in devices
-            if one["endpoint"] == endpoint and (endpoint or re.match(r"^[A-Za-z]+\d+\Z", one["device"]))
-        ]
-    return [one for one in devices if one["endpoint"] is None]
+    main memory. beside: whether that lies beside cards, and has a row because it keeps experts."""
+    if endpoint:
+        return [one for one in devices if one["endpoint"] == endpoint]
+    own = [one for one in devices if one["endpoint"] is None]
+    if name == "main" and not beside:
+        return own
+    return [one for one in own if (name != "main") == bool(re.match(r"^[A-Za-z]+\d+\Z", one["device"]))]
 
 
 def _lines(report: Map) -> list[str]:

@@ -58,8 +58,8 @@ class Servers(object):
             process.wait()
 
 
-def fit_params(folder, build, model, endpoints, counts, settings):
-    """-> ([Need of each device], Need of the host)"""
+def fit_params(folder, build, model, endpoints, counts, settings, cpu_moe=0):
+    """-> ([Need of each device], Need of the host); cpu_moe: how many layers keep their experts with the host"""
     command = [
         str(Path(folder) / "llama-fit-params"), "-m", str(model), "--rpc", ",".join(endpoints), "-ngl", "999",
         "-ts", ",".join(map(str, counts[:-1] + [counts[-1] + 1])), "-c", str(settings.ctx_size), "-ub",
@@ -71,6 +71,7 @@ def fit_params(folder, build, model, endpoints, counts, settings):
         command.append("-kvu")
     if settings.swa_full:
         command.append("--swa-full")
+    command += ["--n-cpu-moe", str(cpu_moe)] if cpu_moe else []
     command += ["-fitp", "on", "-lv", "5"] if build > 7772 else ["-v"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     text = done.stdout + done.stderr

@@ -4,6 +4,7 @@
 """plan.yml as it is run: the inventory's plan, any model's plan, and what it refuses."""
 
 import json
+import re
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit import model_files
@@ -129,6 +130,8 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     assert "[WARNING]: ctx: nothing reads this variable, did you mean ctx_size?" in output
     assert "plan: qwen3, 32768 tokens a slot of q4_0 KV cache" in output
     assert "node1 GPU0 0-" in output and "node1 GPU1 " in output
+    assert "one node: fits node1" in output
+    assert "for llama_models, to paste:" in output and "urls: " in output
     status, output = plan("url=file://%s" % model, "devices=main:256GB,16GB", "slot_ctx_size=4096", inventory="nobody")
     assert status == 0, output
     assert "what the GPUs cannot hold is left over for node1 main" in output
@@ -146,6 +149,31 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
     assert "head rtx2 (24576 + 24576 MiB), workers a6000 (49140 MiB) and rtx1 (24576 + 24576 MiB)" in output, (
         "nodes with cards alone"
     )
+
+
+def test_a_mixture_with_experts_in_main_memory(plan, tmp_path):
+    """Of a URL, and of a service whose node has main memory in llama_devices; without that it is refused."""
+    path = tmp_path / "mixture.Q4_K_M.gguf"
+    model_files.qwen3_30b().write(path)
+    asked = ("url=file://%s" % path, "slot_ctx_size=16384")
+    status, output = plan(*asked, "devices=12GB+main:64GB", inventory="nobody")
+    assert status == 0, output
+    assert re.search(
+        r"experts of \d+ of 48 layers in main memory: \d+ MiB of weights on the GPUs, \d+ MiB there", output
+    )
+    assert "fits node1 with cpu_moe: auto (" in output
+    service = {"model": "mixture", "quant": "Q4_K_M", "head": "node1", "port": 8000, "slot_ctx_size": 16384}
+    hosts = {"node1": {"llama_devices": [{"memory_mib": 12288}, {"main": True, "memory_mib": 64000}]}}
+    own = {
+        "llama_services": {"chat": dict(service, cpu_moe="auto")},
+        "llama_models": {"mixture": {"quants": {"Q4_K_M": {"urls": ["file://%s" % path]}}}},
+    }
+    missing = "llama_services.chat.cpu_moe: auto seen, the main memory of node1 is needed for it: add {main: true, "
+    for cards, fits, words in ((2, True, "layers in main memory: "), (1, False, missing)):
+        hosts["node1"]["llama_devices"] = hosts["node1"]["llama_devices"][:cards]
+        (tmp_path / "mixture.json").write_text(json.dumps({"llama_nodes": {"hosts": hosts, "vars": own}}))
+        status, output = plan("preflight_margin_mib=1024", inventory="mixture")
+        assert (status == 0, words in output) == (fits, True), output
 
 
 @pytest.mark.parametrize(

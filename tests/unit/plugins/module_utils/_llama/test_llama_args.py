@@ -68,6 +68,8 @@ def rendered(build):
     found = set()
     for setting in SETTINGS:
         found.update(flags_of(llama_args.head_args(INSTANCE, setting, build)))
+    for experts in ("all", 12):
+        found.update(flags_of(llama_args.head_args(dict(INSTANCE, cpu_moe=experts), {}, build)))
     return sorted(found, key=str)
 
 
@@ -122,6 +124,15 @@ def test_the_workers_flags_exist(build, threads):
     args = llama_args.rpc_args({"address": "10.1.0.2", "port": 50052, "threads": threads})
     assert [flag for flag, _value in flags_of(args) if flag not in known] == []
     assert ("--threads" in args) == bool(threads)
+
+
+@pytest.mark.parametrize(
+    ("experts", "words"), [(0, []), (12, ["--n-cpu-moe", "12"]), ("all", ["--cpu-moe"]), (None, [])]
+)
+def test_experts_in_main_memory(experts, words):
+    plain = llama_args.head_args(INSTANCE, {}, "b11434")
+    args = llama_args.head_args(dict(INSTANCE, cpu_moe=experts), {}, "b11434")
+    assert [word for word in args if word not in plain] == words
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,15 @@ def test_a_split_needs_a_plan(split, workers, layers, said):
     assert refusals(item=dict(HEAD, tensor_split=split, workers=workers, layers=layers)) == [NO_PLAN] * said
 
 
+@pytest.mark.parametrize("experts,said", [(None, True), (0, False), (12, False), ("all", False)])
+def test_experts_that_a_plan_counts_need_one(experts, said):
+    sentence = (
+        "llama_services.chat.cpu_moe: auto and no plan of this run seen, that of role preflight is needed: run "
+        "site.yml without --skip-tags, or give the number of layers"
+    )
+    assert refusals(item=dict(HEAD, cpu_moe=experts)) == [sentence] * said
+
+
 def build(sha256="1", broken=(), intact=True):
     return {"build_sha256": sha256, "build_broken": list(broken), "build_intact": intact, "current_build": "b1"}
 

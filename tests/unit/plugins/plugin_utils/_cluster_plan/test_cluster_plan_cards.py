@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import of_cards
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import main_memory, of_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import (
     card_errors,
@@ -49,12 +49,30 @@ def test_a_node_without_a_card():
     assert [device.device for device in of_cards(typed, 1024)] == ["GPU0", "main", "main"]
 
 
+def test_main_memory_beside_cards():
+    """It holds no layers, and experts."""
+    typed = cards("2x24GB+12GB+main:256GB")
+    assert [(card["memory_mib"], card.get("main", False)) for card in typed] == [
+        (24576, False),
+        (12288, False),
+        (262144, True),
+    ] * 2
+    assert [device.device for device in of_cards(typed, 1024)] == ["GPU0", "GPU1"] * 2
+    groups = {"all": ["a", "b"], "llama_nodes": ["a", "b"]}
+    planned = plan_cards("24GB+main:256GB,48GB", groups, {"a": {}, "b": {}}, "llama_nodes", 1024)
+    assert planned["main"] == {"a": main_memory("a", {"memory_mib": 262144}, 1024).as_dict(), "b": {}}
+    described = {"a": {"llama_devices": [{"memory_mib": 24000}, {"main": True, "memory_mib": 64000}]}}
+    own = plan_cards("", {"all": ["a"], "llama_nodes": ["a"]}, described, "llama_nodes", 1024)
+    assert (own["main"]["a"]["total_mib"], len(own["devices"]["a"])) == (64000, 1)
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "main:",
         "main:256GB+24GB",
-        "24GB+main:256GB",
+        "24GB+main:",
+        "main:24GB+main:256GB",
         "",
         "3x",
         "3x0",
@@ -153,6 +171,7 @@ def test_what_was_written_becomes_cards_and_devices():
         "refused": [],
         "cards": inventory_cards([], DESCRIBED, GROUPS),
         "devices": {},
+        "main": {},
     }
     assert [card["node"] for card in plan_cards("", GROUPS, DESCRIBED, "b")["cards"]] == ["b"]
     typed = plan_cards("24GB+12GB,48GB", GROUPS, {"a": {}, "b": {}}, "llama_nodes", 1024)
@@ -168,7 +187,7 @@ def test_what_was_written_becomes_cards_and_devices():
     own = plan_cards("", GROUPS, DESCRIBED, "llama_nodes", 0)["devices"]
     assert [device["name"] for device in own["a"] + own["b"]] == ["H200", "GPU", "GPU"]
     refused = plan_cards("5x24GB", GROUPS, DESCRIBED, "llama_nodes", 1024)
-    assert refused == {"refused": errors("5x24GB"), "cards": [], "devices": {}}
+    assert refused == {"refused": errors("5x24GB"), "cards": [], "devices": {}, "main": {}}
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
             [20, 30],
             "e: a list of 2 seen, auto or a map of node to layers is needed: write auto, or NODE: LAYERS for each node",
         ),
+        ("cpu_moe", "auto", None),
+        ("cpu_moe", "all", None),
+        ("cpu_moe", 1, None),
+        ("cpu_moe", 0, "e: 0 seen, at least 1 is needed: raise it or remove the key"),
+        ("cpu_moe", "12", "e: '12' seen, auto, all or a number of layers is needed: write auto, all, or digits"),
+        ("cpu_moe", True, "e: True seen, auto, all or a number of layers is needed: write auto, all, or digits"),
         ("override_kv", ["qwen3.context_length=int:131072"], None),
         (
             "override_kv",

@@ -264,6 +264,15 @@ def test_a_head_that_computes_on_its_main_memory():
     assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
 
 
+def test_main_memory_beside_cards_is_what_is_not_on_them():
+    plan = {"devices": [planned("node1", "GPU0", 40, 10, 5), planned("node1", "main", 30, 0, 12)]}
+    rows = accepted(dict(HEAD, shares=[]), READY, LOADED, "Where?", 8, [plan])["report"]["plan"]
+    assert [row["loaded_mib"] for row in rows] == [
+        {"weights": 40.0, "kv": 10.0, "compute": 5.0},
+        {"weights": 29.7, "kv": 0.0, "compute": 11.0},
+    ]
+
+
 def test_a_head_says_which_held_node_it_waits_for():
     nodes = {"node3": {"units": [], "current_build": "b1", "held": "2026-10-01T08:00:00Z"}}
     waiting = dict(READY, state="loading", reason="refused", n_ctx=None, slots=None)

@@ -1,0 +1,62 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A service that does not fit, and what would. Private to the collection."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ...module_utils._model.memory import Settings, Shape
+from ...module_utils._plan.advice import nearest
+from ...module_utils._plan.devices import Device
+from ...module_utils._plan.place import Plan, ServicePlan
+from .._intent.check import weights
+
+Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
+
+
+class Misfit(NamedTuple):
+    """A server that does not fit: where else it would is known when all others have their place."""
+
+    name: str
+    shape: Shape
+    settings: Settings
+    devices: list[Device]
+    local: int
+    main: Device | None
+    described: ServicePlan
+    counts: list[int] | None
+    words: list[str]
+    beside: Beside
+
+
+def advice(
+    shape: Shape,
+    settings: Settings,
+    devices: list[Device],
+    local: int,
+    model: Mapping[str, Any],
+    quant: str,
+    counts: list[int] | None = None,
+    more: bool = True,
+    main: Device | None = None,
+) -> list[str]:
+    """What to do to the nearest things that would fit. model: its entry in llama_models; the others as for
+    nearest()."""
+    sizes: dict[str, int | None] = {other: weights(model, other)[0] for other in model["quants"] if other != quant}
+    return nearest(
+        shape,
+        settings,
+        devices,
+        local,
+        quant,
+        dict(sizes, **{"": weights(model, quant)[0]}),
+        counts,
+        more,
+        main,
+    )
+
+
+def layers(planned: Plan) -> str:
+    """Layers per node, as an operator would write them."""
+    return ", ".join("%s %d" % (row.node, row.layers) for row in planned.devices)

@@ -1,0 +1,208 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services with experts in main memory, together with all others of the inventory."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import services as intent_services
+from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import (
+    GROUPS,
+    HEADERS,
+    MODELS,
+    SERVICE,
+    node,
+    planned,
+)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
+
+DOCS = Path(__file__).resolve().parents[5] / "docs"
+
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+
+
+def words(plan, **keys):
+    """What the head's command line says of experts."""
+    services = {"chat": dict(SERVICE, **keys)}
+    given = json.loads(json.dumps(plan)) if plan else None
+    (head,) = intent_services.head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", given)
+    flags = [word for word in head.args if "cpu-moe" in word]
+    return head.cpu_moe, flags, head.args[head.args.index(flags[0]) + 1] if flags == ["--n-cpu-moe"] else None
+
+
+def layers(plan):
+    return plan["services"]["chat"][0]["cpu_moe"]
+
+
+def test_the_number_and_both_sums_are_in_the_table():
+    plan = planned(cpu_moe="auto")
+    assert plan["refused"] == []
+    card, main = plan["services"]["chat"][0]["devices"]
+    assert lines(plan)[-1] == (
+        "  experts of %d of 94 layers in main memory: %d MiB of weights on the GPUs, %d MiB there"
+        % (layers(plan), card["weights_mib"], main["weights_mib"])
+    )
+    assert any(line.split()[:3] == ["node1", "main", "-"] for line in lines(plan))
+
+
+def test_the_table_of_the_page_is_what_is_printed():
+    item = {"model": "qwen3-235b-a22b", "quant": "Q4_K_M"}
+    services = {"thinker": dict(SERVICE, **item, head="gpu3", slot_ctx_size=16384, cpu_moe="auto")}
+    groups = {"all": ["gpu3"], "llama_nodes": ["gpu3"]}
+    card = node(cards=(24576,))
+    card.update(devices=[dict(one, node="gpu3") for one in card["devices"]], main=dict(card["main"], node="gpu3"))
+    models = {"qwen3-235b-a22b": MODELS["moe"]}
+    printed = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")["lines"]
+    assert "\n".join(printed) in (DOCS / "plan.md").read_text()
+    assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
+
+
+def test_the_number_of_the_plan_reaches_the_command_line():
+    plan = planned(cpu_moe="auto")
+    assert words(plan, cpu_moe="auto") == (layers(plan), ["--n-cpu-moe"], str(layers(plan)))
+    assert words(planned(cpu_moe="auto", cards=(200000,)), cpu_moe="auto") == (0, [], None)
+    # What the inventory says needs no plan.
+    for plan in (planned(cpu_moe=12), None):
+        assert words(plan, cpu_moe=12) == (12, ["--n-cpu-moe"], "12")
+    for plan in (planned(cpu_moe="all"), None):
+        assert words(plan, cpu_moe="all") == ("all", ["--cpu-moe"], None)
+    assert words(None, cpu_moe="auto") == (None, [], None)
+    assert words(None) == (0, [], None)
+
+
+def test_a_second_run_changes_nothing():
+    """Also where less of the card is in use by then."""
+    first = planned(cpu_moe="auto", cards=(24576,))
+    again = planned(cpu_moe="auto", cards=(24576,), previous=kept(first))
+    assert again["services"] == first["services"] and again["unchanged"] == ["chat"]
+    (line,) = again["lines"]
+    assert line.endswith("planned as before: node1 0-93 (94), experts of %d layers in main memory" % layers(first))
+    busy = planned(cpu_moe="auto")
+    busy["services"]["chat"][0].update(cpu_moe=layers(busy) + 5)
+    assert layers(planned(cpu_moe="auto", previous=kept(busy))) == layers(busy)
+    # Made for something else.
+    assert layers(planned(cpu_moe="auto", memory_mib=256000, previous=kept(busy))) == layers(busy) - 5
+    assert layers(planned(cpu_moe="all", previous=kept(busy))) == 94
+
+
+def test_a_plan_of_before_experts_could_be_kept_is_still_one():
+    first = planned(model="big")
+    del first["services"]["chat"][0]["cpu_moe"]
+    assert planned(model="big", previous=kept(first))["unchanged"] == ["chat"]
+
+
+def test_without_a_header_an_earlier_number_holds():
+    first = planned(cpu_moe="auto")
+    for headers in ((), [{"item": {"model": "moe", "quant": "Q4_K_M"}, "msg": "https://hub: cannot be reached"}]):
+        plan = planned(cpu_moe="auto", headers=headers, previous=kept(first))
+        assert (plan["refused"], layers(plan)) == ([], layers(first))
+        assert words(plan, cpu_moe="auto")[0] == layers(first)
+    (sentence,) = planned(cpu_moe="auto", headers=())["refused"]
+    assert sentence.startswith("llama_services.chat.cpu_moe: auto seen without a plan of moe Q4_K_M (")
+    # A number needs none, unless everything has to be planned.
+    assert planned(cpu_moe=12, headers=())["refused"] == []
+    (sentence,) = planned(cpu_moe=12, headers=(), complete=True)["refused"]
+    assert sentence.startswith("llama_services.chat: not planned, cpu_moe needs its header, which was not read")
+
+
+def test_services_share_main_memory_too():
+    one = dict(SERVICE, cpu_moe="all")
+    alone = planned(services={"chat": one})
+    needed = alone["services"]["chat"][0]["devices"][1]["total_mib"]
+    both = {"chat": one, "code": dict(one, port=8001)}
+    plan = planned(services=both, memory_mib=2 * needed)
+    assert plan["refused"] == []
+    assert plan["services"]["code"][0]["devices"][1]["free_mib"] == needed
+    (sentence,) = planned(services=both, memory_mib=2 * needed - 1)["refused"]
+    assert (
+        "%d MiB are needed on main of node1 and %d MiB are there beside chat (%d MiB)"
+        % (
+            needed,
+            needed - 1,
+            needed,
+        )
+        in sentence
+    )
+
+
+def test_a_service_without_cards_and_experts_of_another_share_main_memory():
+    """Whichever of both is planned first."""
+    experts, without = dict(SERVICE, cpu_moe="all"), dict(SERVICE, model="big", port=8001, cards=[])
+    kept = planned(services={"a": experts})["services"]["a"][0]["devices"][1]["total_mib"]
+    whole = planned(services={"a": without})["services"]["a"][0]["devices"][0]["total_mib"]
+    for first, second, taken in ((experts, without, kept), (without, experts, whole)):
+        plan = planned(services={"a": first, "b": second}, memory_mib=kept + whole)
+        assert plan["refused"] == []
+        row = plan["services"]["b"][0]["devices"][-1]
+        assert (row["device"], row["free_mib"]) == ("main", kept + whole - taken)
+        assert "b shares main memory with a:" in plan["sharing"]
+        (sentence,) = planned(services={"a": first, "b": second}, memory_mib=kept + whole - 1)["refused"]
+        assert "MiB are there beside a (%d MiB)" % taken in sentence
+
+
+def test_experts_of_a_service_that_has_one_card_of_several():
+    services = {"chat": dict(SERVICE, cpu_moe="auto", cards=[1]), "code": dict(SERVICE, cpu_moe="all", cards=[0])}
+    plan = planned(services=services, cards=(24576, 32510))
+    assert plan["refused"] == []
+    assert [row["device"] for row in plan["services"]["chat"][0]["devices"]] == ["GPU1", "main"]
+    assert layers(plan) == layers(planned(cpu_moe="auto")) and plan["cards"]["code"].keys() == {"node1"}
+    assert "code shares main memory with chat:" in plan["sharing"]
+    # Without it the card that is too small for the others would have to hold all.
+    (sentence, *_more) = planned(services={"chat": dict(SERVICE, cards=[1])}, cards=(24576, 32510))["refused"]
+    assert "on GPU1 of node1" in sentence and "set cpu_moe to auto" in sentence
+
+
+def test_a_service_that_is_stopped_takes_no_main_memory_from_experts():
+    needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
+    runs, stopped = dict(SERVICE, cpu_moe="all"), dict(SERVICE, cpu_moe="all", port=8001, state="stopped")
+    plan = planned(services={"chat": runs, "old": stopped}, memory_mib=needed)
+    assert plan["refused"] == [] and plan["services"]["chat"][0]["devices"][1]["free_mib"] == needed
+    assert (
+        "old: stopped, not counted; it does not fit beside what runs, %d MiB are needed on main of node1 and 0 MiB are "
+        "there beside chat (%d MiB)" % (needed, needed) in plan["sharing"]
+    )
+
+
+def test_main_memory_that_is_too_small_is_refused():
+    needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
+    (sentence,) = planned(cpu_moe="all", memory_mib=needed - 1)["refused"]
+    assert sentence.startswith(
+        "llama_services.chat.quant: moe Q4_K_M with 4096 tokens a slot of f16 KV cache does not fit, %d MiB are needed "
+        "on main of node1 and %d MiB are there" % (needed, needed - 1)
+    )
+
+
+def test_a_limit_that_is_too_low_for_the_experts_is_refused():
+    row = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]
+    needed = row["total_mib"] - row["margin_mib"]
+    for given, said in (("%dM" % needed, 0), ("%dM" % (needed - 1), 1), ("1T", 0), ("%dK" % (needed << 10), 0)):
+        assert len(planned(cpu_moe="all", memory_max=given)["refused"]) == said
+    assert planned(cpu_moe="all", memory_max="1G", cards=())["refused"] == []
+
+
+def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
+    def hopeless(**keys):
+        return planned(**keys)["hopeless"]
+
+    assert hopeless(cpu_moe="auto") == [] == hopeless(cpu_moe="auto", memory_mib=None)
+    assert "memory of node1: choose " in hopeless()[0]
+    (sentence,) = hopeless(cpu_moe="auto", memory_mib=64000)
+    assert "of GPU and main memory of node1" in sentence
+
+
+def test_advice_for_a_mixture_that_is_too_large_for_its_card():
+    (sentence,) = planned()["refused"]
+    number = layers(planned(cpu_moe="auto"))
+    assert "there: set cpu_moe to auto, the experts of %d layers lie in main memory then, or " % number in sentence
+
+
+@pytest.mark.parametrize("wish", ["auto", "all", 12])
+def test_a_node_without_a_card_has_one_memory(wish):
+    plan = planned(cpu_moe=wish, cards=())
+    assert (plan["refused"], layers(plan)) == ([], 0)
+    assert [row["device"] for row in plan["services"]["chat"][0]["devices"]] == ["main"]
+    assert "experts" not in " ".join(lines(plan))
