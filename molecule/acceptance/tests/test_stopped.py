@@ -1,4 +1,4 @@
-"""A service that the inventory has stopped, beside one that runs; its port follows from its name."""
+"""A service that the inventory has stopped, beside one that runs; it has no card, and no port of its own."""
 
 import json
 import re
@@ -8,6 +8,7 @@ QUICK = {
     "quant": "Q4_1",
     "head": "node2",
     "threads": 1,
+    "cards": [],
     "slot_ctx_size": 512,
 }
 UNIT = "llama-head-quick.service"
@@ -35,6 +36,8 @@ def test_what_is_stopped_is_ready_starts_and_stops_again(lab):
     assert lab.changed(site(lab, "stopped")) == 0
     assert re.search(r"endpoint: http://%s:18\d\d\d/v1" % re.escape(lab.ethernet("node2")), site(lab, "started"))
     assert state(lab) == "active enabled"
+    assert "--device none " in lab.node2.check_output("systemctl show -p ExecStart %s", UNIT)
+    assert "CUDA_VISIBLE_DEVICES= " in lab.node2.check_output("systemctl show -p Environment %s", UNIT) + " "
     assert "quick: stopped, as the inventory says" in site(lab, "stopped")
     assert state(lab) == "inactive disabled"
     # As an operator would try it, and forget.
