@@ -77,19 +77,20 @@ def rows(value: Any) -> Optional[List[Dict[str, Any]]]:
 
 
 def error_text(body: Any) -> str:
-    """The message in an API error, parsed or not."""
+    """The message in an API error, parsed or not: its ends, since what a chat template raised comes last."""
     if isinstance(body, dict) and isinstance(body.get("error"), dict):
-        return plain(body["error"].get("message", body["error"]))
+        text = plain(body["error"].get("message", body["error"]), 2000)
+        return text if len(text) <= 200 else "%s ... %s" % (text[:95], text[-100:])
     return plain(body) or "an empty answer"
 
 
-def plain(value: Any) -> str:
+def plain(value: Any, most: int = 200) -> str:
     """What somebody else wrote, as a part of a sentence: printable, on one line, and short."""
     try:
         text = str(value)[:2000]
     except RecursionError:
         return "nested too deep"
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:200]
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:most]
 
 
 class _Until(io.RawIOBase):

@@ -251,6 +251,9 @@ def test_what_others_wrote_is_short_and_on_one_line(value, text):
         ({"error": "x"}, "{'error': 'x'}"),
         ("", "an empty answer"),
         ("gone", "gone"),
+        ({"error": {"message": "x" * 200}}, "x" * 200),
+        # A template's own words come last.
+        ({"error": {"message": "a" * 95 + "b" * 300 + "c" * 100}}, "a" * 95 + " ... " + "c" * 100),
     ],
 )
 def test_the_message_of_an_error(body, text):
