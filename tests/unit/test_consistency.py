@@ -5,6 +5,7 @@
 plugins and their callers."""
 
 import ast
+import dataclasses
 import importlib
 import re
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.doc_fragments.attributes import ModuleDocFragment
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.records import Head, Worker
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.variables import EXTRA
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -193,6 +195,14 @@ def test_what_is_included_by_a_computed_name_imports_nothing():
             names = re.findall(r"'([a-z_]+)(?:\.yml)?'", included) if "{{" in included else []
             for file in [path.parent / (name + ".yml") for name in names]:
                 assert not file.exists() or "import_tasks" not in file.read_text(), (path, file)
+
+
+@pytest.mark.parametrize(("role", "record"), [("head_server", Head), ("rpc_worker", Worker)])
+def test_roles_take_all_that_a_record_has(role, record):
+    """Of a field that the specification lacks a run says that it is unsupported."""
+    options = load(ROOT / "roles" / role / "meta/argument_specs.yml")["argument_specs"]["main"]["options"]
+    known = set(options[role + "_instances"]["options"])
+    assert {field.name for field in dataclasses.fields(record)} <= known
 
 
 def test_what_is_private_is_read_by_its_role_alone():
