@@ -53,7 +53,7 @@ def cluster(stopped, tmp_path):
 
 def changes(cluster):
     """Events that change what is configured or runs."""
-    quiet = ("ask", "stage", "activate", "model", "snapshot", "caches")
+    quiet = ("ask", "stage", "activate", "model", "snapshot", "caches", "talk")
     return [event for event in cluster.events if event.split()[1] not in quiet]
 
 
