@@ -155,7 +155,7 @@ def test_a_hub_that_does_not_answer_is_told_once():
 def test_one_service_is_printed_alone_with_what_it_shares():
     planned = plan(services=("big", "small", "third"))
     shown = lines(planned, "third")
-    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == [
+    assert [line.partition(":")[0] for line in shown if not line.startswith(" ")] == [
         "third",
         "third shares cards with big",
     ]
