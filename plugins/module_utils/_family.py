@@ -164,9 +164,8 @@ FAMILY = (
     Key(
         "pooling",
         str,
-        "How the embeddings of a text's tokens become one, where the model's header does not say it right; `rank`: "
-        "reranking.",
-        choices=("none", "mean", "cls", "last", "rank"),
+        "How the embeddings of a text's tokens become one, where the model's header does not say it right.",
+        choices=("none", "mean", "cls", "last"),
         flag="--pooling",
         family=True,
     ),

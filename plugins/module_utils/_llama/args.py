@@ -104,6 +104,7 @@ class Told(NamedTuple):
     embeddings: bool  # it serves them alone
     tools: bool  # its template may offer tools: without jinja none does
     reasoning_off: bool
+    reasoning_raw: bool  # thoughts stay in the content
     slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
 
@@ -124,6 +125,7 @@ def told(arguments: Sequence[str]) -> Told:
         embeddings=bool(last("--embedding", "--embeddings")),
         tools=last("--jinja", "--no-jinja") != "--no-jinja",
         reasoning_off=off,
+        reasoning_raw=value("--reasoning-format") == "none",
         slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
         n_predict=int(limit) if limit.isdigit() else 0,
     )

@@ -39,7 +39,6 @@ INSTEAD = (
     ("port", "--port"),
     ("workers", "--rpc"),
     ("tensor_split", "-ts --tensor-split"),
-    ("embeddings with pooling rank", "--rerank --reranking"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
     # The collection's own: where layers go, and how the server is watched, asked and logged.
@@ -50,7 +49,7 @@ INSTEAD = (
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
-        "--completion-bash --list-devices",
+        "--completion-bash --list-devices --rerank --reranking",
     ),
 )
 ENTRY = re.compile(r"\n(?= {0,2}-)")

@@ -112,20 +112,22 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     return None, "%s, some is needed, and %s" % (seen, step)
 
 
-def judge_reasoning(reply: Reply, off: bool) -> Verdict:
-    """Of every answer. off: reasoning is switched off."""
+def judge_reasoning(reply: Reply, told: Told) -> Verdict:
+    """Of every answer."""
     found = THOUGHTS.search(reply.content)
+    if found and told.reasoning_raw and not told.reasoning_off:
+        return "in the content as configured", None
     if found:
         return None, (
             "content holds raw thoughts (%s), reasoning_content is needed for them: set reasoning_format: auto, or a "
             "chat_template whose reasoning this build knows" % found.group()
         )
-    if off and reply.reasoning:
+    if told.reasoning_off and reply.reasoning:
         return None, (
             "reasoning is off and %d characters of reasoning_content came, none are allowed: its chat_template does "
             "not obey the switch, set another chat_template or chat_template_kwargs" % len(reply.reasoning)
         )
-    return ("off as configured" if off else "apart from the answer" if reply.reasoning else "none"), None
+    return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
 
 
 def judge_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Verdict:
@@ -259,7 +261,7 @@ class Conversation:
             self.said["question"] = "still thinks after %d tokens" % limit
         else:
             self._note("question", judge_content(reply, limit, self.told.n_predict))
-        self._note("reasoning", judge_reasoning(reply, self.told.reasoning_off))
+        self._note("reasoning", judge_reasoning(reply, self.told))
         if full:
             self._use_tools(props, slot)
 
@@ -313,6 +315,6 @@ class Conversation:
 
     def _note_thoughts(self, reply: Reply) -> None:
         """Reasoning that only shows with tools; what was said of it before holds otherwise."""
-        refused = judge_reasoning(reply, self.told.reasoning_off)[1]
+        refused = judge_reasoning(reply, self.told)[1]
         if refused and refused not in self.refused:
             self.refused.append(refused)

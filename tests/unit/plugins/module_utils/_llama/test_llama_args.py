@@ -245,14 +245,16 @@ def test_the_context_is_that_of_all_slots(service, tokens):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("", (False, True, False, None, 0)),
-        ("--ctx-size 8192 --parallel 2", (False, True, False, 4096, 0)),
-        ("-c 8192 -np 1 --no-jinja", (False, False, False, 8192, 0)),
-        ("--no-jinja --jinja --embeddings", (True, True, False, None, 0)),
-        ("--reasoning on --reasoning off", (False, True, True, None, 0)),
-        ("-rea on --reasoning-budget 0", (False, True, True, None, 0)),
-        ("--reasoning-budget 512 --ctx-size 0 --parallel 0 --n-predict 512", (False, True, False, None, 512)),
-        ("-n -1", (False, True, False, None, 0)),
+        ("", (False, True, False, False, None, 0)),
+        ("--ctx-size 8192 --parallel 2", (False, True, False, False, 4096, 0)),
+        ("-c 8192 -np 1 --no-jinja", (False, False, False, False, 8192, 0)),
+        ("--no-jinja --jinja --embeddings", (True, True, False, False, None, 0)),
+        ("--reasoning on --reasoning off", (False, True, True, False, None, 0)),
+        ("-rea on --reasoning-budget 0", (False, True, True, False, None, 0)),
+        ("--reasoning-budget 512 --ctx-size 0 --parallel 0 --n-predict 512", (False, True, False, False, None, 512)),
+        ("--reasoning-format none", (False, True, False, True, None, 0)),
+        ("--reasoning-format auto", (False, True, False, False, None, 0)),
+        ("-n -1", (False, True, False, False, None, 0)),
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):

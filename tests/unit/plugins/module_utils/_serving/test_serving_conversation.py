@@ -225,6 +225,15 @@ def test_raw_thoughts_name_the_reasoning_format(server, full, content):
     refused(server, "content holds raw thoughts (", "set reasoning_format: auto", full=full)
 
 
+def test_raw_thoughts_that_are_configured_are_none_of_our_business(server):
+    props(server)
+    answers(server, fake.answer(content="<think>\nThe user</think>Red.", finish="stop"))
+    line = (*LINE, "--reasoning-format", "none")
+    assert talk(server, line=line)[0] == "ready"
+    assert talk(server, line=line)[2]["reasoning"] == "in the content as configured"
+    refused(server, "content holds raw thoughts (", line=(*line, "--reasoning", "off"))
+
+
 def test_thoughts_that_the_template_has_opened_are_waited_for(server):
     """With reasoning_format none their first tag is in the prompt, and only the last one in content."""
     props(server, template="{% if add_generation_prompt %}<think>{% endif %}")

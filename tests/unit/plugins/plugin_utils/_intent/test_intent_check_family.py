@@ -65,7 +65,7 @@ WRONG = [
     ({"presence_penalty": 2.1}, "presence_penalty: 2.1 seen, -2 to 2 is needed: choose another number"),
     ({"pooling": "mean"}, "pooling: seen without embeddings, which it is for: add embeddings: true or drop the key"),
     ({"pooling": "mean", "embeddings": False}, "pooling: seen without embeddings, which it is for: add embeddings: "),
-    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last, rank is needed"),
+    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last is needed"),
     ({"yarn_orig_ctx": 32768}, "yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop "),
 ]
 
