@@ -130,17 +130,17 @@ def judge_reasoning(reply: Reply, told: Told) -> Verdict:
     return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
 
 
-def judge_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Verdict:
+def refuse_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Optional[str]:
     """slot: tokens of a slot as the server tells; wanted: as configured; trained: as the header says, 0 where nobody
     knows."""
     if slot is None or wanted is None or slot >= wanted:
-        return None, None
+        return None
     if slot == trained:
         cause = "the header's context_length caps it: set rope_scaling and rope_scale or override_kv"
     else:
         cause = "the build gives no more: read in its journal why"
     words = "a slot has %d tokens, slot_ctx_size asks for %d, and %s, or set slot_ctx_size: %d"
-    return None, words % (slot, wanted, cause, slot)
+    return words % (slot, wanted, cause, slot)
 
 
 def judge_call(reply: Reply) -> Verdict:
@@ -205,7 +205,7 @@ class Conversation:
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
         self.said: Dict[str, Optional[str]] = dict.fromkeys(
-            ("question", "embedding", "tools", "reasoning", "context", "not_held")
+            ("question", "embedding", "tools", "reasoning", "not_held")
         )
 
     def hold(self, full: bool) -> None:
@@ -216,7 +216,7 @@ class Conversation:
             return
         meta = self._meta()
         slot = self.result["n_ctx"]
-        self._note("context", judge_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
+        self._refuse(refuse_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
         try:
             if self.told.embeddings:
                 self._note("embedding", judge_embedding(self.head.body, count(meta.get("n_embd"))))
@@ -232,6 +232,9 @@ class Conversation:
     def _note(self, name: str, verdict: Verdict) -> None:
         said, refused = verdict
         self.said[name] = said
+        self._refuse(refused)
+
+    def _refuse(self, refused: Optional[str]) -> None:
         if refused and refused not in self.refused:
             self.refused.append(refused)
 
@@ -314,6 +317,4 @@ class Conversation:
 
     def _note_thoughts(self, reply: Reply) -> None:
         """Reasoning that only shows with tools; what was said of it before holds otherwise."""
-        refused = judge_reasoning(reply, self.told)[1]
-        if refused and refused not in self.refused:
-            self.refused.append(refused)
+        self._refuse(judge_reasoning(reply, self.told)[1])
