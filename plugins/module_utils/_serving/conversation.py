@@ -204,9 +204,7 @@ class Conversation:
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(
-            ("question", "embedding", "tools", "reasoning", "not_held")
-        )
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(("question", "embedding", "tools", "reasoning", "not_held"))
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""

@@ -77,10 +77,13 @@ def _measured(result: Mapping[str, Any], drill: Mapping[str, Any]) -> dict[str, 
     nodes = result["timelines"]
     # ansible-core before 2.19 makes texts of both.
     times = {name: float(result[name]) if result[name] else None for name in ("broken_at", "restored_at")}
+    broken_at = times["broken_at"]
     return {
         **{key: value for key, value in result.items() if key != "timelines"},
         **times,
-        "phases": phases(drill, times["broken_at"], times["restored_at"], nodes, result["recovery"]) if nodes else {},
+        "phases": phases(drill, broken_at, times["restored_at"], nodes, result["recovery"])
+        if nodes and broken_at is not None
+        else {},
         "events": {node: seen["events"] for node, seen in nodes.items()},
     }
 
