@@ -79,7 +79,7 @@ def build_errors(where: Where, service: Settings, version: str) -> list[str]:
     build = command_line_of(version)
     found = [
         "%s: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
-        % (where(name), given, version, ", ".join(known))
+        % (where(name), given, version, ", ".join(map(str, known)))
         for name, given, known in unknown_values(service, build)
     ]
     if service.get("reasoning_budget", 0) > 0 and build < THINKS:

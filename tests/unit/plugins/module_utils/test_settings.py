@@ -103,6 +103,7 @@ def test_a_value_that_a_build_has_no_words_for():
     assert _settings.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
     assert _settings.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
     assert _settings.unknown_values({"reasoning": "auto"}, 7772) == []
+    assert _settings.unknown_values({"swa_full": False, "embeddings": False}, 7772) == []
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ SOUND = [
     {"reasoning": "auto", "jinja": False},
     {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.05, "repeat_penalty": 1.1, "presence_penalty": -2},
     {"swa_full": True},
+    {"swa_full": False},
+    {"embeddings": False},
     {"embeddings": True, "pooling": "mean"},
     {"embeddings": True},
     {"override_kv": ["a=int:1"], "rope_scaling": "yarn", "rope_scale": 2, "yarn_orig_ctx": 32768},
