@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ._family import FAMILY
+from ._family import FAMILY, inherited
 from ._key import Key, Words
 
 KINDS = ("server", "router")
@@ -267,8 +267,7 @@ def is_stopped(service: Mapping[str, Any]) -> bool:
 def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
     """The one entry that plan, command line and checks see: what the model's entry says for its family, what the
     service says in its place, and what stands for other keys as those."""
-    entry = {name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}
-    entry.update(service)
+    entry = inherited({name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}, service)
     if "cache" in entry:
         both = entry.pop("cache")
         entry.update(cache_type_k=both, cache_type_v=both)

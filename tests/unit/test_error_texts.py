@@ -649,6 +649,12 @@ REFUSALS = [
         chat(pooling="mean"),
     ),
     (
+        "llama_services.chat.ubatch_size:",
+        "micro-batches of 8192 tokens seen with embeddings and batches of 2048",
+        "write batch_size: 8192",
+        chat(ubatch_size=8192, embeddings=True),
+    ),
+    (
         "llama_services.chat.cache:",
         "q5_1 seen with workers",
         "one of f16, q8_0, q4_0 is needed",

@@ -78,7 +78,8 @@ def flags(words: Iterable[str]) -> List[str]:
 def owners() -> Dict[str, str]:
     """{flag: what stands for it, empty for one that is the collection's own}"""
     found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
-    for key in KEYS:
+    # A key whose value follows the flag stands for it before one that has words for each of its values.
+    for key in sorted(KEYS, key=lambda key: not isinstance(key.flag, str)):
         rendered: List[str] = [key.flag] if isinstance(key.flag, str) else []
         for _first, by_value in key.flag if isinstance(key.flag, tuple) else ():
             rendered += flags(word for given in by_value.values() for word in given)

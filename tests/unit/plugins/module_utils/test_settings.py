@@ -120,6 +120,23 @@ def test_a_value_that_a_build_has_no_words_for():
             {"chat_template_kwargs": {"a": 2, "b": 2}},
             {"chat_template_kwargs": {"a": 1}},
         ),
+        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 9}, {"reasoning": "off"}),
+        ({"reasoning": "on"}, {"reasoning_budget": 9}, {"reasoning": "on", "reasoning_budget": 9}),
+        ({"reasoning_budget": 9}, {"reasoning": "off"}, {"reasoning_budget": 9}),
+        ({"reasoning_budget": 9}, {"reasoning": "on"}, {"reasoning_budget": 9, "reasoning": "on"}),
+        (
+            {"reasoning": "on"},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            {"reasoning": "on", "chat_template_kwargs": {"a": 1}},
+        ),
+        ({"rope_scaling": "none"}, {"rope_scaling": "yarn", "yarn_orig_ctx": 9}, {"rope_scaling": "none"}),
+        (
+            {"jinja": False},
+            {"reasoning": "off", "chat_template_kwargs": {"a": 1}, "top_k": 1},
+            {"jinja": False, "top_k": 1},
+        ),
+        ({"embeddings": False}, {"embeddings": True, "pooling": "cls"}, {"embeddings": False}),
+        ({}, {"reasoning": "off", "reasoning_budget": 9}, {"reasoning": "off", "reasoning_budget": 9}),
     ],
 )
 def test_the_one_entry_that_everybody_sees(service, model, expected):

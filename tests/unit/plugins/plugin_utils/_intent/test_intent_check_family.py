@@ -67,7 +67,9 @@ WRONG = [
     ({"presence_penalty": 2.1}, "presence_penalty: 2.1 seen, -2 to 2 is needed: choose another number"),
     ({"pooling": "mean"}, "pooling: seen without embeddings, which it is for: add embeddings: true or drop the key"),
     ({"pooling": "mean", "embeddings": False}, "pooling: seen without embeddings, which it is for: add embeddings: "),
-    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last is needed"),
+    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of mean, cls, last is needed"),
+    # llama-server has no answer to /v1/embeddings for it.
+    ({"pooling": "none", "embeddings": True}, "pooling: 'none' seen, one of mean, cls, last is needed"),
     ({"yarn_orig_ctx": 32768}, "yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop "),
 ]
 
@@ -86,10 +88,45 @@ def test_each_mistake_is_one_sentence_about_the_entry_that_has_it(settings, sent
 
 def test_a_service_replaces_what_its_model_says():
     assert told({"reasoning": "auto"}, {"reasoning": "off", "reasoning_budget": 9}) == []
-    (sentence,) = told({"reasoning": "off"}, {"reasoning_budget": 9})
-    assert sentence.startswith("llama_models.big.reasoning_budget: 9 seen with reasoning off")
+    yarn = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
+    for service, model in (
+        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 4096}),
+        ({"reasoning_budget": 512}, {"reasoning": "off"}),
+        ({"reasoning": "off"}, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"reasoning": "on"}),
+        ({"rope_scaling": "none"}, yarn),
+        ({"rope_scaling": "linear", "rope_scale": 2}, yarn),
+        ({"jinja": False}, {"chat_template_kwargs": {"a": 1}, "reasoning": "off"}),
+        ({"embeddings": False}, {"embeddings": True, "pooling": "mean"}),
+    ):
+        assert told(service, model) == [], (service, model)
+    # What it says itself stays a mistake.
+    (sentence,) = told({"reasoning": "off", "reasoning_budget": 9}, {"reasoning": "on"})
+    assert sentence.startswith("llama_services.reasoning.reasoning_budget: 9 seen with reasoning off")
+    (sentence,) = told({"rope_scale": 2}, {"yarn_orig_ctx": 32768})
+    assert sentence.startswith("llama_models.big.yarn_orig_ctx: seen without rope_scaling yarn")
     (sentence,) = told({"chat_template": "llama3"}, {"jinja": True})
     assert sentence.startswith("llama_services.reasoning.chat_template: 'llama3' seen with Jinja")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ubatch_size": 2048}, None),
+        ({"ubatch_size": 8192, "batch_size": 8192}, None),
+        (
+            {"ubatch_size": 2049},
+            "ubatch_size: micro-batches of 2049 tokens seen with embeddings and batches of 2048, at most that is allowed, "
+            "since no text is longer than either: write batch_size: 2049",
+        ),
+        ({"batch_size": 256}, "batch_size: micro-batches of 512 tokens seen with embeddings and batches of 256, "),
+        ({"batch_size": 256, "embeddings": False}, None),
+    ],
+)
+def test_a_text_is_as_long_as_both_batches(settings, sentence):
+    found = alone(**dict({"embeddings": True}, **settings))
+    assert len(found) == (sentence is not None), found
+    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
 
 
 def test_what_is_wrong_with_a_model_is_said_once_for_all_of_its_services():
@@ -187,6 +224,11 @@ def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
         (["7", "--seed"], "'7' seen first, a flag is needed there, its values after it: correct the order"),
         (["-c", "4096"], "'-c' seen, ctx_size is needed for that: write it there and drop the flag"),
         (["--temperature", "1"], "'--temperature' seen, temperature is needed for that: write it there and drop the "),
+        (
+            ["--reasoning-budget", "9"],
+            "'--reasoning-budget' seen, reasoning_budget is needed for that: write it there ",
+        ),
+        (["--reasoning", "on"], "'--reasoning' seen, reasoning is needed for that: write it there and drop the flag"),
         (["--api-key=x"], "'--api-key' seen, llama_api_keys is needed for that: write it there and drop the flag"),
         (["--log-file", "/x"], "'--log-file' seen, a flag that the collection does not set itself is needed: drop it"),
     ],
