@@ -129,7 +129,14 @@ KEYS = (
         memory=True,
         kinds=KINDS,
     ),
-    Key("threads", int, "CPU threads of the head and of each worker.", flag="--threads", kinds=KINDS),
+    Key(
+        "threads",
+        int,
+        "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
+        "Intel's hybrid processors the performance cores alone, and a worker without a card half of its logical ones.",
+        flag="--threads",
+        kinds=KINDS,
+    ),
     Key(
         "threads_batch",
         int,
