@@ -105,6 +105,7 @@ class _Inventory:
         self.uncounted: list[str] = []
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[Misfit] = []
+        self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
         self.least: dict[str, Plan] = {}  # of those with cpu_moe auto: with all experts in main memory
 
     def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
@@ -355,6 +356,8 @@ class _Inventory:
             one.main,
         )
         words = words + leave_room(one, self.least)
+        if one.name in self.typed:  # both ways to say it are refused together
+            words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
         self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
 
     def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
