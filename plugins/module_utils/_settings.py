@@ -185,6 +185,16 @@ KEYS = (
         flag="--cache-reuse",
     ),
     Key(
+        "cache_ram",
+        int,
+        "MiB of main memory for prompts whose slot went to another conversation, so that they need not be read again; "
+        "0: none. Not with `workers`. [When it is worth it](inventory.md#prompts-of-several-conversations).",
+        default=0,
+        bounds=(0, 2**20),
+        flag="--cache-ram",
+        memory=True,
+    ),
+    Key(
         "flash_attn",
         str,
         "Flash attention, in quotes: YAML reads a bare off as false.",

@@ -16,6 +16,7 @@ SPELLINGS = {
     "-c": "--ctx-size",
     "-b": "--batch-size",
     "-ub": "--ubatch-size",
+    "-cram": "--cache-ram",
     "-fa": "--flash-attn",
     "-ctk": "--cache-type-k",
     "-ctv": "--cache-type-v",
@@ -44,8 +45,8 @@ INSTEAD = (
     # The collection's own: where layers go, and how the server is watched, asked and logged.
     (
         "",
-        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx -cram "
-        "--cache-ram --metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
+        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx "
+        "--metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "

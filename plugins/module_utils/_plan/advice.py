@@ -62,6 +62,8 @@ def nearest(
         _kept, other = plan_experts(shape, settings, devices, main, "auto", counts=counts)
         if other.fits:
             found.append("set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe)
+    if settings.cache_ram and fits(shape, cache_ram=0):
+        found.append("drop cache_ram")
     wanted = slot_context(shape, settings)
     tokens = largest(lambda tokens: fits(shape, tokens), wanted)
     if tokens:

@@ -299,9 +299,9 @@ class _Inventory:
         if experts:
             shape, planned = plan_experts(shape, settings, devices, main, experts, force, counts, earlier)
         elif counts is None and earlier:
-            planned = plan(shape, settings, devices, local, force, earlier.counts)
+            planned = plan(shape, settings, devices, local, force, earlier.counts, main)
         if not planned or not (planned.fits or experts):
-            planned = plan(shape, settings, devices, local, force, counts)
+            planned = plan(shape, settings, devices, local, force, counts, main)
         described = self._described(name, model, quant, source, shape, settings, planned, inputs)
         self.planned[name] = [described]
         self.refused.extend(refusals.memory_max(name, service, described))
@@ -321,7 +321,7 @@ class _Inventory:
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
             self._claim(name, planned.devices)
-        kept_in = main if planned.cpu_moe else None
+        kept_in = main if len(planned.devices) > len(devices) else None
         used = devices + ([kept_in] if kept_in else [])
         others = {
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name

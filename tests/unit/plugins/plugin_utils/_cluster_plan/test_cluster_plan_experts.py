@@ -34,6 +34,11 @@ def words(plan, **keys):
     return head.cpu_moe, flags, head.args[head.args.index(flags[0]) + 1] if flags == ["--n-cpu-moe"] else None
 
 
+def one_service(memory_mib=257000, **keys):
+    """The plan of a service that may name its cards."""
+    return planned(memory_mib, services={"chat": dict(SERVICE, **keys)})
+
+
 def layers(plan):
     return plan["services"]["chat"][0]["cpu_moe"]
 
@@ -219,7 +224,18 @@ def test_a_limit_that_is_too_low_for_the_experts_is_refused():
     needed = row["total_mib"] - row["margin_mib"]
     for given, said in (("%dM" % needed, 0), ("%dM" % (needed - 1), 1), ("1T", 0), ("%dK" % (needed << 10), 0)):
         assert len(planned(cpu_moe="all", memory_max=given)["refused"]) == said
-    assert planned(cpu_moe="all", memory_max="1G", cards=())["refused"] == []
+    assert planned(cpu_moe="all", memory_max="2G", cards=())["refused"] == []
+
+
+@pytest.mark.parametrize(("mode", "held"), [("none", True), ("mlock", True), ("mmap+mlock", True), ("mmap", False)])
+def test_a_limit_that_is_too_low_for_weights_in_main_memory_is_refused(mode, held):
+    keys = {"model": "big", "cards": [], "load_mode": mode}
+    (row,) = one_service(**keys)["services"]["chat"][0]["devices"]
+    needed = row["kv_mib"] + row["compute_mib"] + (row["weights_mib"] if held else 0)
+    assert one_service(memory_max="%dM" % (needed + 1), **keys)["refused"] == []
+    (sentence,) = one_service(memory_max="%dM" % (needed - 2), **keys)["refused"]
+    assert sentence.startswith("llama_services.chat.memory_max: %dM seen, at least the " % (needed - 2))
+    assert bool(one_service(memory_max="4G", **keys)["refused"]) is held
 
 
 def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
@@ -230,6 +246,45 @@ def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
     assert "memory of node1: choose " in hopeless()[0]
     (sentence,) = hopeless(cpu_moe="auto", memory_mib=64000)
     assert "of GPU and main memory of node1" in sentence
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": "big"},
+        {"model": "big", "cards": []},
+        {"cpu_moe": "all"},
+        {"cpu_moe": "auto"},
+        {"cpu_moe": "auto", "cards": [0]},
+    ],
+)
+def test_main_memory_for_prompts_is_counted(keys):
+    """With what there is already of the head, else as a row of its own."""
+    without, found = one_service(**keys)["services"]["chat"][0], one_service(cache_ram=8192, **keys)
+    before, after = without["devices"][-1], found["services"]["chat"][0]["devices"][-1]
+    if before["device"] != "main":
+        before = dict(without["host"], total_mib=sum(without["host"].values()) + 1024)
+    assert after["device"] == "main" and found["refused"] == []
+    assert after["kv_mib"] == before["kv_mib"] + 8192
+    assert 0 <= before["total_mib"] + 8192 - after["total_mib"] <= 2, "each of them is rounded"
+    assert one_service(after["total_mib"], cache_ram=8192, **keys)["refused"] == []
+    (sentence,) = one_service(after["total_mib"] - 1, cache_ram=8192, **keys)["refused"]
+    assert "%d MiB are needed on main of node1" % after["total_mib"] in sentence and "drop cache_ram" in sentence
+    (sentence,) = one_service(memory_max="8191M", cache_ram=8192, **keys)["refused"]
+    assert sentence.startswith("llama_services.chat.memory_max: 8191M seen, at least the ")
+
+
+def test_main_memory_for_prompts_is_shared_and_kept_as_the_rest():
+    one = dict(SERVICE, model="big", cache_ram=8192)
+    first = planned(services={"chat": one})
+    again = planned(services={"chat": one}, previous=kept(first))
+    assert again["unchanged"] == ["chat"] and again["lines"][0].endswith("planned as before: node1 0-63 (64)")
+    (main,) = [row for row in first["services"]["chat"][0]["devices"] if row["device"] == "main"]
+    both = {"chat": one, "code": dict(SERVICE, cards=[], model="big", port=8001)}
+    assert planned(services=both)["services"]["code"][0]["devices"][0]["free_mib"] == 257000 - main["total_mib"]
+    # Where nobody knows the main memory it is said at least.
+    words = [line for line in planned(services={"chat": one}, memory_mib=None)["lines"] if "main memory of" in line]
+    assert len(words) == 1 and " MiB of weights and 8" in words[0]
 
 
 def test_advice_for_a_mixture_that_is_too_large_for_its_card():

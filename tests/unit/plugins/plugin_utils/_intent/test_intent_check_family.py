@@ -186,6 +186,11 @@ def test_what_a_release_does_not_know(version, settings, sentence):
         ({"cache": "q8_0", "flash_attn": "off"}, "flash_attn: off seen with cache_type_v q8_0, on or auto is needed"),
         ({"cache": "q6_0"}, "cache: 'q6_0' seen, one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl is "),
         ({"mmap": False}, None),
+        ({"cache_ram": 0}, None),
+        (
+            {"cache_ram": 9},
+            "cache_ram: 9 seen with workers, 0 is needed, since a head with RPC workers aborts when it ",
+        ),
         ({"mmap": False, "load_mode": "mlock"}, "mmap: false seen with load_mode, one of both is needed: drop one"),
     ],
 )
@@ -199,6 +204,7 @@ def test_keys_that_stand_for_others(settings, sentence):
     ("settings", "right"),
     [
         ({"cache": "q5_1"}, True),
+        ({"cache_ram": 8192}, True),
         ({"cache_type_k": "q8_0", "cache_type_v": "iq4_nl"}, True),
         ({"cache_type_k": "q8_0", "flash_attn": "off"}, True),
         ({"cache": "bf16", "flash_attn": "off"}, True),
@@ -229,6 +235,7 @@ def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
             "'--reasoning-budget' seen, reasoning_budget is needed for that: write it there ",
         ),
         (["--reasoning", "on"], "'--reasoning' seen, reasoning is needed for that: write it there and drop the flag"),
+        (["-cram", "9"], "'-cram' seen, cache_ram is needed for that: write it there and drop the flag"),
         (["--api-key=x"], "'--api-key' seen, llama_api_keys is needed for that: write it there and drop the flag"),
         (["--log-file", "/x"], "'--log-file' seen, a flag that the collection does not set itself is needed: drop it"),
     ],
