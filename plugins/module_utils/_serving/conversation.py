@@ -102,11 +102,14 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     if reply.finish == "length" and 0 < server_limit <= reply.tokens <= limit:
         step = "n_predict is %d, which ends it while it thinks: raise or remove n_predict" % server_limit
     elif reply.finish == "length":
-        step = "it thinks for all of %d tokens: set reasoning: off or a reasoning_budget, or another chat_template" % (
-            reply.tokens or limit
+        step = (
+            'it thinks for all of %d tokens: set reasoning: "off" or a reasoning_budget, or another chat_template'
+            % (reply.tokens or limit)
         )
     elif reply.reasoning:
-        step = "all of it is taken for reasoning: set reasoning: off, another reasoning_format or another chat_template"
+        step = (
+            'all of it is taken for reasoning: set reasoning: "off", another reasoning_format or another chat_template'
+        )
     else:
         step = "its chat_template does not fit the model or the build: set another chat_template"
     return None, "%s, some is needed, and %s" % (seen, step)
@@ -125,7 +128,8 @@ def judge_reasoning(reply: Reply, told: Told) -> Verdict:
     if told.reasoning_off and reply.reasoning:
         return None, (
             "reasoning is off and %d characters of reasoning_content came, none are allowed: its chat_template does "
-            "not obey the switch, set another chat_template or chat_template_kwargs" % len(reply.reasoning)
+            'not obey the switch, replace reasoning: "off" by reasoning_budget: 0, or set another chat_template'
+            % len(reply.reasoning)
         )
     return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
 
