@@ -76,8 +76,9 @@ class Head(Record):
     """
 
     service: str
-    # Its name in the inventory, no part of the unit's digest.
+    # Of its node, and its own for operators, which names the node of a replica; no part of the unit's digest.
     node: str
+    label: str
     unit: str
     primary: bool
     # started or stopped; no part of the unit's digest.

@@ -209,6 +209,7 @@ def _head(
     head = Head(
         service=service.name,
         node=host,
+        label=service.name if len(service.heads) == 1 else "%s on %s" % (service.name, host),
         unit=service.head_unit,
         primary=bool(settings.get("primary")),
         state=value(settings, "state"),

@@ -18,9 +18,9 @@ from .systemd_escape import systemd_escape
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
 
-# Of an instance, what does not matter to what runs: whether it does, the inventory's name of its node, where the
-# controller has a template, and who was asked of flags.
-UNSEEN = ("state", "node", "chat_template_file", "asks_build")
+# Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
+# template, and who was asked of flags.
+UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build")
 
 
 def unit_files(

@@ -290,6 +290,10 @@ def test_a_stopped_service_is_stopped_as_the_inventory_says_or_runs_all_the_same
         "chat: ready at http://10.0.0.31:8000/v1, it answered, and the inventory says stopped: run site.yml, 4096 "
         "tokens a slot (2 slots)"
     ]
+    assert status.status_lines({}, [(dict(HEAD, label="chat on " + node), down) for node in ("node1", "node2")]) == [
+        "chat on node1: down at http://10.0.0.31:8000/v1, refused",
+        "chat on node2: down at http://10.0.0.31:8000/v1, refused",
+    ]
     assert status.status_lines({}, [(dict(HEAD, state="started"), down)]) == [
         "chat: down at http://10.0.0.31:8000/v1, refused"
     ]
