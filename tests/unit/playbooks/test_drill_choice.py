@@ -5,20 +5,19 @@
 
 import json
 import sys
-from pathlib import Path
 
 import yaml
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
-
-ROOT = Path(__file__).resolve().parents[3]
 DRILLS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
 SERVICES = {
     "chat": {"model": "m", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052},
     "quick": {"model": "m", "quant": "Q4", "head": "node2", "workers": "node1", "port": 8001, "rpc_port": 50053},
 }
-
-
 WORKED = {"unit": "llama-head-chat.service", "workers": ["node2"], "shares": [{"unit": "llama-rpc-chat.service"}]}
 
 
