@@ -8,9 +8,9 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: says which networks get in to the ports of a node's heads"
 description:
-  - Returns for each head its C(service), C(port), C(address), the C(interface) that has the address, the
-    C(networks) of its clients, the C(rules) of firewalld for them with their interface, and whether it C(admits) a
-    source address.
+  - Returns for each head that is not stopped its C(service), C(port), C(address), the C(interface) that has the
+    address, the C(networks) of its clients, the C(rules) of firewalld for them with their interface, and whether it
+    C(admits) a source address.
   - Of firewalls other than firewalld it returns C(refused), a sentence for each network that a table of nftables,
     iptables or ufw keeps from the port, with the command that lets it in. A rule that cannot be read counts as one
     that lets everybody in.

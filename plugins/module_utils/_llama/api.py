@@ -66,9 +66,9 @@ def table(value: Any) -> Dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def count(value: Any) -> int:
-    """A part of an answer that is to be a number of tokens; 0 for anything else."""
-    return value if isinstance(value, int) and value >= 0 else 0
+def count(value: Any, most: int = 2**53) -> int:
+    """A part of an answer that is to be a number of tokens; 0 for anything else, and for more than most."""
+    return value if isinstance(value, int) and 0 <= value <= most else 0
 
 
 def rows(value: Any) -> Optional[List[Dict[str, Any]]]:

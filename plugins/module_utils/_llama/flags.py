@@ -32,13 +32,18 @@ SPELLINGS = {
 INSTEAD = (
     (
         "model and quant",
-        "-m --model -mu --model-url -dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hft --hf-token",
+        "-m --model -mu --model-url -dr --docker-repo -hf -hfr --hf-repo -hff --hf-file -hft --hf-token "
+        "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default "
+        "--fim-qwen-7b-spec --fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default "
+        "--vision-gemma-4b-default --vision-gemma-12b-default",
     ),
     ("aliases of its model", "-a --alias"),
     ("llama_address of its node", "--host"),
     ("port", "--port"),
     ("workers", "--rpc"),
     ("tensor_split", "-ts --tensor-split"),
+    ("cards", "-dev --device"),
+    ("cpu_moe", "-cmoe --cpu-moe -ncmoe --n-cpu-moe"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
     # The collection's own: where layers go, and how the server is watched, asked and logged.
@@ -49,14 +54,21 @@ INSTEAD = (
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
-        "--completion-bash --list-devices --rerank --reranking",
+        "--completion-bash --list-devices --rerank --reranking --props",
+    ),
+    # Files that nobody verified, and programs that run as the account of the heads for everybody who reaches the port.
+    (
+        "",
+        "-mmu --mmproj-url --spec-draft-hf -hfd -hfrd --hf-repo-draft -hfv -hfrv --hf-repo-v --tools --tools-runtime "
+        "-ag --agent -no-ag --no-agent --ui-mcp-proxy --webui-mcp-proxy --no-ui-mcp-proxy --no-webui-mcp-proxy "
+        "--mcp-servers-config --mcp-servers-json",
     ),
 )
 ENTRY = re.compile(r"\n(?= {0,2}-)")
 # The flags of an entry end where two spaces or a new line begin the description; values, such as [on|off], stand
 # between them.
 NAMES = re.compile(r"^((?:-\S+,\s+)*-.*?)(  |\n|\Z)")
-FLAG = re.compile(r"(?:^|[\s,])(--?[a-zA-Z][\w-]*)")
+FLAG = re.compile(r"(?:^|[\s,])(--?[a-zA-Z][\w.-]*)")
 REMOVED = "the argument has been removed"
 
 

@@ -153,10 +153,15 @@ class Files:
             {
                 "before_header": path + (" (absent)" if before is None else note),
                 "after_header": path + (" (absent)" if after is None else note),
-                "before": before or "",
-                "after": after or "",
+                "before": _shown(before),
+                "after": _shown(after),
             }
         )
+
+
+def _shown(text: Optional[str]) -> str:
+    """A terminal acts on nothing of it: a chat template is somebody else's."""
+    return "".join(one if one.isprintable() or one in "\t\n" else "?" for one in text or "")
 
 
 def _lstat(path: str) -> Optional[os.stat_result]:

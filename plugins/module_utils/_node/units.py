@@ -185,7 +185,7 @@ def describe(
     alive = bool(pid) and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
-    # None of the arguments that the collection renders has a space.
+    # What has a space comes apart here: chat_template_kwargs and extra_args.
     arguments = started.group(2).split() if started else []
     return Unit(
         name=name,

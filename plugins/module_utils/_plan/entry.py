@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from .._fetch.urls import public_url
 
-_HUB_FILE = re.compile(r"^/([^/]+/[^/]+)/resolve/([^/]+)/(.+\.gguf[^/]*)\Z")
+# Of characters that are nothing to YAML and to Ansible, which would compute what a file name has in braces.
+_HUB_FILE = re.compile(r"^/([\w.-]+/[\w.-]+)/resolve/([\w.-]+)/((?:[\w.+-]+/)*[\w.+-]+\.gguf[\w.+-]*)\Z", re.ASCII)
 _PIECE = re.compile(r"(\.part(\d+of\d+|\d+)|-\d{5}-of-\d{5}(?=\.gguf))")
 _QUANT = re.compile(
     r"(?:^|[-._])((?:UD-)?(?:I?Q|TQ)[0-9](?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?)(?=[-.]|\Z)", re.IGNORECASE
@@ -31,7 +32,7 @@ def entry(urls: Sequence[str], name: Optional[str], endpoint: str) -> List[str]:
         lines = ["repo: %s" % repo] + (["revision: %s" % revision] if revision != "main" else [])
         spec = "files: %s" % json.dumps([one[2] for one in hub if one])
     else:
-        lines, spec = [], "urls: %s" % json.dumps(sources)
+        lines, spec = [], "urls: %s" % json.dumps([url.replace("{", "%7B").replace("}", "%7D") for url in sources])
     return ["llama_models:", "  %s:" % called, *["    " + line for line in lines], "    quants:"] + [
         "      %s: {%s}" % (quant, spec)
     ]

@@ -177,7 +177,7 @@ def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
     """size: numbers of the model's embedding, 0 where nobody knows."""
     vector = (rows(body.get("data")) or [{}])[0].get("embedding")
     numbers = vector if isinstance(vector, list) else []
-    if not numbers or not all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers):
+    if not numbers or not all(isinstance(one, (int, float)) and abs(one) < math.inf for one in numbers):
         seen = "an embedding of %d entries that are no finite numbers" % len(numbers) if numbers else "no embedding"
         return None, "%s seen, a list of numbers is needed: set another pooling or build" % seen
     if not any(numbers):
@@ -201,9 +201,8 @@ class Conversation:
         self.prompt = prompt
         self.max_tokens = max_tokens
         self.timeout = timeout
-        rate = result["tokens_per_second"]
         # Tokens a second, 0 where nobody knows.
-        self.rate = min(float(rate), 1e6) if isinstance(rate, (int, float)) and 0 < rate < math.inf else 0.0
+        self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
         self.said: Dict[str, Optional[str]] = dict.fromkeys(
             ("question", "embedding", "tools", "reasoning", "context", "not_held")
@@ -216,7 +215,7 @@ class Conversation:
             self.said["not_held"] = self.result["reason"]
             return
         meta = self._meta()
-        slot = self.result["n_ctx"] if isinstance(self.result["n_ctx"], int) else None
+        slot = self.result["n_ctx"]
         self._note("context", judge_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
         try:
             if self.told.embeddings:

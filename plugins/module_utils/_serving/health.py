@@ -8,6 +8,7 @@ cannot answer, or not over all workers), down (no HTTP). /health alone cannot te
 so do /slots and /metrics while a worker hangs.
 """
 
+import math
 import os
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -28,6 +29,9 @@ POLL = 0.5
 # A unit that systemd has restarted so often while it was waited for ends again and again: a model it cannot load, a
 # card that is full.
 MOST_RESTARTS = 3
+# What a server may say of itself: beyond the largest context of any model, and slots of any size.
+CONTEXT_MOST = 2**24
+SLOTS_MOST = 1024
 PROGRESS_METRICS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
@@ -200,8 +204,8 @@ class Head:
         props, _silent = self._get("/props")
         if isinstance(props, dict) and props.get("role") != "router":
             result["model"] = props.get("model_alias") or props.get("model_path")
-            result["slots"] = props.get("total_slots")
-            result["n_ctx"] = table(props.get("default_generation_settings")).get("n_ctx")
+            result["slots"] = count(props.get("total_slots"), SLOTS_MOST) or None
+            result["n_ctx"] = count(table(props.get("default_generation_settings")).get("n_ctx"), CONTEXT_MOST) or None
         sample = self._sample(sockets=False)
         if sample.slots is not None:
             result["slots"] = len(sample.slots)
@@ -362,7 +366,12 @@ def _read_answer(result: Result, body: Dict[str, Any]) -> None:
     result["tokens"] = count(usage.get("completion_tokens", timings.get("predicted_n")))
     result["prompt_tokens"] = usage.get("prompt_tokens", timings.get("prompt_n"))
     # llama-server reports the rate of a single token as if it had taken no time.
-    result["tokens_per_second"] = timings.get("predicted_per_second") if result["tokens"] > 1 else None
-    result["prompt_tokens_per_second"] = timings.get("prompt_per_second")
+    result["tokens_per_second"] = _rate(timings.get("predicted_per_second")) if result["tokens"] > 1 else None
+    result["prompt_tokens_per_second"] = _rate(timings.get("prompt_per_second"))
     if body.get("model"):
         result["model"] = body["model"]
+
+
+def _rate(value: Any) -> Optional[float]:
+    """Tokens a second."""
+    return float(min(value, 1e9)) if isinstance(value, (int, float)) and 0 < value < math.inf else None

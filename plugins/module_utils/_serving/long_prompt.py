@@ -25,7 +25,7 @@ def read_part(head: Head, part: int, timeout: float) -> Dict[str, Any]:
     """
     look = head.check()
     found = {"state": look["state"], "reason": look["reason"], "tokens": 0, "whole": 0, "slot": 0, "seconds": 0.0}
-    if look["state"] != "ready" or not isinstance(look["n_ctx"], int):
+    if look["state"] != "ready" or not look["n_ctx"]:
         return found
     whole = int(look["n_ctx"] * SHARE)
     tokens = whole * part // PARTS
@@ -33,7 +33,7 @@ def read_part(head: Head, part: int, timeout: float) -> Dict[str, Any]:
     try:
         status, body = head.api.tokenize(TEXT, LOOK)
         given = table(body).get("tokens")
-        words = [one for one in given if isinstance(one, int)] if isinstance(given, list) else []
+        words = [one for one in given if isinstance(one, int) and 0 <= one < 2**31] if isinstance(given, list) else []
         if status != 200 or not words:
             raise Refusal("/tokenize is answered %d (%s), a list of tokens is needed" % (status, error_text(body)))
         status, body = head.api.read((words * (tokens // len(words) + 1))[:tokens], timeout)

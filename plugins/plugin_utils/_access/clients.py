@@ -40,7 +40,7 @@ def client_access(
     ruleset: str = "",
     host: str = "",
 ) -> list[dict[str, Any]]:
-    """-> [{service, port, address, interface, networks, rules, admits, refused}] of a node's heads.
+    """-> [{service, port, address, interface, networks, rules, admits, refused}] of a node's heads but stopped ones.
 
     instances: of head_instances; interfaces: {address: what `ip -oneline -4 address show to ADDRESS` says}; clients:
     networks, none of them for the head's own; ruleset: of `nft list ruleset`. interface is empty where no interface has
@@ -51,6 +51,8 @@ def client_access(
     wanted = networks_of(clients)
     closed = _closed(ruleset)
     for head in instances:
+        if head.get("state") == "stopped":  # whoever took its port would be sent what its clients still send
+            continue
         match = SHOWN.search(interfaces.get(head["address"], ""))
         interface, own = match.groups() if match else ("", None)
         networks = wanted or ([ipaddress.IPv4Network(own, strict=False)] if own else [])

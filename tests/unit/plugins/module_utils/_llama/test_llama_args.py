@@ -45,7 +45,7 @@ def options(build, program):
         # The flags end where two spaces or a new line begin the description; values, such as [on|off], stand between
         # them.
         for flag in re.findall(
-            r"(?:^|[\s,])(--?[a-zA-Z][\w-]*)",
+            r"(?:^|[\s,])(--?[a-zA-Z][\w.-]*)",
             re.sub(r"^((?:-\S+,\s+)*-.*?)(  |\n)", r"\1\n", entry.strip(), count=1).split("\n")[0],
         ):
             found[flag] = entry
@@ -203,7 +203,10 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
     [
         ("--ctx-size", "ctx_size"), ("-c", "ctx_size"), ("--temperature", "temperature"), ("--no-jinja", "jinja"),
         ("--ctx-size=4096", "ctx_size"), ("--mlock", "load_mode"), ("--port", "port"), ("--api-key", "llama_api_keys"),
-        ("--metrics", ""), ("--mmproj", None), ("-ot", None), ("--lora=x", None),
+        ("--metrics", ""), ("--n-cpu-moe", "cpu_moe"), ("-cmoe", "cpu_moe"), ("-dev", "cards"),
+        ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
+        ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
+        ("-ot", None), ("--lora=x", None),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):

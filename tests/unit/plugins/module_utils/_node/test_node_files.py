@@ -63,6 +63,14 @@ def test_a_list_is_written_once(tmp_path):
     assert apply(*entries) == apply(*entries, check=True) == ([], [])
 
 
+def test_a_terminal_acts_on_nothing_of_what_is_shown(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old\x1b[2J\n")
+    _names, changes = apply({"path": path, "content": "a\tb\x9b\u202e\n"})
+    assert [(one["before"], one["after"]) for one in changes] == [("old?[2J\n", "a\tb??\n")]
+    assert path.read_text() == "a\tb\x9b\u202e\n"
+
+
 def test_what_differs_is_changed_and_shown(tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_text("old\n")

@@ -134,6 +134,23 @@ def test_the_entry_of_a_url(url, name, quant, spec):
     assert given == {quant: {"files": expected} if expected else {"urls": [url]}}
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/some/m/resolve/main/x-%7B%7B%20lookup('pipe','id')%20%7D%7D-Q4_K_M.gguf",
+        "/some/m/resolve/main/x-{{ lookup('pipe','id') }}-Q4_K_M.gguf",
+        "/some/m/resolve/main/x-{%25 raw %25}.gguf",
+        "/some%0A  evil: 1/m/resolve/main/x.gguf",
+        "/some/m/resolve/v1%0A    evil: 1/x.gguf",
+    ],
+)
+def test_nothing_of_a_url_is_computed_or_becomes_an_entry(path):
+    text = "\n".join(entry([HUB + path], None, HUB))
+    assert "{{" not in text and "{%" not in text and "}}" not in text
+    (model,) = yaml.safe_load(text)["llama_models"].values()
+    assert set(model) == {"quants"}
+
+
 def test_several_files_are_in_order_and_the_header_has_the_name():
     urls = ["https://x.example/m.Q8_0.gguf.part%dof2" % number for number in (1, 2)]
     assert pasted(*urls, name="My Model: 7B, v2") == {"my-model-7b-v2": {"quants": {"Q8_0": {"urls": urls}}}}

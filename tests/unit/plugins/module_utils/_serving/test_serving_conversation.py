@@ -422,6 +422,7 @@ def test_an_embedding_of_the_models_size(server):
         ([0.0, 0, 0.0], "an embedding of zeros seen"),
         ([0.5, None, 0.1], "an embedding of 3 entries that are no finite numbers seen"),
         ([0.5, float("nan"), 0.1], "that are no finite numbers seen"),
+        ([0.5, 10**400, float("inf")], "that are no finite numbers seen"),
         ([], "no embedding seen, a list of numbers is needed"),
         ("AAAA", "no embedding seen"),
     ],

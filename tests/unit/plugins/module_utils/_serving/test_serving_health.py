@@ -73,6 +73,26 @@ def test_ready(server, workers):
     assert server.asked(CHAT) == []
 
 
+@pytest.mark.parametrize("odd", ["x", -1, 0, 2**24 + 1, 10**400, 1.5, None, [4096]])
+def test_what_is_no_number_of_slots_or_tokens_is_not_told(server, workers, odd):
+    server.responses["/slots"] = (501, {})
+    server.responses["/props"] = (200, {"total_slots": odd, "default_generation_settings": {"n_ctx": odd}})
+    result = check(server, workers)
+    assert (result["slots"], result["n_ctx"]) == (None, None)
+    most = {"total_slots": 1024, "default_generation_settings": {"n_ctx": 2**24}}
+    server.responses["/props"] = (200, most)
+    result = check(server, workers)
+    assert (result["slots"], result["n_ctx"]) == (1024, 2**24)
+
+
+@pytest.mark.parametrize(("said", "rate"), [(12.5, 12.5), (10**400, 1e9), ("fast", None), (-1, None), ([], None)])
+def test_a_rate_is_a_number(server, workers, said, rate):
+    timings = {"predicted_n": 4, "predicted_per_second": said, "prompt_per_second": said}
+    server.responses[CHAT] = (200, {"choices": [{"message": {"content": "Red."}}], "timings": timings})
+    result = check(server, workers, timeout=5)
+    assert (result["tokens_per_second"], result["prompt_tokens_per_second"]) == (rate, rate)
+
+
 def test_down():
     assert state(check(nobody())) == ("down", "Connection refused")
 

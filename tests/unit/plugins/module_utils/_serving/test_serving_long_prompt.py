@@ -41,6 +41,18 @@ def test_each_part_begins_with_the_one_before(server):
     assert len(first) == 368 and len(second) == 737 and second[:368] == first
 
 
+@pytest.mark.parametrize("tokens", [[10**400, "7", -1, None, 504], [2**31, 504]])
+def test_what_is_no_token_is_left_out(server, tokens):
+    server.responses["/tokenize"] = (200, {"tokens": tokens})
+    read(server, 1)
+    assert set(server.asked("/completion")[-1]["prompt"]) == {504}
+
+
+def test_a_slot_without_a_sound_size_is_not_filled(server):
+    server.responses["/props"] = (200, {"default_generation_settings": {"n_ctx": 10**10}})
+    assert (read(server)["tokens"], server.asked("/completion")) == (0, [])
+
+
 def test_who_serves_others_is_left_alone(server):
     server.responses["/slots"] = (200, [fake.WORKING])
     found = read(server)

@@ -85,6 +85,12 @@ def test_clients_are_those_of_the_networks_that_are_named():
     assert not heads(["192.0.2.0/24"], source="10.0.0.32")[0]["admits"]
 
 
+def test_nobody_is_let_in_to_a_service_that_is_stopped():
+    stopped = dict(HEAD, state="stopped")
+    assert client_access([stopped], {HEAD["address"]: SHOWN}, [], ruleset=NFT % "") == []
+    assert len(client_access([stopped, dict(HEAD, state="started")], {HEAD["address"]: SHOWN}, [])) == 1
+
+
 def test_nobody_is_let_in_to_the_loopback_or_to_an_address_that_is_nowhere():
     assert heads(["10.0.0.0/8"], "1: lo    inet 127.0.0.1/8 scope host lo")[0]["rules"] == {}
     assert heads([], "")[0]["rules"] == {}
