@@ -91,12 +91,12 @@ def table(*parts: ServicePlan) -> List[str]:
         found.append("  " + "  ".join(cells).rstrip())
     found.append("  MiB" + ("" if len(parts) == 1 else "; %d replicas" % len(parts)))
     for part in parts:
-        words = _verdict(part.plan)
+        first, *more = _verdict(part.plan)
         if len(parts) == 1:
-            found[-1] += "; " + words[0]
+            found[-1] += "; " + first
         else:
-            found.append("  %s: %s" % (part.node, words[0]))
-        found.extend("  " + line for line in words[1:])
+            found.append("  %s: %s" % (part.node, first))
+        found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
     return found

@@ -49,7 +49,10 @@ def test_the_table_has_a_row_for_each_replica():
     assert [line for line in lines if line.startswith("embed: ")] == [lines[0]]
     rows = [line.split()[:2] for line in lines if line.startswith(("  node2", "  node3"))]
     assert rows == [["node2", "GPU0"], ["node3", "GPU0"], ["node2:", "single,"], ["node3:", "single,"]]
-    assert "  MiB; 2 replicas" in lines
+    assert (
+        "  MiB; 2 replicas" in lines
+        and "    main memory of the head: 1059 MiB of weights and 20 MiB of buffers" in lines
+    )
 
 
 def test_what_is_beside_a_replica_counts_there_alone():
