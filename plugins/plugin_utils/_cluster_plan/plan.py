@@ -292,8 +292,7 @@ class _Inventory:
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
             counts = per_device(split, [device.node for device in devices])
-        # Replicas are told the same of the model.
-        self.refused.extend(sentence for sentence in told if sentence not in self.refused)
+        self._refuse(told)
         if told:
             return
         inputs = [model, quant, source, *inputs_of(shape, settings, devices)]
@@ -309,7 +308,7 @@ class _Inventory:
             planned = plan(shape, settings, devices, local, force, counts)
         described = self._described(name, head, model, quant, source, shape, settings, planned, inputs)
         self.planned.setdefault(name, []).append(described)
-        self.refused.extend(refusals.memory_max(name, service, described))
+        self._refuse(refusals.memory_max(name, service, described))
         # One device is enough wherever it is; the head's own are looked at first.
         alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
         if alone is not planned and alone.topology != "split" and alone.fits:
@@ -334,6 +333,10 @@ class _Inventory:
         if others:
             title = "%s on %s" % (name, head) if self._has_replicas(name) else name
             self.sharing.extend(sharing.lines(title, sorted(others), shape, settings, devices, local, planned, kept_in))
+
+    def _refuse(self, sentences: Iterable[str]) -> None:
+        """Replicas are told the same of their model."""
+        self.refused.extend(one for one in sentences if one not in self.refused)
 
     def _has_replicas(self, name: str) -> bool:
         return len(expand(self.services[name]["head"], self.groups)) > 1
