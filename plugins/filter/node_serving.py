@@ -45,8 +45,8 @@ _value:
   contains:
     heads:
       description:
-        - For each head its service, unit, address, port, url, endpoint, model path, RPC endpoints, layers per node,
-          and the arguments of llama-server.
+        - For each head its service, node, label, unit, address, port, url, endpoint, model path, RPC endpoints, layers
+          per node, and the arguments of llama-server.
         - Its shares are its workers, each with node, unit, endpoint, and layers where they are known.
         - Its tensor split is that of the memory plan, in llama.cpp's device order; none without a plan.
       type: list

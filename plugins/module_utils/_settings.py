@@ -45,6 +45,8 @@ LOAD_MODES: Words = (
     (10884, BY_NAME),
 )
 
+HOSTS = (re.compile(r""), "a host, a group or a pattern", "write several hosts as node2,node3")
+
 # Flags are written in this order.
 KEYS = (
     Key(
@@ -67,12 +69,20 @@ KEYS = (
     Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
-    Key("head", str, "The node that answers: a host, group or pattern that matches exactly one host.", required=True),
+    Key(
+        "head",
+        str,
+        "The node that answers: a host, group or pattern, with `workers` of exactly one host; several are "
+        "[replicas](inventory.md#replicas), a server on each.",
+        form=HOSTS,
+        required=True,
+    ),
     Key(
         "workers",
         str,
         "Nodes that hold layers for the head: hosts, a group or a pattern (`a:b`, `a:!b`, `a:&b`); none for a service "
         "of one node.",
+        form=HOSTS,
     ),
     Key("host", str, "The nodes of a router: a host, group or pattern.", required=True, kinds=("router",)),
     Key("models", dict, "The models of a router: name to quant.", required=True, kinds=("router",)),

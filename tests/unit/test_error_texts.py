@@ -710,7 +710,19 @@ REFUSALS = [
         "llama_services.chat.head:",
         "matches node1, node2",
         "exactly one host is needed",
-        chat(head="llama_nodes", workers=None),
+        chat(head="llama_nodes"),
+    ),
+    (
+        "llama_services.chat.head:",
+        "a list of 2 seen",
+        "a host, a group or a pattern is needed",
+        chat(head=["node1", "node2"]),
+    ),
+    (
+        "llama_services.chat.tensor_split:",
+        "a map seen with replicas on node1, node2",
+        "auto is needed",
+        chat(head="llama_nodes", workers=None, rpc_port=None, tensor_split={"node1": 1}),
     ),
     (
         "llama_services.chat.head:",

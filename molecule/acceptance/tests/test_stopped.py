@@ -1,17 +1,22 @@
-"""A service that the inventory has stopped, beside one that runs; it has no card, and no port of its own."""
+"""A service with two replicas beside one that runs, stopped, started, killed and stopped again; it has no card, and no
+port of its own."""
 
 import json
 import re
 
+import requests
+
 QUICK = {
     "model": "smollm2-135m-instruct",
     "quant": "Q4_1",
-    "head": "node2",
+    "head": "llama_rpc",
     "threads": 1,
     "cards": [],
     "slot_ctx_size": 512,
 }
 UNIT = "llama-head-quick.service"
+NODES = ("node2", "node3")
+STOPPED = ["quick on %s: stopped, as the inventory says" % name for name in NODES]
 
 
 def site(lab, state):
@@ -23,23 +28,68 @@ def site(lab, state):
 
 
 def state(lab):
-    return lab.node2.check_output("systemctl show --value -p ActiveState,UnitFileState %s | xargs", UNIT)
+    """What systemd says on both nodes."""
+    command = "systemctl show --value -p ActiveState,UnitFileState %s | xargs"
+    return [getattr(lab, name).check_output(command, UNIT) for name in NODES]
 
 
-def test_what_is_stopped_is_ready_starts_and_stops_again(lab):
+def main_pid(node):
+    return node.check_output("systemctl show --value -p MainPID %s", UNIT)
+
+
+def test_what_is_stopped_is_ready_and_starts(lab):
     chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
     output = site(lab, "stopped")
-    assert "quick: stopped, as the inventory says" in output and "quick: stopped, not counted; it fits" in output
-    assert re.search(r"ports, by the services' names: quick 18\d\d\d ", output)
-    assert state(lab) == "inactive disabled"
-    assert lab.node2.file("/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf").exists
+    assert all(line in output for line in STOPPED) and "quick: stopped, not counted; it fits" in output
+    assert re.search(r"ports, by the services' names: quick 18\d\d\d ", output) and "MiB; 2 replicas" in output
+    assert state(lab) == ["inactive disabled"] * 2
+    for name in NODES:
+        assert getattr(lab, name).file("/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf").exists
     assert lab.changed(site(lab, "stopped")) == 0
-    assert re.search(r"endpoint: http://%s:18\d\d\d/v1" % re.escape(lab.ethernet("node2")), site(lab, "started"))
-    assert state(lab) == "active enabled"
-    assert "--device none " in lab.node2.check_output("systemctl show -p ExecStart %s", UNIT)
+    output = site(lab, "started")
+    for name in NODES:
+        assert re.search(r"endpoint: http://%s:18\d\d\d/v1" % re.escape(lab.ethernet(name)), output)
+        assert "--device none " in getattr(lab, name).check_output("systemctl show -p ExecStart %s", UNIT)
+    assert state(lab) == ["active enabled"] * 2
     assert "CUDA_VISIBLE_DEVICES= " in lab.node2.check_output("systemctl show -p Environment %s", UNIT) + " "
-    assert "quick: stopped, as the inventory says" in site(lab, "stopped")
-    assert state(lab) == "inactive disabled"
+    assert lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat") == chat
+
+
+def test_one_answers_while_the_other_is_killed_and_comes_back(lab):
+    arguments = lab.node2.check_output("systemctl show -p ExecStart %s", UNIT)
+    (port,) = re.findall(r"--port (\d+)", arguments)
+
+    def ask(name):
+        return requests.post(
+            "http://%s:%s/v1/chat/completions" % (lab.ethernet(name), port),
+            json={"max_tokens": 4, "messages": [{"role": "user", "content": "Hello"}]},
+            timeout=60,
+        )
+
+    def answers(name):
+        try:
+            return ask(name).status_code == 200
+        except requests.RequestException:
+            return False
+
+    before = {name: main_pid(getattr(lab, name)) for name in NODES}
+    assert all(answers(name) for name in NODES)
+    lab.node2.check_output("kill -9 %s", before["node2"])
+    assert ask("node3").status_code == 200
+    lab.eventually(lambda: answers("node2"), 60, "the killed replica answers again")
+    assert main_pid(lab.node2) not in ("0", before["node2"])
+    assert main_pid(lab.node3) == before["node3"]
+    status, output = lab.playbook("status", "-e", json.dumps({"llama_services": {"quick": QUICK}}))
+    assert status == 0, output
+    for name in NODES:
+        assert "quick on %s: ready at http://%s:%s/v1" % (name, lab.ethernet(name), port) in output
+
+
+def test_it_stops_again(lab):
+    chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
+    output = site(lab, "stopped")
+    assert all(line in output for line in STOPPED)
+    assert state(lab) == ["inactive disabled"] * 2
     # As an operator would try it, and forget.
     lab.node2.check_output("systemctl start %s", UNIT)
     status, output = lab.playbook(
@@ -48,5 +98,6 @@ def test_what_is_stopped_is_ready_starts_and_stops_again(lab):
     assert status != 0 and "llama_services.quick.state: stopped seen, and %s is " % UNIT in output
     status, output = lab.playbook("site")
     assert status == 0, output
-    assert not lab.node2.file("/etc/systemd/system/" + UNIT).exists
+    for name in NODES:
+        assert not getattr(lab, name).file("/etc/systemd/system/" + UNIT).exists
     assert lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat") == chat

@@ -51,7 +51,8 @@ class Plan(NamedTuple):
 
 
 class ServicePlan(NamedTuple):
-    """The plan of one service, of one model of a router on one host, or of a model by itself."""
+    """The plan of one service, of one of its replicas, of one model of a router on one host, or of a model by
+    itself."""
 
     plan: Plan
     service: str
@@ -65,6 +66,7 @@ class ServicePlan(NamedTuple):
     inputs: List[Any]  # what it was made for
     problem: Optional[str] = None  # why the header was not read
     unplanned: List[str] = []  # words for llama-server that nobody counted
+    node: str = ""  # the head's, none of a model by itself
 
     def as_dict(self) -> Dict[str, Any]:
         found = self._asdict()

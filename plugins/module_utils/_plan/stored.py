@@ -7,7 +7,11 @@ import base64
 import json
 from typing import Any, Dict, Iterable, List, Mapping
 
+from .._model.memory import Settings, Shape
+from .devices import Device
 from .place import ServicePlan
+
+LATER = Settings._fields.index("swa_full")
 
 
 def stored(plans: Iterable[Mapping[str, Any]]) -> List[Dict[str, Any]]:
@@ -17,6 +21,20 @@ def stored(plans: Iterable[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         devices = [{key: value for key, value in device.items() if key != "free_mib"} for device in one["devices"]]
         found.append(dict({key: value for key, value in one.items() if key != "problem"}, devices=devices))
     return found
+
+
+def inputs_of(shape: Shape, settings: Settings, devices: Iterable[Device]) -> List[Any]:
+    """What a plan is made for, beside the names: it stays one for as long as this does."""
+    # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
+    later = [name for name in Settings._fields[LATER:] if getattr(settings, name)]
+    places = [[device.node, device.device, device.total_mib, device.margin_mib] for device in devices]
+    return [sum(shape.block_bytes), [*settings[:LATER], *later], places]
+
+
+def unchanged(planned: Iterable[ServicePlan], earlier: Iterable[ServicePlan]) -> bool:
+    """Whether a service's plans are those that an earlier run kept."""
+    now, before = (json.dumps(stored(one.as_dict() for one in plans), sort_keys=True) for plans in (planned, earlier))
+    return now == before
 
 
 def kept(read: Mapping[str, Any]) -> List[ServicePlan]:

@@ -4,7 +4,7 @@
 """A memory plan as an operator reads it: one table. Private to the collection."""
 
 import re
-from typing import Any, Dict, List, Sequence, Set
+from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
 
 from .place import Plan, Row, ServicePlan
 
@@ -12,8 +12,8 @@ COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "to
 
 
 def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
-    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), and what the head keeps.
-    only: one service.
+    """What memory_plan() returned, as lines: per service a title, a row for each device (MiB), those of its replicas in
+    one table, and what the head keeps. only: one service.
 
     A service that is planned as it was is one line.
     """
@@ -25,15 +25,13 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
             % join(planned["uncounted"])
         )
     for name in sorted(planned["services"]):
-        for one in map(ServicePlan.of, planned["services"][name] if name == (only or name) else []):
+        for parts in _replicas(planned["services"][name] if name == (only or name) else []):
             # A hub that does not answer is one problem, whatever it was asked for.
-            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.problem or "")
+            problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", parts[0].problem or "")
             if name in planned["unchanged"]:
-                held = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _beside_cards(row)]
-                held += ["experts of %d layers in main memory" % one.plan.cpu_moe] if one.plan.cpu_moe else []
-                found.append("%s, planned as before: %s" % (_title(one), ", ".join(held)))
+                found.append("%s, planned as before: %s" % (_title(parts[0]), ", ".join(map(_held, parts))))
                 continue
-            found.extend(table(one._replace(problem=None) if problem in problems else one))
+            found.extend(table(*([one._replace(problem=None) for one in parts] if problem in problems else parts)))
             problems.add(problem)
     # What is refused has a sentence of its own.
     told = {
@@ -51,6 +49,21 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
     return found + _about(only, planned) + (["ports, by the services' names: %s" % ", ".join(ports)] if ports else [])
 
 
+def _replicas(plans: Iterable[Dict[str, Any]]) -> List[List[ServicePlan]]:
+    """The plans of a service, those of one model on several nodes together."""
+    found: Dict[Tuple[str, str], List[ServicePlan]] = {}
+    for one in map(ServicePlan.of, plans):
+        found.setdefault((one.model, one.quant), []).append(one)
+    return list(found.values())
+
+
+def _held(one: ServicePlan) -> str:
+    """What holds which layers."""
+    found = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _beside_cards(row)]
+    found += ["experts of %d layers in main memory" % one.plan.cpu_moe] if one.plan.cpu_moe else []
+    return ", ".join(found)
+
+
 def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     found, wanted = [], True
     for line in planned["sharing"]:
@@ -62,10 +75,10 @@ def _about(only: str, planned: Dict[str, Any]) -> List[str]:
     return found
 
 
-def table(one: ServicePlan) -> List[str]:
-    """The lines of one model's plan."""
-    plan = one.plan
-    rows = [COLUMNS] + [_cells(row) for row in plan.devices]
+def table(*parts: ServicePlan) -> List[str]:
+    """The lines of one model's plan, or of those of its replicas."""
+    one = parts[0]
+    rows = [COLUMNS] + [_cells(row) for part in parts for row in part.plan.devices]
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
     found = [_title(one)]
     if one.problem:
@@ -76,18 +89,30 @@ def table(one: ServicePlan) -> List[str]:
             for column, (cell, width) in enumerate(zip(row, widths))
         ]
         found.append("  " + "  ".join(cells).rstrip())
-    found.append("  MiB; %s" % ("%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"))
-    if plan.fits and plan.topology == "split":
-        found.append("  --tensor-split %s" % ",".join(map(str, plan.tensor_split)))
-    if plan.cpu_moe:
-        found.append("  " + experts_words(plan))
-    if any(plan.host.values()):
-        found.append(
-            "  main memory of the head: %d MiB of weights and %d MiB of buffers"
-            % (plan.host["weights_mib"], plan.host["kv_mib"] + plan.host["compute_mib"])
-        )
+    found.append("  MiB" + ("" if len(parts) == 1 else "; %d replicas" % len(parts)))
+    for part in parts:
+        first, *more = _verdict(part.plan)
+        if len(parts) == 1:
+            found[-1] += "; " + first
+        else:
+            found.append("  %s: %s" % (part.node, first))
+        found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
+    return found
+
+
+def _verdict(plan: Plan) -> List[str]:
+    found = ["%s, %s" % (plan.topology, plan.reason) if plan.fits else "does not fit"]
+    if plan.fits and plan.topology == "split":
+        found.append("--tensor-split %s" % ",".join(map(str, plan.tensor_split)))
+    if plan.cpu_moe:
+        found.append(experts_words(plan))
+    if any(plan.host.values()):
+        found.append(
+            "main memory of the head: %d MiB of weights and %d MiB of buffers"
+            % (plan.host["weights_mib"], plan.host["kv_mib"] + plan.host["compute_mib"])
+        )
     return found
 
 

@@ -4,7 +4,6 @@
 """The memory plan of an inventory: all of its services together, those that share a card added up. Private to the
 collection."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.experts import plan_experts
 from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
-from ...module_utils._plan.stored import kept, stored
+from ...module_utils._plan.stored import inputs_of, kept, unchanged
 from ...module_utils._settings import is_stopped, kind_of, resolved, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
@@ -44,7 +43,7 @@ def memory_plan(
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
-    -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its hosts;
+    -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
@@ -56,14 +55,14 @@ def memory_plan(
     one.sharing.extend(own_cards.claimed_twice(one.devices))
     cards = {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
     one.refuse_misfits()
-    planned = {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()}
-    before = {name: stored([part.as_dict() for part in parts]) for name, parts in one.previous.items() if parts}
     found: dict[str, Any] = {
-        "services": planned,
+        "services": {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()},
         "unplanned": one.unplanned,
         "uncounted": one.uncounted,
         "unchanged": [
-            name for name in sorted(planned) if json.loads(json.dumps(stored(planned[name]))) == before.get(name)
+            name
+            for name, parts in sorted(one.planned.items())
+            if parts and unchanged(parts, one.earlier(name, [part.node for part in parts]))
         ],
         "rendered": one.rendered,
         "refused": one.refused,
@@ -73,9 +72,6 @@ def memory_plan(
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
     return dict(found, lines=table.lines(found, only))
-
-
-LATER = Settings._fields.index("swa_full")
 
 
 class _Inventory:
@@ -96,7 +92,10 @@ class _Inventory:
         }
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.complete, self.build, self.previous = complete, build, {one["item"]: kept(one) for one in previous}
+        self.complete, self.build = complete, build
+        self.previous: dict[tuple[str, str], list[ServicePlan]] = {}  # by service and the head's node
+        for item, plans in ((one["item"], kept(one)) for one in previous):
+            self.previous.update({(item, plans[0].node): plans} if plans else {})
         self.planned: dict[str, list[ServicePlan]] = {}
         self.unplanned: dict[str, str] = {}
         self.rendered: dict[str, dict[str, Any]] = {}
@@ -115,29 +114,36 @@ class _Inventory:
         free = not isinstance(service.get("tensor_split"), dict)
         return (is_stopped(service), kind_of(service) != "router", free, service.get("cpu_moe") == "auto", name)
 
+    def earlier(self, name: str, nodes: Iterable[str]) -> list[ServicePlan]:
+        """What was kept of a service on the nodes of these heads."""
+        return [part for node in dict.fromkeys(nodes) for part in self.previous.get((name, node), [])]
+
     def add(self, name: str) -> None:
         service = self.services[name]
-        hosts = (
-            expand(service["head"], self.groups) + expand(service.get("workers", ""), self.groups)
-            if "head" in service
-            else []
-        )
-        hosts = hosts or expand(service["host"], self.groups)
-        strangers = [host for host in hosts if host not in self.nodes]
-        if strangers:
-            self.uncounted.extend([name] if len(strangers) < len(hosts) else [])
+        heads = expand(service["head" if "head" in service else "host"], self.groups)
+        workers = expand(service.get("workers", ""), self.groups)
+        strangers = [host for host in heads + workers if host not in self.nodes]
+        # Each replica has a plan of its own.
+        there = [head for head in heads if head in self.nodes] if kind_of(service) == "server" and not workers else []
+        if strangers and not there:
+            self.uncounted.extend([name] if len(strangers) < len(heads + workers) else [])
             self._without(name, refusals.absent(strangers), strangers)
             return
-        self.refused.extend(refusals.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
+        if strangers:
+            self.unplanned[name] = refusals.absent(strangers)
+            self.refused.extend([refusals.not_planned(name, self.unplanned[name], strangers)] if self.complete else [])
+        for head in there or heads:
+            own = {host: self.nodes[host] for host in [head, *workers]}
+            self.refused.extend(refusals.threads(name, service, own, head))
         if kind_of(service) == "router":
-            self._add_router(name, service, hosts)
+            self._add_router(name, service, heads)
         else:
-            self._add_server(name, service)
+            self._add_server(name, service, there or heads)
 
     def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are
         enough."""
-        service, kept = self.services[name], self.previous.get(name)
+        service = self.services[name]
         split = value(service, "tensor_split")
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
@@ -150,10 +156,15 @@ class _Inventory:
         decided = service.get("workers") or service.get("cpu_moe") == "auto"
         if self.complete or told or kind_of(service) != "server" or not decided:
             return
-        if expand(service["head"], self.groups)[0] not in self.nodes:
+        heads = [head for head in expand(service["head"], self.groups) if head in self.nodes]
+        if not heads:
             return  # nobody's command line is written in this run
-        same = kept if kept and kept[0].inputs[:2] == [service["model"], service["quant"]] else []
-        if same and split in ("auto", {node: count for node, count in same[0].layers.items() if node in split}):
+        wanted = [service["model"], service["quant"]]
+        same = [part for part in self.earlier(name, heads) if part.inputs[:2] == wanted]
+        if len(same) == len(heads) and split in (
+            "auto",
+            {node: count for node, count in same[0].layers.items() if node in split},
+        ):
             self.planned[name] = same
         else:
             self.refused.append(refusals.without_plan(name, service, why, strangers))
@@ -197,6 +208,7 @@ class _Inventory:
     def _described(
         self,
         name: str,
+        node: str,
         model: str,
         quant: str,
         source: str,
@@ -218,6 +230,7 @@ class _Inventory:
             slot_ctx_size=slot_context(shape, settings),
             cache_type=cache_words(settings),
             problem=None if source == "header" else self.headers.get((model, quant), {}).get("msg"),
+            node=node,
             layers=layers,
             inputs=inputs,
             unplanned=list(self.services[name].get("extra_args") or []),
@@ -240,7 +253,7 @@ class _Inventory:
                     continue
                 devices = self._devices([host])
                 planned = plan(shape, settings, devices, local=len(devices))
-                found.append(self._described(name, model, quant, source, shape, settings, planned, []))
+                found.append(self._described(name, host, model, quant, source, shape, settings, planned, []))
                 self.refused.extend(refusals.context_length(name, service, model, shape, settings))
                 if not planned.fits:
                     others = advice(shape, settings, devices, len(devices), self.models[model], quant)
@@ -253,19 +266,25 @@ class _Inventory:
             parts.extend(found)
         self.planned[name] = parts
 
-    def _add_server(self, name: str, service: Mapping[str, Any]) -> None:
-        model, quant = service["model"], service["quant"]
-        head, workers = expand(service["head"], self.groups)[0], expand(service.get("workers", ""), self.groups)
-        experts, main = value(service, "cpu_moe"), None if workers else self._main(head)
+    def _add_server(self, name: str, service: Mapping[str, Any], heads: Sequence[str]) -> None:
         try:
-            shape, source = self._shape(model, quant)
+            shape, source = self._shape(service["model"], service["quant"])
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
-            if experts and source == "catalog":
+            if value(service, "cpu_moe") and source == "catalog":
                 raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:
             self._without(name, str(problem))
             return
+        self.planned.pop(name, None)
+        for head in heads:
+            self._add_head(name, service, head, shape, source, settings)
+
+    def _add_head(
+        self, name: str, service: Mapping[str, Any], head: str, shape: Shape, source: str, settings: Settings
+    ) -> None:
+        model, quant, workers = service["model"], service["quant"], expand(service.get("workers", ""), self.groups)
+        experts, main = value(service, "cpu_moe"), None if workers else self._main(head)
         own = self._devices([head])
         # llama.cpp computes on a head's main memory only where there is nothing else.
         local = 0 if workers and own[0].kind == "main" else len(own)
@@ -276,24 +295,15 @@ class _Inventory:
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
             counts = per_device(split, [device.node for device in devices])
-        self.refused.extend(told)
+        self._refuse(told)
         if told:
             return
-        inputs = [
-            model,
-            quant,
-            source,
-            sum(shape.block_bytes),
-            # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
-            [*settings[:LATER], *(name for name in Settings._fields[LATER:] if getattr(settings, name))],
-            [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices],
-            # Not what main memory it has: a kernel's update changes that.
-            *([[experts]] if experts else []),
-        ]
+        inputs = [model, quant, source, *inputs_of(shape, settings, devices)]
+        # Not what main memory it has: a kernel's update changes that.
+        inputs += [[experts]] if experts else []
         force = value(service, "force_split")
-        kept = self.previous.get(name)
         planned = None
-        earlier = kept[0].plan if kept and kept[0].inputs == inputs else None
+        earlier = next((part.plan for part in self.earlier(name, [head]) if part.inputs == inputs), None)
         if experts == "auto":
             self.least[name] = plan_experts(shape, settings, devices, main, "all", force, counts)[1]
         if experts:
@@ -302,9 +312,9 @@ class _Inventory:
             planned = plan(shape, settings, devices, local, force, earlier.counts, main)
         if not planned or not (planned.fits or experts):
             planned = plan(shape, settings, devices, local, force, counts, main)
-        described = self._described(name, model, quant, source, shape, settings, planned, inputs)
-        self.planned[name] = [described]
-        self.refused.extend(refusals.memory_max(name, service, described))
+        described = self._described(name, head, model, quant, source, shape, settings, planned, inputs)
+        self.planned.setdefault(name, []).append(described)
+        self._refuse(refusals.memory_max(name, service, described))
         # One device is enough wherever it is; the head's own are looked at first.
         alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
         if alone is not planned and alone.topology != "split" and alone.fits:
@@ -327,7 +337,15 @@ class _Inventory:
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
         }
         if others:
-            self.sharing.extend(sharing.lines(name, sorted(others), shape, settings, devices, local, planned, kept_in))
+            title = "%s on %s" % (name, head) if self._has_replicas(name) else name
+            self.sharing.extend(sharing.lines(title, sorted(others), shape, settings, devices, local, planned, kept_in))
+
+    def _refuse(self, sentences: Iterable[str]) -> None:
+        """Replicas are told the same of their model."""
+        self.refused.extend(one for one in sentences if one not in self.refused)
+
+    def _has_replicas(self, name: str) -> bool:
+        return len(expand(self.services[name]["head"], self.groups)) > 1
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
         """What other services take of each device, and what processes that are not ours have of it."""
@@ -339,11 +357,12 @@ class _Inventory:
             self._refuse_misfit(misfit)
 
     def _refuse_misfit(self, one: Misfit) -> None:
-        elsewhere = (
-            []
-            if one.words or one.counts
-            else self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
-        )
+        if one.words or one.counts:
+            elsewhere = []
+        elif self._has_replicas(one.name):
+            elsewhere = ["leave %s out of head" % one.described.node]
+        else:
+            elsewhere = self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
         words = one.words or elsewhere + advice(
             one.shape,
             one.settings,

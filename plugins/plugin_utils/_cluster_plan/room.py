@@ -31,7 +31,9 @@ def way(
     directory.
     """
     there = {os.path.basename(one["path"]): one["size"] for one in files}
-    own = [one.name for one in managed(services, groups) if host == one.head and one.settings["model"] == item["model"]]
+    own = [
+        one.name for one in managed(services, groups) if host in one.heads and one.settings["model"] == item["model"]
+    ]
     service = next((name for name in own if services[name]["quant"] == item["quant"]), None)
     model = models[item["model"]]
     for quant in sorted(model["quants"]) if service else []:

@@ -27,24 +27,27 @@ def add_stopped(inventory: Inventory, name: str) -> None:
     """It takes nothing from the others: planned beside those that run, else as if it ran alone. A line says which, and
     what does not even fit alone is refused."""
     refused, uncounted = list(inventory.refused), list(inventory.uncounted)
-    misfit = _aside(inventory, name, {device: dict(claims) for device, claims in inventory.claimed.items()})
-    if misfit:
+    misfits = _aside(inventory, name, {device: dict(claims) for device, claims in inventory.claimed.items()})
+    if misfits:
         inventory.refused, inventory.uncounted = refused, uncounted
-        alone = _aside(inventory, name, {})
-        inventory.misfits.extend([alone] if alone else [])
+        inventory.misfits.extend(_aside(inventory, name, {}))
     if name in inventory.planned:
-        shortage = ", " + refusals.shortage(misfit.described, misfit.beside) if misfit else ""
         inventory.sharing.append(
             "%s: stopped, not counted; it %s beside what runs%s"
-            % (name, "does not fit" if misfit else "fits", shortage)
+            % (
+                name,
+                "does not fit" if misfits else "fits",
+                "".join(", " + refusals.shortage(misfit.described, misfit.beside) for misfit in misfits),
+            )
         )
 
 
-def _aside(inventory: Inventory, name: str, claimed: Claims) -> Any:
-    """A service added where others have these claims, of which it leaves none. -> itself where it does not fit"""
+def _aside(inventory: Inventory, name: str, claimed: Claims) -> list[Any]:
+    """A service added where others have these claims, of which it leaves none. -> itself, or those of its replicas,
+    where it does not fit"""
     kept = inventory.claimed, inventory.misfits, inventory.sharing
     inventory.claimed, inventory.misfits, inventory.sharing = claimed, [], []
     inventory.add(name)
     found = inventory.misfits
     inventory.claimed, inventory.misfits, inventory.sharing = kept
-    return found[0] if found else None
+    return found

@@ -4,7 +4,7 @@
 """Finds what is wrong with an inventory's intent, one sentence a mistake: entry, value seen, value needed, next step.
 Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._settings import kind_of, value
@@ -14,7 +14,7 @@ from .check_nodes import node_errors
 from .check_services import service_errors
 from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
 from .hosts import expand
-from .records import Groups, HostVars, Models, Services
+from .records import Groups, HostVars, Models, Services, Settings
 from .values import shown
 
 
@@ -96,41 +96,48 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     for name, service in services.items():
         if kind_of(service) != "server":
             continue
-        own = expand(service["head"], groups) + expand(service.get("workers", ""), groups)
-        model = models[service["model"]]
-        size, how = weights(model, service["quant"])
-        if size is None or any(node not in nodes for node in own):
-            continue
-        places = [nodes[node] for node in own]
-        # Without a card it lies in main memory, which a node with cards has beside them.
-        devices = [
-            device
-            for place in places
-            for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
-        ]
-        if "cpu_moe" in service and devices[0]["kind"] == "GPU":
-            devices.append(places[0].get("main") or {"kind": "main", "total_mib": float("inf")})
-        total = sum(device["total_mib"] for device in devices)
-        if size <= total * 2**20:
-            continue
-        have = int(total) << 20
-        sizes = [(quant, weights(model, quant)[0]) for quant in model["quants"]]
-        smaller = ["%s (%s)" % (quant, human(known)) for quant, known in sizes if known is not None and known <= have]
-        kinds = " and ".join(sorted({device["kind"] for device in devices}))
-        found.append(
-            "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
-            % (
-                name,
-                service["model"],
-                service["quant"],
-                how,
-                human(have),
-                kinds,
-                ", ".join(own),
-                ", ".join(smaller) or "another model, or add nodes",
-            )
-        )
+        workers = expand(service.get("workers", ""), groups)
+        for head in expand(service["head"], groups):
+            found.extend(_too_large(name, service, models[service["model"]], [head, *workers], nodes))
     return found
+
+
+def _too_large(
+    name: str, service: Settings, model: Mapping[str, Any], own: Sequence[str], nodes: Mapping[str, Any]
+) -> list[str]:
+    """own: the nodes of a service, or of a replica, the head first."""
+    size, how = weights(model, service["quant"])
+    if size is None or any(node not in nodes for node in own):
+        return []
+    places = [nodes[node] for node in own]
+    # Without a card it lies in main memory, which a node with cards has beside them.
+    devices = [
+        device
+        for place in places
+        for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
+    ]
+    if "cpu_moe" in service and devices[0]["kind"] == "GPU":
+        devices.append(places[0].get("main") or {"kind": "main", "total_mib": float("inf")})
+    total = sum(device["total_mib"] for device in devices)
+    if size <= total * 2**20:
+        return []
+    have = int(total) << 20
+    sizes = [(quant, weights(model, quant)[0]) for quant in model["quants"]]
+    smaller = ["%s (%s)" % (quant, human(known)) for quant, known in sizes if known is not None and known <= have]
+    kinds = " and ".join(sorted({device["kind"] for device in devices}))
+    return [
+        "llama_services.%s.quant: %s %s %s, more than the %s of %s memory of %s: choose %s"
+        % (
+            name,
+            service["model"],
+            service["quant"],
+            how,
+            human(have),
+            kinds,
+            ", ".join(own),
+            ", ".join(smaller) or "another model, or add nodes",
+        )
+    ]
 
 
 def weights(model: Mapping[str, Any], quant: str) -> tuple[int | None, str | None]:

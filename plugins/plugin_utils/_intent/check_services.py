@@ -4,7 +4,7 @@
 """What is wrong with one entry of llama_services, one sentence a mistake. Private to the collection."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.args import OLDEST, build_number
@@ -85,11 +85,8 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
             hosts[key], wrong = _hosts(entry, key, service[key], groups)
             found.extend(wrong)
     if len(hosts.get("head", [])) > 1:
-        found.append(
-            "%s.head: %s matches %s, exactly one host is needed: name one of them"
-            % (entry, service["head"], ", ".join(hosts["head"]))
-        )
-    if hosts.get("workers"):
+        found.extend(_replica_errors(entry, service, hosts["head"]))
+    elif hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
     if "cards" in service:
         found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
@@ -97,8 +94,8 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
         found.extend(_tensor_cache_errors(entry, hosts.get("workers", []), hostvars))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
-        version = build_of(hosts["head"][0], hostvars)
-        found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
+        for version in dict.fromkeys(build_of(head, hostvars) for head in hosts["head"]):
+            found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
     return found
 
 
@@ -202,6 +199,20 @@ def _hosts(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[
             % (entry, key, pattern)
         )
     return hosts, found
+
+
+def _replica_errors(entry: str, service: Settings, heads: Sequence[str]) -> list[str]:
+    if "workers" in service:
+        return [
+            "%s.head: %s matches %s, exactly one host is needed beside workers: name one of them, or drop workers for "
+            "a replica on each" % (entry, service["head"], ", ".join(heads))
+        ]
+    if isinstance(service.get("tensor_split"), dict):
+        return [
+            "%s.tensor_split: a map seen with replicas on %s, auto is needed, since each holds all layers: drop the key"
+            % (entry, ", ".join(heads))
+        ]
+    return []
 
 
 def _worker_errors(

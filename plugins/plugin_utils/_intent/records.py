@@ -35,11 +35,12 @@ class Record:
 class Service(Record):
     """A service of kind server that systemd runs.
 
-    head: empty where its pattern matches no host. port: of its endpoint. settings: its entry in llama_services.
+    heads: each a replica where there are several, one where it has workers. port: of its endpoints. settings: its entry
+    in llama_services.
     """
 
     name: str
-    head: str
+    heads: list[str]
     workers: list[str]
     port: int
     settings: Settings
@@ -65,7 +66,7 @@ class Share(Record):
 
 @dataclass(frozen=True)
 class Head(Record):
-    """A llama-server of a node.
+    """A llama-server of a node; the only one of its service, or a replica.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
     last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone
@@ -75,6 +76,9 @@ class Head(Record):
     """
 
     service: str
+    # Of its node, and its own for operators, which names the node of a replica; no part of the unit's digest.
+    node: str
+    label: str
     unit: str
     primary: bool
     # started or stopped; no part of the unit's digest.

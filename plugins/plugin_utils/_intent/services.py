@@ -46,7 +46,7 @@ def managed(services: Services, groups: Groups) -> list[Service]:
     return [
         Service(
             name,
-            next(iter(expand(one["head"], groups)), ""),
+            expand(one["head"], groups),
             expand(one.get("workers", ""), groups),
             port_of[name],
             one,
@@ -102,7 +102,7 @@ def node_rpc(
     """
     known = _Known(hostvars)
     workers = rpc_instances(services, host, groups, known, plan)
-    led = [service for service in managed(services, groups) if service.head == host]
+    led = [service for service in managed(services, groups) if host in service.heads]
     return {
         "workers": [worker.as_dict() for worker in workers],
         "access": {
@@ -116,7 +116,8 @@ def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:
     """{node: names of the units that the services want there}"""
     wanted: dict[str, list[str]] = {}
     for service in managed(services, groups):
-        wanted.setdefault(service.head, []).append(service.head_unit)
+        for node in service.heads:
+            wanted.setdefault(node, []).append(service.head_unit)
         for node in service.workers:
             wanted.setdefault(node, []).append(service.worker_unit)
     return wanted
@@ -136,7 +137,7 @@ def rpc_instances(
 
 
 def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, Any] | None = None) -> Worker:
-    settings = service.settings
+    settings, head = service.settings, service.heads[0]
     worker = Worker(
         service=service.name,
         unit=service.worker_unit,
@@ -144,8 +145,8 @@ def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, 
         state=value(settings, "state"),
         address=hostvars[host]["llama_fabric_address"],
         port=settings["rpc_port"],
-        head_address=rpc_address(service.head, hostvars),
-        head_url=url(node_address(service.head, hostvars), service.port),
+        head_address=rpc_address(head, hostvars),
+        head_url=url(node_address(head, hostvars), service.port),
         threads=settings.get("threads", 0),
         memory_max=settings.get("rpc_memory_max", ""),
         cards=_cards(service, host, plan or {}),
@@ -178,8 +179,8 @@ def head_instances(
 ) -> list[Head]:
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
-    own = [service for service in managed(services, groups) if service.head == host]
-    return [_head(service, models, hostvars, models_dir, plan or {}) for service in own]
+    own = [service for service in managed(services, groups) if host in service.heads]
+    return [_head(service, models, host, hostvars, models_dir, plan or {}) for service in own]
 
 
 def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -190,20 +191,25 @@ def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str
     return os.path.join(facts.get("inventory_dir") or "", template)
 
 
-def _head(service: Service, models: Models, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]) -> Head:
-    facts, host = hostvars[service.head], service.head
+def _head(
+    service: Service, models: Models, host: str, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]
+) -> Head:
+    facts = hostvars[host]
     model = models[service.settings["model"]]
     settings = resolved(service.settings, model)
     split = value(settings, "tensor_split")
     api_keys = facts.get("llama_api_keys") or {}
     experts = value(settings, "cpu_moe") or 0
-    planned = (plan.get("services", {}).get(service.name) or [plan.get("rendered", {}).get(service.name)])[0]
+    parts = [part for part in plan.get("services", {}).get(service.name, []) if part["node"] == host]
+    planned = parts[0] if parts else plan.get("rendered", {}).get(service.name)
     # Of the head's own where it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
     layers = {node: count for node, count in layers.items() if node in service.workers or count}
     workers = zip(service.workers, _rpc_endpoints(service, hostvars), strict=True)
     head = Head(
         service=service.name,
+        node=host,
+        label=service.name if len(service.heads) == 1 else "%s on %s" % (service.name, host),
         unit=service.head_unit,
         primary=bool(settings.get("primary")),
         state=value(settings, "state"),

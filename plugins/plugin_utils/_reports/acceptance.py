@@ -28,10 +28,11 @@ def acceptance(
     operator reads of it.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
-    llama_load_info for it; plans its entry in memory_plan(); cards: {node: gpus of nvidia_smi_facts} while it is
-    loaded.
+    llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
+    while it is loaded.
     """
-    report = _report(head, health, load, prompt, max_tokens, plans, cards or {})
+    own = [plan for plan in plans if plan["node"] == host]
+    report = _report(head, health, load, prompt, max_tokens, own, cards or {})
     return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
 
 

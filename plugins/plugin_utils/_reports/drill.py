@@ -47,12 +47,12 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
     parts = [
         one
         for one in managed(run["services"], run["groups"])
-        if run["worker"] in (one.head, *one.workers) and one.name != run["service"] and not is_stopped(one.settings)
+        if run["worker"] in (*one.heads, *one.workers) and one.name != run["service"] and not is_stopped(one.settings)
     ]
     for name in breaks:
         action = run["catalog"][name]["action"]
         # Who is cut off from the other nodes still answers its clients.
-        others = [one.name for one in parts if action != "cut_off" or {one.head, *one.workers} != {run["worker"]}]
+        others = [one.name for one in parts if action != "cut_off" or {*one.heads, *one.workers} != {run["worker"]}]
         if action in WHOLE_NODE and others:
             found.append("gone as long in %s: %s, of which %s has a part" % (name, ", ".join(others), run["worker"]))
     return found

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._node.units import units_of
 from ...module_utils._settings import is_stopped
 from .drill import outage_lines
 from .failures import NO_REASON
@@ -115,18 +116,26 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
         outage = "nothing served for %s s" % run["seconds"]
     else:
         outage = "no head had to restart"
-    measured: dict[str, Any] = {}
-    baselines: dict[str, Any] = {}
-    for found, fact in ((measured, "upgrade_measured"), (baselines, "upgrade_baseline")):
-        for of_node in _noted(hostvars, hosts, fact):
-            found.update(of_node)
     return [
         "%s: %s serves, %s" % (names, run["build"], outage),
         *("%s: stopped, as the inventory says" % name for name in stopped),
-        *speed_lines(measured, baselines),
+        *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
         "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]
+
+
+def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[dict[str, Any]]:
+    """What nodes have noted of each service, for each of these facts; of a replica by its node."""
+    noted = [(fact, host, service) for fact in facts for host in hosts for service in hostvars[host].get(fact, {})]
+    nodes: dict[str, set[str]] = {}
+    for _fact, host, service in noted:
+        nodes.setdefault(service, set()).add(host)
+    found: dict[str, dict[str, Any]] = {fact: {} for fact in facts}
+    for fact, host, service in noted:
+        label = service if len(nodes[service]) == 1 else "%s on %s" % (service, host)
+        found[fact][label] = hostvars[host][fact][service]
+    return list(found.values())
 
 
 def _upgrade_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
@@ -153,7 +162,7 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     answers = [answer for asked in _noted(hostvars, hosts, "apply_answers") for answer in asked["results"]]
     changed = any(changes[step] for changes in _noted(hostvars, hosts, "apply_changes") for step in DISTURBING)
     outage = "nothing served for %s s" % run["seconds"] if changed else "nothing had to restart"
-    services = ", ".join(answer["item"]["service"] for answer in answers) or "no service"
+    services = ", ".join(dict.fromkeys(answer["item"]["service"] for answer in answers)) or "no service"
     reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
     return [
         "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
@@ -214,15 +223,27 @@ def _silent(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
 
 def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: node, services."""
-    mine = [unit["service"] for unit in hostvars[run["node"]]["ansible_facts"]["llama_node"]["units"]]
-    waiting = (
-        ", ".join(name for name, service in run["services"].items() if name in mine and not is_stopped(service))
-        or "no service"
-    )
+    started = [name for name, service in run["services"].items() if not is_stopped(service)]
+    seen = {host: hostvars[host]["ansible_facts"]["llama_node"] for host in {*hosts, run["node"]}}
+    mine = units_of(seen[run["node"]]["units"])
+    # Other replicas go on.
+    replicas = {
+        unit.service: [host for host in hosts if host != run["node"] and _answers(seen[host], unit.name)]
+        for unit in mine
+        if unit.kind == "head"
+    }
+    parts = [name for name in started if name in [unit.service for unit in mine]]
+    waiting = ", ".join(name for name in parts if not replicas.get(name)) or "no service"
+    going = ["; %s answers on %s" % (name, ", ".join(replicas[name])) for name in parts if replicas.get(name)]
     return [
-        "maintenance: %s is held, %s cannot answer until it returns" % (run["node"], waiting),
+        "maintenance: %s is held, %s cannot answer until it returns%s" % (run["node"], waiting, "".join(going)),
         "patch and reboot %s, then run maintenance.yml -e node=%s -e state=return" % (run["node"], run["node"]),
     ]
+
+
+def _answers(node: Mapping[str, Any], name: str) -> bool:
+    """Whether a unit runs on a node."""
+    return any(unit.name == name and unit.active_state == "active" for unit in units_of(node["units"]))
 
 
 def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:

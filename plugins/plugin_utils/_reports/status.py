@@ -17,9 +17,10 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
     """
     lines = []
     for head, health in heads:
+        label = head.get("label") or head["service"]
         stopped = head.get("state") == "stopped"
         if stopped and health["state"] == "down":
-            lines.append("%s: stopped, as the inventory says" % head["service"])
+            lines.append("%s: stopped, as the inventory says" % label)
             continue
         awaited = [share["node"] for share in head["shares"] if nodes.get(share["node"], {}).get("held")]
         reason = (
@@ -29,7 +30,7 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
         )
         reason += ", and the inventory says stopped: run site.yml" if stopped else ""
         known = ", %s" % context_of(health) if context_of(health) else ""
-        lines.append("%s: %s at %s, %s%s" % (head["service"], health["state"], head["endpoint"], reason, known))
+        lines.append("%s: %s at %s, %s%s" % (label, health["state"], head["endpoint"], reason, known))
     for node, info in nodes.items():
         if info["held"]:
             lines.append(

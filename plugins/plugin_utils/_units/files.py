@@ -18,9 +18,9 @@ from .systemd_escape import systemd_escape
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]
 
-# Of an instance, what does not matter to what runs: whether it does, where the controller has a template, and who was
-# asked of flags.
-UNSEEN = ("state", "chat_template_file", "asks_build")
+# Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
+# template, and who was asked of flags.
+UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build")
 
 
 def unit_files(
@@ -61,10 +61,10 @@ def unit_files(
     for item in instances:
         if item.get("chat_template_file"):
             entries.append({"path": _template_path(item["service"]), "content": templates[item["service"]]})
-        if item["service"] in plans:
-            entries.append(
-                {"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(plans[item["service"]]))}
-            )
+        # Of replicas, each keeps its own.
+        own = [part for part in plans.get(item["service"], []) if part["node"] == item.get("node", part["node"])]
+        if own:
+            entries.append({"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(own))})
         # The watchdog asks systemd for a unit without a process again and again.
         if not _is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})

@@ -397,7 +397,7 @@ class ActionModule(ActionBase):
         if planned.exists():
             return dict(json.loads(planned.read_text()), changed=False)
         unit = self.node.unit(arguments["unit"])["arguments"]
-        endpoints = unit[unit.index("--rpc") + 1].split(",")
+        endpoints = unit[unit.index("--rpc") + 1].split(",") if "--rpc" in unit else [None]
         sizes = {"model_mib": 1.0, "kv_mib": 1.0, "compute_mib": 1.0}
         return {
             "changed": False,

@@ -6,24 +6,30 @@
 import json
 import sys
 
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+import yaml
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
 
+DRILLS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())["__drill_catalog"]
 SERVICES = {
     "chat": {"model": "m", "quant": "Q4", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052},
     "quick": {"model": "m", "quant": "Q4", "head": "node2", "workers": "node1", "port": 8001, "rpc_port": 50053},
 }
+WORKED = {"unit": "llama-head-chat.service", "workers": ["node2"], "shares": [{"unit": "llama-rpc-chat.service"}]}
 
 
-def choose(tmp_path, kept):
+def choose(tmp_path, kept, names=("fabric_partition",), head=None):
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {"llama_nodes": {"hosts": {"node1": {}, "node2": {}}, "vars": dict(local, llama_services=SERVICES)}}
     (tmp_path / "hosts.json").write_text(json.dumps(hosts))
     (tmp_path / "drill-chat.json").write_text(json.dumps({"drills": kept}))
-    head = {"unit": "llama-head-chat.service", "workers": ["node2"], "shares": [{"unit": "llama-rpc-chat.service"}]}
     variables = {
         "drill_service": "chat",
-        "drill_head": head,
-        "drill_names": ["fabric_partition"],
+        "drill_head": head or WORKED,
+        "drill_names": list(names),
         "drill_report_dir": str(tmp_path),
         "drill_cluster": "mine",
         "__drill_served_dir": str(tmp_path / "served"),
@@ -64,3 +70,18 @@ def test_a_word_that_cannot_be_read_is_no_missing_one(tmp_path):
     (tmp_path / "served/llama-head-chat.service").mkdir(parents=True)
     status, output = choose(tmp_path, [])
     assert status != 0 and "is a directory" in output
+
+
+def test_without_workers_the_head_alone_is_broken(tmp_path):
+    """Of a replica what is kept has the name of its node, too."""
+    killed = {"drill": "head_kill", "result": "recovered", "phases": {"total": 3.0}}
+    (tmp_path / "drill-chat.node1.json").write_text(json.dumps({"drills": [killed]}))
+    head = {"unit": "llama-head-chat.service", "label": "chat on node1", "workers": [], "shares": []}
+    status, output = choose(tmp_path, [], ["head_kill"], head)
+    assert status == 0, output
+    assert "drills of chat on mine: head node1, no workers" in output
+    assert "gone in each drill: chat, about 3 s at most, as in the last drills" in output
+    status, output = choose(tmp_path, [], ["all"], head)
+    assert status == 0, output
+    assert output.count("not run, chat has no workers") == len(DRILLS) - 2
+    assert "model_damaged: the head comes back" in output

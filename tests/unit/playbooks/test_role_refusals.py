@@ -15,6 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 FACTS = {"architecture": "riscv64", "os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
 DRILL = {"drill_service": "chat", "drill_deadline": 1}
 WORKED = {"workers": ["node1"], "shares": [{"node": "node1", "unit": "llama-rpc-chat.service"}]}
+ALONE = {"workers": [], "shares": [], "rpc_endpoints": [], "unit": "llama-head-chat.service"}
 HELD = {"held": "worker", "kind": "start", "where": "worker", "action": "kill"}
 HEAD = {"service": "chat", "primary": False, "model_path": "FOLDER/old.gguf", "workers": [], "layers": {}}
 HEAD["tensor_split"] = None
@@ -22,9 +23,9 @@ HEAD["tensor_split"] = None
 REFUSALS = {
     "drill of a service without workers": (
         "drill",
-        "names",
-        dict(DRILL, drill_names=["all"], drill_head={"workers": []}),
-        "drills: chat has no workers, a service with workers is needed: name another one with -e service=NAME",
+        "choose",
+        dict(DRILL, drill_names=["head_kill", "worker_kill_idle"], drill_head=ALONE),
+        "drills: worker_kill_idle: chat has no workers: leave them out of -e drills=",
     ),
     "drill of a service that is stopped": (
         "drill",

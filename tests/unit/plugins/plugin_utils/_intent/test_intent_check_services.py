@@ -42,7 +42,13 @@ def test_a_sound_inventory_has_no_mistake():
         ),
         (
             {"head": "llama_rpc", "workers": "node1"},
-            "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed",
+            "llama_services.reasoning.head: llama_rpc matches node2, node3, exactly one host is needed beside workers: "
+            "name one of them, or drop workers for a replica on each",
+        ),
+        (
+            {"head": ["node2", "node3"]},
+            "llama_services.reasoning.head: a list of 2 seen, a host, a group or a pattern is needed: write several "
+            "hosts as node2,node3",
         ),
         (
             {"head": "ctl"},
@@ -267,3 +273,31 @@ def test_a_build_of_ones_own_was_not_measured_with_a_tensor_cache():
     assert [sentence.partition(",")[0] for sentence in found] == [
         "llama_services.reasoning.rpc_cache: seen with llama_cpp_version mine of node2"
     ]
+
+
+REPLICAS = {"head": "llama_rpc", "workers": None, "rpc_port": None}
+
+
+def test_several_heads_are_replicas():
+    assert mistakes(changed(**REPLICAS, tensor_split=None)) == []
+    assert mistakes(changed(**REPLICAS, tensor_split="auto")) == []
+    (sentence,) = mistakes(changed(**REPLICAS))
+    assert sentence == (
+        "llama_services.reasoning.tensor_split: a map seen with replicas on node2, node3, auto is needed, since each "
+        "holds all layers: drop the key"
+    )
+
+
+def test_each_build_of_replicas_has_to_know_the_settings():
+    hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
+    replicas = changed(**REPLICAS, tensor_split=None, reasoning="on")
+    assert mistakes(replicas) == []
+    (sentence,) = mistakes(replicas, hostvars=hostvars)
+    assert sentence.startswith("llama_services.reasoning.reasoning: ") and "b7772" in sentence
+
+
+def test_a_port_of_a_replica_is_taken_on_its_node_too():
+    services = changed(**REPLICAS, tensor_split=None)
+    services["other"] = dict(services["reasoning"], head="node3", primary=False)
+    (sentence,) = mistakes(services)
+    assert sentence.startswith("llama_services.other.port: 8000 on node3 is taken by llama_services.reasoning.port, ")

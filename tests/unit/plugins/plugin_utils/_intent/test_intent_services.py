@@ -474,3 +474,46 @@ def test_weights_are_held_against_the_memory_of_all_nodes(quant, nodes, refused)
     models = {"big": {"parameters": 72 * 10**9, "quants": {"Q8_0": quant}}}
     found = check.hopeless(SERVICES, models, GROUPS, dict.fromkeys(["node1", "node2", "node3"][:nodes], CARD))
     assert [sentence.split(": ")[0] for sentence in found] == ["llama_services.reasoning.quant"] * refused
+
+
+def replicas(host, plan=None, **settings):
+    services = changed(head="llama_rpc", workers=None, rpc_port=None, tensor_split=None, **settings)
+    return intent_services.head_instances(services, MODELS, host, GROUPS, HOSTVARS, "/opt/models", plan)
+
+
+def test_a_head_on_several_hosts_is_a_server_of_one_name_on_each():
+    (one,), (two,) = replicas("node2"), replicas("node3")
+    assert replicas("node1") == []
+    assert (one.node, one.endpoint) == ("node2", "http://10.0.0.32:8000/v1")
+    assert (two.node, two.endpoint) == ("node3", "http://10.0.0.33:8000/v1")
+    assert one.unit == two.unit == "llama-head-reasoning.service"
+    assert [word for word in one.args if word not in two.args] == ["10.0.0.32"]
+
+
+def test_a_replica_has_what_the_plan_says_of_its_own_node():
+    parts = [
+        {"node": name, "layers": {name: 80}, "tensor_split": split}
+        for name, split in (("node2", []), ("node3", [40, 41]))
+    ]
+    plan = {"services": {"reasoning": parts}, "cards": {"reasoning": {"node3": ["GPU-3"]}}}
+    (one,), (two,) = replicas("node2", plan, cards=1), replicas("node3", plan, cards=1)
+    assert "--tensor-split" not in one.args and two.args[two.args.index("--tensor-split") + 1] == "40,41"
+    assert (one.cards, two.cards) == ([""], ["GPU-3"])
+    assert (one.layers, two.layers) == ({"node2": 80}, {"node3": 80})
+
+
+def test_every_node_of_replicas_has_the_unit_and_the_model_and_no_rpc():
+    services = changed(head="llama_rpc", workers=None, rpc_port=None, tensor_split=None, state="stopped")
+    found = intent_services.node_serving(services, MODELS, "node3", GROUPS, HOSTVARS, "/opt/models")
+    assert found["units"] == {name: ["llama-head-reasoning.service"] for name in ("node2", "node3")}
+    assert "llama-head-reasoning.service" in found["stopped"] and len(found["models"]) == 1
+    rpc = intent_services.node_rpc(services, "node3", GROUPS, HOSTVARS)
+    assert rpc == {"workers": [], "access": {"incoming": [], "outgoing": []}}
+
+
+def test_replicas_share_one_port_that_nothing_else_has_on_any_node():
+    services = {name: dict(changed()["reasoning"], head="llama_rpc", primary=False) for name in ("a", "b")}
+    for one in services.values():
+        del one["port"]
+    found = intent_services.ports(services)
+    assert len(set(found.values())) == 2 and all(port >= 18080 for port in found.values())

@@ -336,8 +336,17 @@ def test_what_was_put_back_and_does_not_answer_is_named_with_its_reason():
     assert outcome_lines({"node1": {"adoption_answers": {"skipped": True}}, "node2": {}}, "silent", NODES) == []
 
 
+def units(*services, kind="rpc", active_state="active"):
+    """What is known of a node with units of these services."""
+    found = [
+        {"name": "llama-%s-%s.service" % (kind, name), "kind": kind, "service": name, "active_state": active_state}
+        for name in services
+    ]
+    return {"ansible_facts": {"llama_node": {"units": found}}}
+
+
 def test_a_node_that_is_held_names_the_services_that_wait_for_it():
-    hostvars = {"node2": {"ansible_facts": {"llama_node": {"units": [{"service": "chat"}, {"service": "retired"}]}}}}
+    hostvars = {"node1": units("chat", kind="head"), "node2": units("chat", "retired")}
     assert outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {"chat": {}, "embed": {}}}) == [
         "maintenance: node2 is held, chat cannot answer until it returns",
         "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",
@@ -347,8 +356,32 @@ def test_a_node_that_is_held_names_the_services_that_wait_for_it():
     )
 
 
+def test_other_replicas_answer_while_a_node_is_held():
+    hostvars = {
+        "node1": units("embed", kind="head"),
+        "node2": units("chat", "embed", kind="head"),
+        "node3": units("embed", kind="head", active_state="inactive"),
+    }
+    run = {"node": "node2", "services": {"chat": {}, "embed": {}}}
+    first, _second = outcome_lines(hostvars, "held", sorted(hostvars), run)
+    assert first == "maintenance: node2 is held, chat cannot answer until it returns; embed answers on node1"
+    hostvars["node1"] = units("embed", kind="head", active_state="failed")
+    assert "held, chat, embed cannot answer until it returns" in outcome_lines(hostvars, "held", NODES, run)[0]
+
+
+def test_the_speed_of_replicas_is_told_by_node():
+    hostvars = {
+        "node1": {"upgrade_measured": {"embed": RATES, "chat": RATES}, "upgrade_baseline": {}},
+        "node2": {"upgrade_measured": {"embed": RATES}, "upgrade_baseline": {"embed": dict(RATES, build="b1")}},
+    }
+    lines = outcome_lines(hostvars, "upgraded", NODES, UPGRADE)
+    told = [line for line in lines if "tokens/s" in line]
+    assert [line.partition(":")[0] for line in told] == ["chat", "embed on node1", "embed on node2"]
+    assert "nothing to compare it with" in told[1] and "before: 40.0 and 200.0 with b1" in told[2]
+
+
 def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
-    hostvars = {"node2": {"ansible_facts": {"llama_node": {"units": [{"service": "chat"}]}}}}
+    hostvars = {"node1": units(), "node2": units("chat")}
     services = {"chat": {"state": "stopped"}, "embed": {"state": "started"}}
     assert (
         " is held, no service cannot "

@@ -54,8 +54,8 @@ def digest(*instances, **more):
 
 
 def test_what_a_head_is_made_of():
-    plan = [{"devices": [{"node": "n1"}]}]
-    seen = [{"problem": "no header", "devices": [{"node": "n1", "free_mib": 9}]}]
+    plan = [{"node": "node1", "devices": [{"node": "n1"}]}]
+    seen = [{"problem": "no header", "node": "node1", "devices": [{"node": "n1", "free_mib": 9}]}]
     entries = heads(HEAD, plans={"chat": seen, "other": seen})
     assert [entry["path"] for entry in entries] == [
         "/etc/systemd/system/llama-head-chat.service",
@@ -77,6 +77,16 @@ def test_what_a_head_is_made_of():
     linked = {"state": "link", "target": "/etc/systemd/system/llama-head-chat.service"}
     assert [dict(entry, path="") for entry in entries[3:]] == [dict(linked, path="")] * 2
     assert all(entry["content"].endswith("}\n") or entry["content"].endswith("]\n") for entry in entries[1:3])
+
+
+def test_a_replica_keeps_its_own_plan_and_its_name_is_not_what_it_runs_with():
+    plans = {"chat": [{"node": name, "devices": []} for name in ("node1", "node2")]}
+    own = of(heads(dict(HEAD, node="node2"), plans=plans), "/etc/llama-cluster/plan-chat.json")
+    assert json.loads(own["content"]) == [plans["chat"][1]]
+    assert digest(dict(HEAD, node="node2"), plans=plans) == digest(HEAD)
+    # One that is not part of this run's plan leaves what is there.
+    paths = [entry["path"] for entry in heads(dict(HEAD, node="node3"), plans=plans)]
+    assert "/etc/llama-cluster/plan-chat.json" not in paths
 
 
 @pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"]])
@@ -139,7 +149,7 @@ def test_a_stopped_service_neither_starts_at_boot_nor_has_the_short_name():
         (watch, "absent"),
     ]
     # What is stopped and has none of them: nothing is left to do but its unit and its plan.
-    plans = {"chat": [{"devices": []}]}
+    plans = {"chat": [{"node": "node1", "devices": []}]}
     running = [entry["path"] for entry in heads(HEAD, plans=plans)]
     assert [entry["path"] for entry in heads(stopped, plans=plans)] == running[:2]
 

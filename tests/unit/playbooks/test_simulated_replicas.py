@@ -1,0 +1,121 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks do with a service that has replicas, over simulated nodes (simulation.py)."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    Simulation,
+    build_collection,
+    once,
+)
+
+UNIT = "llama-head-embed.service"
+EMBED = {"model": "m", "quant": "F16", "head": "llama_nodes", "port": 8000}
+BOTH = ["node1", "node2"]
+
+
+def services(**changes):
+    """The service as an option of a playbook."""
+    return ("-e", json.dumps({"llama_services": {"embed": dict(EMBED, **changes)}}))
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site", *services())
+        assert status == 0, output
+        assert nodes(cluster, "started") == BOTH
+        # Both endpoints, with one port.
+        assert all("endpoint: http://%s:8000/v1" % name in output for name in BOTH)
+
+    folder = once(tmp_path_factory, "replicas", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    return deployed.copy(tmp_path)
+
+
+def nodes(cluster, what):
+    """The nodes on which this was done to the unit."""
+    return sorted(event.split()[0] for event in cluster.events if event.split()[1:] == [what, UNIT])
+
+
+def changed(cluster):
+    """The nodes whose unit was written, stopped or started."""
+    return sorted({name for what in ("configure", "started", "stopped") for name in nodes(cluster, what)})
+
+
+def running(cluster):
+    return [name for name in BOTH if (cluster.node(name) / "run" / UNIT).exists()]
+
+
+def done(cluster, playbook, *arguments):
+    """The output of a playbook that succeeds."""
+    status, output = cluster.run(playbook, *arguments)
+    assert status == 0, output
+    return output
+
+
+def test_a_second_run_and_one_of_a_part_of_the_nodes_change_nothing(cluster):
+    done(cluster, "site", *services())
+    assert changed(cluster) == []
+    done(cluster, "site", *services(), "--limit", "node2")
+    assert changed(cluster) == [] and running(cluster) == BOTH
+
+
+def test_a_host_joins_and_leaves_and_the_others_stay(cluster):
+    done(cluster, "site", *services(head="node1"))
+    assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
+    done(cluster, "site", *services())
+    assert changed(cluster) == ["node2"] and running(cluster) == BOTH
+
+
+def test_a_node_that_is_held_holds_its_replica_alone(cluster):
+    output = done(cluster, "maintenance", *services(), "-e", "node=node2")
+    assert "node2 is held, no service cannot answer" not in output and "; embed answers on node1" in output
+    assert changed(cluster) == ["node2"] and running(cluster) == ["node1"]
+    output = done(cluster, "site", *services())
+    assert changed(cluster) == [] and "embed: not verified, node2 held for maintenance" in output
+    done(cluster, "maintenance", *services(), "-e", "node=node2 state=return")
+    assert changed(cluster) == ["node2"] and running(cluster) == BOTH
+
+
+def test_status_has_a_line_for_each(cluster):
+    output = done(cluster, "status", *services())
+    assert all("embed on %s: ready at http://%s:8000/v1" % (name, name) in output for name in BOTH)
+
+
+def test_a_switch_is_one_of_all_and_can_be_rolled_back(cluster):
+    done(cluster, "switch_model", *services(), "-e", "service=embed quant=Q8_0")
+    assert nodes(cluster, "stopped") == BOTH == nodes(cluster, "started")
+    done(cluster, "rollback", *services())
+    assert nodes(cluster, "started") == BOTH == running(cluster)
+
+
+def test_a_model_that_does_not_serve_is_taken_back_on_all(cluster):
+    before = cluster.configuration()
+    status, output = cluster.run("switch_model", *services(), "-e", "service=embed quant=Q4_X")
+    assert status != 0 and "the old one serves again" in output
+    assert cluster.configuration() == before and running(cluster) == BOTH
+
+
+def test_what_is_for_one_head_is_refused(cluster):
+    status, output = cluster.run("switch_model", *services(), "-e", "service=embed quant=Q8_0 park=node2")
+    assert status != 0 and (
+        "switch_model: park node2 seen, and embed has replicas on node1, node2, one head is needed for it: take -e "
+        "retire=first, or free space there" in output
+    )
+    for given, seen in (("", "no node given"), ("node=node9", "node node9 seen")):
+        status, output = cluster.run("drill", *services(), "-e", "service=embed " + given, "--check")
+        assert status != 0 and (
+            "drill: %s, one of node1, node2 is needed, where embed has replicas: add -e node=node1" % seen in output
+        )
+    assert cluster.events == []

@@ -1,0 +1,148 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Replicas: a service of one node on several, each planned on its own."""
+
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    GROUPS,
+    MODELS,
+    SMALL,
+    cards,
+    chat,
+    main_memory,
+    nodes,
+    plan,
+)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept as kept_of
+
+EMBED = {"model": "small", "quant": "Q8_0", "head": "llama_rpc", "ctx_size": 4096, "parallel": 1}
+
+
+def embed(**changes):
+    return {"embed": dict(EMBED, **changes)}
+
+
+def parts(planned, name="embed"):
+    return {part["node"]: part for part in planned["services"][name]}
+
+
+def kept(planned, node):
+    """What one node keeps of it."""
+    return kept_of({"services": {"embed": [parts(planned)[node]]}}, "embed")
+
+
+def test_each_replica_holds_all_layers_on_cards_of_its_own():
+    found = plan(embed())
+    assert found["refused"] == [] and found["unplanned"] == {}
+    assert {node: part["layers"] for node, part in parts(found).items()} == {
+        "node2": {"node2": 12},
+        "node3": {"node3": 12},
+    }
+    # One of them with two smaller cards is split over them; the other one is not.
+    uneven = parts(plan(embed(), nodes(node3={"devices": cards("node3", 12000, 12000), "cores": 4})))
+    assert [uneven[node]["topology"] for node in ("node2", "node3")] == ["single", "split"]
+
+
+def test_the_table_has_a_row_for_each_replica():
+    lines = plan(embed())["lines"]
+    assert [line for line in lines if line.startswith("embed: ")] == [lines[0]]
+    rows = [line.split()[:2] for line in lines if line.startswith(("  node2", "  node3"))]
+    assert rows == [["node2", "GPU0"], ["node3", "GPU0"], ["node2:", "single,"], ["node3:", "single,"]]
+    assert (
+        "  MiB; 2 replicas" in lines
+        and "    main memory of the head: 1059 MiB of weights and 20 MiB of buffers" in lines
+    )
+
+
+def test_what_is_beside_a_replica_counts_there_alone():
+    services = dict(embed(), code={**EMBED, "head": "node3"})
+    found = plan(services, nodes(40000))
+    free = {node: part["devices"][0]["free_mib"] for node, part in parts(found).items()}
+    assert found["refused"] == [] and free["node2"] == 40000
+    (title,) = [line for line in found["sharing"] if line.endswith(":")]
+    assert title == "embed on node3 shares cards with code:"
+    assert free["node3"] == 40000 - found["services"]["code"][0]["devices"][0]["total_mib"]
+
+
+def test_a_replica_that_does_not_fit_is_named_and_may_be_left_out():
+    (sentence,) = plan(embed(), nodes(node3={"devices": cards("node3", 8000), "cores": 4}))["refused"]
+    assert sentence.startswith("llama_services.embed.quant: small Q8_0 with ") and " on GPU0 of node3 and " in sentence
+    assert ": leave node3 out of head, or " in sentence and "its head" not in sentence
+
+
+def test_weights_that_no_replica_holds_are_hopeless_on_each():
+    """The memory of two nodes is not one."""
+    assert plan(embed())["hopeless"] == []
+    found = plan(embed(), nodes(10000))["hopeless"]
+    assert ["memory of node2:" in found[0], "memory of node3:" in found[1], len(found)] == [True, True, 2]
+
+
+def test_a_stopped_service_says_each_replica_that_has_no_room():
+    services = dict(chat(force_split=True), **embed(state="stopped"))
+    for memory, says, short in ((90000, "fits", 0), (22000, "does not fit", 2)):
+        found = plan(services, nodes(memory))
+        (line,) = [line for line in found["sharing"] if line.startswith("embed: ")]
+        assert line.startswith("embed: stopped, not counted; it %s beside what runs" % says)
+        assert line.count(" MiB are needed on ") == short and found["refused"] == []
+    both = plan(embed(state="stopped"), nodes(12000))["refused"]
+    assert [" of %s and " % node in one for node, one in zip(("node2", "node3"), both, strict=True)] == [True, True]
+
+
+def test_what_a_model_gets_wrong_is_said_once():
+    (sentence,) = plan(embed(ctx_size=65536))["refused"]
+    assert sentence.startswith("llama_services.embed.ctx_size: 65536 tokens a slot seen, at most 40960 ")
+    (sentence,) = plan(embed(threads=50), nodes(node3=dict(nodes()["node3"], cores=60)))["refused"]
+    assert "50 seen, at most the 40 cores of node2 are allowed" in sentence
+
+
+def test_part_of_the_replicas_is_planned_where_the_others_are_not_part_of_the_run():
+    here = {"node2": nodes()["node2"]}
+    found = plan(embed(), here)
+    assert list(parts(found)) == ["node2"] and found["refused"] == [] and found["uncounted"] == []
+    assert "embed: not planned, node3 is not part of this run" in found["lines"]
+    whole = memory_plan(embed(), MODELS, GROUPS, here, complete=True)
+    assert whole["refused"] == [
+        "llama_services.embed: not planned, node3 is not part of this run, a plan needs all nodes of a service: run "
+        "without --limit"
+    ]
+
+
+def test_each_replica_keeps_its_own_plan():
+    two = nodes(**{name: {"devices": cards(name, 24000, 24000), "cores": 4} for name in ("node2", "node3")})
+    first = plan(embed(force_split=True), two)
+    earlier = kept(first, "node2") + kept(first, "node3")
+    again = plan(embed(force_split=True), two, previous=earlier)
+    assert again["unchanged"] == ["embed"] and again["services"] == first["services"]
+    assert [line for line in again["lines"] if line.startswith("embed: ")] == [again["lines"][0]]
+    assert again["lines"][0].endswith(
+        ", planned as before: node2 0-6 (7), node2 7-11 (5), node3 0-6 (7), node3 7-11 (5)"
+    )
+    # One that is new has none yet.
+    assert plan(embed(force_split=True), two, previous=kept(first, "node2"))["unchanged"] == []
+    # What another node kept says nothing of this one.
+    moved = plan(embed(force_split=True, head="node3"), two, previous=kept(first, "node2"))
+    assert moved["unchanged"] == [] and list(parts(moved)) == ["node3"]
+
+
+def test_replicas_whose_header_was_not_read_keep_the_plans_they_had():
+    """Where the plan decides a command line, as that of experts."""
+    known = dict(MODELS, small=dict(MODELS["small"], header=dict(SMALL, expert_count=4, expert_used_count=2)))
+    del known["small"]["header"]
+    first = plan(embed())
+    earlier = kept(first, "node2") + kept(first, "node3")
+
+    def again(previous):
+        return memory_plan(embed(cpu_moe="auto"), known, GROUPS, nodes(), previous=previous)
+
+    assert list(parts(again(earlier))) == ["node2", "node3"]
+    (sentence,) = again(earlier[:1])["refused"]
+    assert sentence.startswith("llama_services.embed.cpu_moe: auto seen without a plan of small Q8_0 ")
+
+
+def test_replicas_in_main_memory():
+    lab = {name: main_memory(name, 64000) for name in GROUPS["all"]}
+    found = plan(embed(cards=[]), lab)
+    assert [part["devices"][0]["device"] for part in found["services"]["embed"]] == ["main", "main"]
+    assert found["cards"] == {"embed": {"node2": [], "node3": []}}
+    assert found["refused"] == []
