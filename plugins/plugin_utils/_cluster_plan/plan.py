@@ -45,7 +45,7 @@ def memory_plan(
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each model of a router on each of its hosts;
-    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
+    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
     cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
@@ -122,7 +122,7 @@ class _Inventory:
         hosts = hosts or expand(service["host"], self.groups)
         strangers = [host for host in hosts if host not in self.nodes]
         if strangers:
-            self.uncounted.extend([name] if len(strangers) < len(hosts) else [])
+            self.uncounted.extend([name] if len(strangers) < len(hosts) and not self._earlier(name) else [])
             self._without(name, refusals.absent(strangers), strangers)
             return
         self.refused.extend(refusals.threads(name, service, {host: self.nodes[host] for host in hosts}, hosts[0]))
@@ -131,11 +131,18 @@ class _Inventory:
         else:
             self._add_server(name, service)
 
+    def _earlier(self, name: str) -> list[ServicePlan]:
+        """What an earlier run planned for its model."""
+        service, kept = self.services[name], self.previous.get(name)
+        return kept if kept and kept[0].inputs[:2] == [service["model"], service["quant"]] else []
+
     def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are
         enough."""
-        service, kept = self.services[name], self.previous.get(name)
+        service, same = self.services[name], self._earlier(name)
         split = value(service, "tensor_split")
+        for part in same:
+            self._claim(name, part.plan.devices)
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
@@ -149,7 +156,6 @@ class _Inventory:
             return
         if expand(service["head"], self.groups)[0] not in self.nodes:
             return  # nobody's command line is written in this run
-        same = kept if kept and kept[0].inputs[:2] == [service["model"], service["quant"]] else []
         if same and split in ("auto", {node: count for node, count in same[0].layers.items() if node in split}):
             self.planned[name] = same
         else:

@@ -26,23 +26,28 @@ class Inventory(Protocol):
 def add_stopped(inventory: Inventory, name: str) -> None:
     """It takes nothing from the others: planned beside those that run, else as if it ran alone. A line says which, and
     what does not even fit alone is refused."""
-    refused, uncounted = list(inventory.refused), list(inventory.uncounted)
-    misfit = _aside(inventory, name, {device: dict(claims) for device, claims in inventory.claimed.items()})
-    if misfit:
-        inventory.refused, inventory.uncounted = refused, uncounted
-        alone = _aside(inventory, name, {})
-        inventory.misfits.extend([alone] if alone else [])
+    lacks = misfit(inventory, name)
+    alone = _aside(inventory, name, {} if lacks else inventory.claimed)
+    inventory.misfits.extend([alone] if alone else [])
     if name in inventory.planned:
-        shortage = ", " + refusals.shortage(misfit.described, misfit.beside) if misfit else ""
+        shortage = ", " + refusals.shortage(lacks.described, lacks.beside) if lacks else ""
         inventory.sharing.append(
-            "%s: stopped, not counted; it %s beside what runs%s"
-            % (name, "does not fit" if misfit else "fits", shortage)
+            "%s: stopped, not counted; it %s beside what runs%s" % (name, "does not fit" if lacks else "fits", shortage)
         )
+
+
+def misfit(inventory: Inventory, name: str) -> Any:
+    """What does not fit of a service beside what is planned so far, None where it fits. Nothing is said of it."""
+    refused, uncounted = list(inventory.refused), list(inventory.uncounted)
+    found = _aside(inventory, name, inventory.claimed)
+    inventory.refused, inventory.uncounted = refused, uncounted
+    return found
 
 
 def _aside(inventory: Inventory, name: str, claimed: Claims) -> Any:
     """A service added where others have these claims, of which it leaves none. -> itself where it does not fit"""
     kept = inventory.claimed, inventory.misfits, inventory.sharing
+    claimed = {device: dict(of_device) for device, of_device in claimed.items()}
     inventory.claimed, inventory.misfits, inventory.sharing = claimed, [], []
     inventory.add(name)
     found = inventory.misfits
