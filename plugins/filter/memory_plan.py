@@ -64,8 +64,8 @@ RETURN = """
 _value:
   description:
     - RV(_value.services), the plans by service, one for each replica with the C(node) of its head,
-      RV(_value.unplanned), why there is none, RV(_value.uncounted), those of which only some nodes are in O(nodes),
-      and RV(_value.unchanged), those that are planned as they were.
+      RV(_value.unplanned), why there is none, RV(_value.uncounted), those of which only some nodes are in O(nodes) and
+      that have no earlier plan, and RV(_value.unchanged), those that are planned as they were.
     - RV(_value.rendered), C(layers) and C(tensor_split) of services that have layers per node and no plan.
     - RV(_value.refused), sentences, and RV(_value.hopeless), those that are true whatever a header says, for services
       whose weights alone are more than the memory of all their nodes together. Weights are the quant's C(size), or the

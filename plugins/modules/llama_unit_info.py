@@ -148,8 +148,8 @@ units:
       returned: always
       sample: /opt/llama.cpp/current/bin/llama-server
     arguments:
-      description: The command line it is started with, the program first, split at spaces; systemd may not have read
-        the unit's file yet.
+      description: The command line it is started with, the program first. Of a unit of this collection it is that of
+        its file, which systemd may not have read yet, of another one what systemd shows, split at spaces.
       type: list
       elements: str
       returned: always

@@ -214,6 +214,15 @@ def alone(complete=True, **_fixtures):
     ]
 
 
+def counted(**_fixtures):
+    """What a plan is told that has one of two nodes, and a service there that counts cards."""
+    services = {
+        "chat": dict(CHAT, model="big", quant="Q4_K_M", head="node2", workers="node1"),
+        "solo": {"model": "big", "quant": "Q4_K_M", "head": "node1", "cards": 1},
+    }
+    return plan.memory_plan(services, PLANNED, INVENTORY["groups"], {"node1": card("node1", memory=80000)})["refused"]
+
+
 def described(devices=""):
     """What a plan is told that asks no node, with nodes that say nothing of their cards."""
     hostvars = {"node1": {}, "node2": {}}
@@ -857,6 +866,12 @@ REFUSALS = [
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
+    (
+        "llama_services.solo.cards:",
+        "1 seen beside chat on node1",
+        "a plan of it is needed to count cards: run without --limit, or write indices",
+        counted,
+    ),
     ("llama_services.chat.cards:", "3 seen, node1 has 0", "an index that nvidia-smi prints", planned(cards=[3])),
     ("llama_services.chat.cards:", "2 seen", "at most the 1 of node1 are allowed: lower it", planned(cards=2)),
     (

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from .. import _files
 from .._text import Refusal
 from . import paths
+from .systemd_escape import systemd_words
 
 Properties = Dict[str, str]
 Show = Callable[..., str]
@@ -20,6 +21,7 @@ UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
+COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
 # What a head that is not tried again yet says (backoff.py).
 IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
 PROPERTIES = (
@@ -162,6 +164,12 @@ def where(kind: Optional[str], arguments: Sequence[str]) -> Dict[str, Any]:
     }
 
 
+def _command(text: str) -> Optional[List[str]]:
+    """The words of the command in a unit file of ours, None where it has none that we have written."""
+    found = COMMAND.findall(text)
+    return systemd_words(found[0]) if len(found) == 1 else None
+
+
 def describe(
     properties: Properties,
     unit_dir: str = paths.UNITS,
@@ -181,21 +189,20 @@ def describe(
             break
     wanted = file_digest(text) if text is not None else None
     own_file = os.path.join(unit_dir, name)
+    own = wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file)
     pid = number(properties, "MainPID")
     alive = bool(pid) and os.path.isdir(os.path.join(proc, str(pid)))
     running = running_digest(name, digests) if alive else None
     started = EXEC.search(properties.get("ExecStart", ""))
-    # What has a space comes apart here: chat_template_kwargs and extra_args.
-    arguments = started.group(2).split() if started else []
+    # systemd shows the words without their quotes: what has a space comes apart, as in chat_template_kwargs.
+    arguments = (_command(text) if text is not None and own else None) or (started.group(2).split() if started else [])
     return Unit(
         name=name,
         kind=kind,
         service=service,
         installed=text is not None,
         # A name like ours is no proof. One whose file is gone is told by what root noted at its start.
-        ours=wanted is not None and os.path.isfile(own_file) and not os.path.islink(own_file)
-        if text is not None
-        else running is not None,
+        ours=own if text is not None else running is not None,
         enabled=properties.get("UnitFileState") == "enabled",
         active_state=properties.get("ActiveState"),
         sub_state=properties.get("SubState"),

@@ -35,6 +35,11 @@ PROBE_TOKENS = 8
 ERRORS = 3
 
 
+def _is_probe(slot: Dict[str, Any], seed: Optional[int]) -> bool:
+    """Whether a slot at work has a probe of this seed. An embedding has none: it is as short, and gives no token."""
+    return slot["prompt"] <= PROBE_TOKENS and (not slot["decoded"] if seed is None else slot["seed"] == seed)
+
+
 class HeadJudge:
     """One head. ubatch: tokens of a micro-batch of its prompts."""
 
@@ -63,6 +68,7 @@ class HeadJudge:
         self._moved_at: Optional[float] = None  # the last sign of progress, or the last time that nothing had to move
         self._progress_at: Optional[float] = None  # the last sign of progress
         self._others = 0  # tokens that were computed for anybody else
+        self._total: Optional[int] = 0  # tokens that were computed at all
         self._used_at: Optional[float] = None  # when that last changed; None while the cache holds nobody's prompt
         self.slowest = 0.0
 
@@ -149,12 +155,8 @@ class HeadJudge:
         at_work = look["slots"] or []
         self._busy = bool(at_work or look["silent"] or look["requests"])
         # Only while a probe of ours waits for its answer, or has waited in vain.
-        seed = probe["seed"] if probe is not None and (probe["ended"] is None or probe["silent"]) else None
-        self._ours = (
-            bool(at_work)
-            and seed is not None
-            and all(slot["seed"] == seed and slot["prompt"] <= PROBE_TOKENS for slot in at_work)
-        )
+        asked = probe if probe is not None and (probe["ended"] is None or probe["silent"]) else None
+        self._ours = bool(at_work) and asked is not None and all(_is_probe(slot, asked["seed"]) for slot in at_work)
         self._generating = bool(at_work) and all(slot["decoded"] for slot in at_work)
         computed = self._learn(at_work)
         if self._busy:
@@ -166,8 +168,10 @@ class HeadJudge:
             probe is None or (probe["ended"] is not None and look["at"] > probe["ended"])
         ):
             others = look["total"] - (probe["explained"] if probe else 0)
-            if others != self._others:
+            # Builds that do not count embeddings do not count the probe's either.
+            if look["total"] != self._total and others != self._others:
                 self._others, self._used_at = others, now
+            self._total = look["total"]
 
     def _learn(self, at_work: List[Dict[str, Any]]) -> bool:
         """Notes when a full micro-batch of a prompt has been computed from beginning to end: then the slowest step is

@@ -185,7 +185,7 @@ class HeadApi:
     alone."""
 
     def __init__(self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False) -> None:
-        self._url, self._api_key_file, self._say, self._embeddings = url, api_key_file, say, embeddings
+        self._url, self._api_key_file, self._say, self.embeddings = url, api_key_file, say, embeddings
         self._said: Optional[str] = None
 
     def _api(self) -> LlamaApi:
@@ -224,12 +224,12 @@ class HeadApi:
             self.complain(error)
         return result
 
-    def token(self, seed: int) -> Tuple[Optional[int], int]:
-        """Asks for a token, or for the embedding of a word -> (HTTP status, None when nothing came in time, 0 when it
-        could not be asked; tokens that this cost)."""
+    def token(self, seed: Optional[int]) -> Tuple[Optional[int], int]:
+        """Asks for a token, without a seed for the embedding of a word -> (HTTP status, None when nothing came in time,
+        0 when it could not be asked; tokens that this cost)."""
         try:
             api = self._api()
-            status, body = api.embed("Hello", TOKEN) if self._embeddings else api.token(seed, TOKEN)
+            status, body = api.embed("Hello", TOKEN) if seed is None else api.token(seed, TOKEN)
         except NoAnswer as error:
             return (None if error.kind == "timeout" else 0), 0
         except Refusal as error:
@@ -302,7 +302,7 @@ class Prober:
     """Asks a head for a token in the background.
 
     last: None or {at, ended; silent: nothing came; status: of the answer; errors: answers 5xx in a row; seed: that this
-    request has in /slots;
+    request has in /slots, None of an embedding;
     explained: tokens all tokens of this process have cost}
     """
 
@@ -324,7 +324,7 @@ class Prober:
             "ended": None,
             "silent": False,
             "status": 0,
-            "seed": self._chance.randrange(1 << 31),
+            "seed": None if self._api.embeddings else self._chance.randrange(1 << 31),
         }
         self.last = dict(probe, explained=before["explained"], errors=before["errors"])
         threading.Thread(target=self._ask, args=(self.last,), daemon=True).start()

@@ -3,17 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The cards that a service may use, and that its units see. Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from ...module_utils._plan.devices import Device
+from ...module_utils._plan.place import ServicePlan
 from ...module_utils._settings import is_stopped
 from ...module_utils._text import Refusal
 from .._intent.hosts import expand
 from .._intent.records import Groups, Services
 from . import refusals
 from .stopped import Inventory as Planned
-from .stopped import add_stopped
+from .stopped import add_stopped, misfits
 
 Found = dict[str, list[str]]  # UUIDs by node
 
@@ -24,6 +25,8 @@ class Inventory(Planned, Protocol):
     nodes: Mapping[str, Mapping[str, Any]]
     devices: dict[str, list[Device]]
 
+    def earlier(self, name: str, nodes: Iterable[str]) -> list[ServicePlan]: ...
+
 
 def add(inventory: Inventory, name: str) -> Found | None:
     """Adds a service to the plan, with the cards alone that it may use. -> what its units see on each of its nodes that
@@ -32,9 +35,14 @@ def add(inventory: Inventory, name: str) -> Found | None:
     if "cards" not in service:
         _place(inventory, name)
         return None
-    hosts = expand(service["head"], inventory.groups) + expand(service.get("workers", ""), inventory.groups)
+    hosts = _hosts(inventory, service)
+    earlier = _earlier(inventory, name)
     try:
-        own = {node: _own(inventory, name, node) for node in hosts if node in devices}
+        own = {node: _own(inventory, name, node, earlier) for node in hosts if node in devices}
+        inventory.devices = dict(devices, **own)
+        if earlier and misfits(inventory, name):
+            inventory.devices = devices
+            own = {node: _own(inventory, name, node, {}) for node in own}
     except Refusal as problem:
         inventory.refused.append(str(problem))
         return {}
@@ -45,6 +53,11 @@ def add(inventory: Inventory, name: str) -> Found | None:
     return {node: [device.uuid for device in found if device.kind == "GPU"] for node, found in own.items()}
 
 
+def _hosts(inventory: Inventory, service: Mapping[str, Any]) -> list[str]:
+    first = service["head"] if "head" in service else service["host"]
+    return expand(first, inventory.groups) + expand(service.get("workers", ""), inventory.groups)
+
+
 def _place(inventory: Inventory, name: str) -> None:
     if is_stopped(inventory.services[name]):
         add_stopped(inventory, name)
@@ -52,7 +65,17 @@ def _place(inventory: Inventory, name: str) -> None:
         inventory.add(name)
 
 
-def _own(inventory: Inventory, name: str, node: str) -> list[Device]:
+def _earlier(inventory: Inventory, name: str) -> dict[str, set[str]]:
+    """The cards by node that a count of them chose in an earlier run: others would mean a restart."""
+    found: dict[str, set[str]] = {}
+    if isinstance(inventory.services[name]["cards"], int):
+        for part in inventory.earlier(name, _hosts(inventory, inventory.services[name])):
+            for row in part.plan.devices:
+                found.setdefault(row.node, set()).update([row.device] if row.kind == "GPU" else [])
+    return found
+
+
+def _own(inventory: Inventory, name: str, node: str, earlier: Mapping[str, set[str]]) -> list[Device]:
     """Errors: Refusal."""
     wanted, devices = inventory.services[name]["cards"], inventory.devices[node]
     cards = [device for device in devices if device.kind == "GPU"]
@@ -68,6 +91,12 @@ def _own(inventory: Inventory, name: str, node: str) -> list[Device]:
         return [card for card in cards if int(card.device[3:]) in wanted]
     if wanted > len(cards):
         raise Refusal(refusals.too_many_cards(name, node, wanted, len(cards)))
+    same = [card for card in cards if card.device in earlier.get(node, ())]
+    if len(same) == wanted:
+        return same
+    unknown_claims = [other for other in inventory.uncounted if node in _hosts(inventory, inventory.services[other])]
+    if unknown_claims:
+        raise Refusal(refusals.count_beside_uncounted(name, node, wanted, unknown_claims))
     # By what the inventory puts there, not by what is free now: the choice is in the digest of the unit.
     chosen = sorted(cards, key=lambda card: _taken(inventory, card))[:wanted]
     return [card for card in cards if card in chosen]

@@ -44,7 +44,7 @@ def memory_plan(
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
-    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan];
+    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
     cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
@@ -120,13 +120,14 @@ class _Inventory:
 
     def add(self, name: str) -> None:
         service = self.services[name]
-        heads = expand(service["head" if "head" in service else "host"], self.groups)
+        heads = self._heads(name)
         workers = expand(service.get("workers", ""), self.groups)
         strangers = [host for host in heads + workers if host not in self.nodes]
         # Each replica has a plan of its own.
         there = [head for head in heads if head in self.nodes] if kind_of(service) == "server" and not workers else []
         if strangers and not there:
-            self.uncounted.extend([name] if len(strangers) < len(heads + workers) else [])
+            known = len(strangers) == len(heads + workers) or self._same(name)
+            self.uncounted.extend([] if known else [name])
             self._without(name, refusals.absent(strangers), strangers)
             return
         if strangers:
@@ -140,11 +141,22 @@ class _Inventory:
         else:
             self._add_server(name, service, there or heads)
 
+    def _heads(self, name: str) -> list[str]:
+        service = self.services[name]
+        return expand(service["head" if "head" in service else "host"], self.groups)
+
+    def _same(self, name: str) -> list[ServicePlan]:
+        """What an earlier run planned for its model."""
+        wanted = [self.services[name].get("model"), self.services[name].get("quant")]
+        return [part for part in self.earlier(name, self._heads(name)) if part.inputs[:2] == wanted]
+
     def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are
         enough."""
-        service = self.services[name]
+        service, same = self.services[name], self._same(name)
         split = value(service, "tensor_split")
+        for part in same:
+            self._claim(name, part.plan.devices)
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
@@ -156,11 +168,10 @@ class _Inventory:
         decided = service.get("workers") or service.get("cpu_moe") == "auto"
         if self.complete or told or kind_of(service) != "server" or not decided:
             return
-        heads = [head for head in expand(service["head"], self.groups) if head in self.nodes]
+        heads = [head for head in self._heads(name) if head in self.nodes]
         if not heads:
             return  # nobody's command line is written in this run
-        wanted = [service["model"], service["quant"]]
-        same = [part for part in self.earlier(name, heads) if part.inputs[:2] == wanted]
+        same = [part for part in same if part.node in heads]
         if len(same) == len(heads) and split in (
             "auto",
             {node: count for node, count in same[0].layers.items() if node in split},
@@ -345,7 +356,7 @@ class _Inventory:
         self.refused.extend(one for one in sentences if one not in self.refused)
 
     def _has_replicas(self, name: str) -> bool:
-        return len(expand(self.services[name]["head"], self.groups)) > 1
+        return len(self._heads(name)) > 1
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
         """What other services take of each device, and what processes that are not ours have of it."""

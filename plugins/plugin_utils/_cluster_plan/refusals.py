@@ -86,6 +86,13 @@ def too_many_cards(name: str, node: str, wanted: int, there: int) -> str:
     return "llama_services.%s.cards: %d seen, at most the %d of %s are allowed: lower it" % (name, wanted, there, node)
 
 
+def count_beside_uncounted(name: str, node: str, wanted: int, others: Sequence[str]) -> str:
+    return (
+        "llama_services.%s.cards: %d seen beside %s on %s, whose plan is not known without all of its nodes, a plan of "
+        "it is needed to count cards: run without --limit, or write indices" % (name, wanted, join(others), node)
+    )
+
+
 def no_main_memory(name: str, node: str) -> str:
     return (
         "llama_services.%s.cards: [] seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "

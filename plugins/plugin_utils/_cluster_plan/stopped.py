@@ -26,26 +26,29 @@ class Inventory(Protocol):
 def add_stopped(inventory: Inventory, name: str) -> None:
     """It takes nothing from the others: planned beside those that run, else as if it ran alone. A line says which, and
     what does not even fit alone is refused."""
-    refused, uncounted = list(inventory.refused), list(inventory.uncounted)
-    misfits = _aside(inventory, name, {device: dict(claims) for device, claims in inventory.claimed.items()})
-    if misfits:
-        inventory.refused, inventory.uncounted = refused, uncounted
-        inventory.misfits.extend(_aside(inventory, name, {}))
+    lacks = misfits(inventory, name)
+    inventory.misfits.extend(_aside(inventory, name, {} if lacks else inventory.claimed))
     if name in inventory.planned:
+        shortages = "".join(", " + refusals.shortage(lack.described, lack.beside) for lack in lacks)
         inventory.sharing.append(
             "%s: stopped, not counted; it %s beside what runs%s"
-            % (
-                name,
-                "does not fit" if misfits else "fits",
-                "".join(", " + refusals.shortage(misfit.described, misfit.beside) for misfit in misfits),
-            )
+            % (name, "does not fit" if lacks else "fits", shortages)
         )
+
+
+def misfits(inventory: Inventory, name: str) -> list[Any]:
+    """What does not fit of a service, or of its replicas, beside what is planned so far. Nothing is said of it."""
+    refused, uncounted = list(inventory.refused), list(inventory.uncounted)
+    found = _aside(inventory, name, inventory.claimed)
+    inventory.refused, inventory.uncounted = refused, uncounted
+    return found
 
 
 def _aside(inventory: Inventory, name: str, claimed: Claims) -> list[Any]:
     """A service added where others have these claims, of which it leaves none. -> itself, or those of its replicas,
     where it does not fit"""
     kept = inventory.claimed, inventory.misfits, inventory.sharing
+    claimed = {device: dict(of_device) for device, of_device in claimed.items()}
     inventory.claimed, inventory.misfits, inventory.sharing = claimed, [], []
     inventory.add(name)
     found = inventory.misfits

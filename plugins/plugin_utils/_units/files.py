@@ -10,10 +10,10 @@ import json
 from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
+from ...module_utils._node.systemd_escape import systemd_escape
 from ...module_utils._node.units import unit_name, units_of
 from ...module_utils._plan.stored import stored
 from .sandbox import unit_sandbox
-from .systemd_escape import systemd_escape
 
 Instance = Mapping[str, Any]
 Entry = dict[str, Any]

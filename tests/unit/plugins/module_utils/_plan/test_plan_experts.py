@@ -96,6 +96,9 @@ def test_a_card_without_layers_works_on_them_too():
     assert empty.weights == 0 and empty.compute > BIG.expert_copy
     assert full.compute < empty.compute
     assert planned("all", (24576, 49152)).counts == [94, 0], "so the first one has them where they fit"
+    busy = [device._replace(claimed_mib=100) for device in cards(24576)] + cards(24576, 24576)[1:]
+    assert plan_experts(BIG, SETTINGS, busy, memory(), "all")[1].counts == [94, 0], "beside others too"
+    assert plan(BIG, SETTINGS, [device._replace(total_mib=200000) for device in busy], 2).counts == [0, 94]
 
 
 def test_weights_by_name_end_the_pipeline():

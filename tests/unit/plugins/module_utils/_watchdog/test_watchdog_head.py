@@ -28,7 +28,7 @@ def slot(processed=0, decoded=0, seed=1, task=1, prompt=600):
 class Head:
     """A head on a clock of its own, sampled twice a second and asked how it is every second."""
 
-    def __init__(self, serving=True, load=7.0):
+    def __init__(self, serving=True, load=7.0, embeddings=False):
         self.judge = watchdog_head.HeadJudge(512)
         self.load = load
         self.now = 1000.0
@@ -37,6 +37,7 @@ class Head:
         self.received = 0
         self.look = dict(IDLE) if serving else dict(IDLE, health=503, total=None)
         self.probe = None
+        self.embeddings = embeddings
         self.said = []
         self._look_at = 0
         if serving:
@@ -63,7 +64,8 @@ class Head:
             self.said.append((self.now, action))
             if isinstance(action, Probe):
                 before = self.probe or {"explained": 0, "errors": 0}
-                self.probe = dict(before, at=self.now, ended=None, silent=False, status=0, seed=1000 + len(self.said))
+                seed = None if self.embeddings else 1000 + len(self.said)
+                self.probe = dict(before, at=self.now, ended=None, silent=False, status=0, seed=seed)
             if isinstance(action, Repair):
                 self.judge.repaired()
         self.now += 0.5
@@ -78,11 +80,11 @@ class Head:
             self.step()
         return [(moment - start, action) for moment, action in self.said[before:]]
 
-    def answer(self, tokens=3):
-        """The probe's token arrives."""
+    def answer(self, tokens=3, counted=True):
+        """The probe's token arrives. counted: whether the server counts it."""
         if self.probe and self.probe["ended"] is None and self.now > self.probe["at"]:
             self.probe.update(ended=self.now, status=200, errors=0, explained=self.probe["explained"] + tokens)
-            self.look["total"] += tokens
+            self.look["total"] += tokens if counted else 0
             self.look["counters"] = [self.look["counters"][0] + 1, self.look["total"], 0]
             self.received += 100
 
@@ -438,6 +440,41 @@ def test_the_watchdogs_own_request_alone_has_ten_seconds(head):
     head.probe.update(ended=head.now, silent=True)
     ((moment, _reason),) = repairs(head.run(60))
     assert moment <= watchdog_head.LEAST - 5 + 1.5
+
+
+def test_the_embedding_that_it_has_asked_for_has_ten_seconds_too():
+    """It has no seed in /slots: another one is as long, but for the probe's answer."""
+    head = Head(embeddings=True)
+    head.run(25, head.answer)
+    asked(head)
+    head.work(seed=4294967295, prompt=2)
+    head.run(5)
+    head.probe.update(ended=head.now, silent=True)
+    ((moment, _reason),) = repairs(head.run(60))
+    assert moment <= watchdog_head.LEAST - 5 + 1.5
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"), [({"prompt": 2}, True), ({"prompt": 9}, False), ({"prompt": 2, "decoded": 1}, False)]
+)
+def test_what_is_no_embedding_of_a_word_is_somebodys_use(text, ours):
+    head = Head(embeddings=True)
+    head.run(25, head.answer)
+    asked(head)
+    for taken in (0, 2):
+        head.work(seed=4294967295, processed=taken, **text)
+        head.run(2)
+    head.rest()
+    assert (kinds(head.run(60, head.answer)) != []) is ours
+
+
+def test_embeddings_that_a_build_does_not_count_are_nobodys_use():
+    """What a probe has cost explains tokens of the server alone that it has counted."""
+    head = Head(embeddings=True)
+    probes = head.run(60, lambda: head.answer(counted=False))
+    assert kinds(probes) == [Probe] * len(probes) and len(probes) >= 8
+    head.use()
+    assert kinds(head.run(watchdog_head.PROBE_USED - 10, lambda: head.answer(counted=False))) == []
 
 
 @pytest.mark.parametrize("moment", ["after the probe", "beside the probe"])

@@ -871,10 +871,13 @@ class Answers:
 def test_a_head_of_embeddings_is_asked_for_one(server):
     server.responses["/v1/embeddings"] = (200, {"data": [{"embedding": [0.5]}], "usage": {"prompt_tokens": 3}})
     head = samples.HeadApi(server.url, None, pytest.fail, embeddings=True)
-    assert head.token(5) == (200, 3)
+    prober = samples.Prober(head)
+    prober.ask()
+    wait_for(lambda: prober.last["ended"])
+    assert (prober.last["status"], prober.last["explained"], prober.last["seed"]) == (200, 3, None)
     assert server.asked("/v1/embeddings") == [{"input": "Hello"}] and server.asked("/completion") == []
     server.responses["/v1/embeddings"] = (500, {"error": {"message": "compute error"}})
-    assert head.token(5) == (500, 0)
+    assert head.token(None) == (500, 0)
 
 
 def test_what_a_watch_is_told_of_embeddings(monkeypatch):

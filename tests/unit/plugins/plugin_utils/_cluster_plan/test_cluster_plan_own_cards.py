@@ -5,7 +5,7 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
-from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import CHAT, cards, chat, nodes, plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import CHAT, cards, chat, kept, nodes, plan
 
 ALONE = {"model": "small", "quant": "Q8_0", "head": "node1", "ctx_size": 4096, "parallel": 1}
 
@@ -46,6 +46,61 @@ def test_a_count_takes_what_other_services_leave_and_not_what_is_free_now():
     busy = nodes(node1=looked_at("node1", 24000, 24000))
     busy["node1"]["devices"][0]["others_mib"] = 5000
     assert plan({"a": dict(ALONE, cards=1)}, busy)["cards"] == planned(a=1)["cards"]
+
+
+def two_of_a_node():
+    """A split that has a card of node2, and a service that counts one there."""
+    known = {name: looked_at(name, 24000, 24000) for name in ("node1", "node2", "node3")}
+    return dict(chat(cards=[0]), solo=dict(ALONE, head="node2", cards=1)), known
+
+
+def test_a_count_stays_where_it_is_in_a_run_of_some_nodes():
+    """Another card would be a restart, and one more in the next run of all nodes."""
+    services, known = two_of_a_node()
+    first = plan(services, known)
+    assert first["cards"]["solo"] == {"node2": ["GPU-node2-1"]}
+    part = {"node2": known["node2"]}
+    again = plan(services, part, previous=kept(first, "solo"))
+    assert (again["cards"]["solo"], again["refused"]) == (first["cards"]["solo"], [])
+    # Without an earlier plan nobody knows what the split takes there.
+    (sentence,) = plan(services, part)["refused"]
+    assert sentence == (
+        "llama_services.solo.cards: 1 seen beside chat on node2, whose plan is not known without all of its nodes, a "
+        "plan of it is needed to count cards: run without --limit, or write indices"
+    )
+    services["solo"]["cards"] = [1]
+    assert plan(services, part)["refused"] == []
+    # A split of other nodes takes nothing there.
+    apart = dict(chat(cards=[0], workers="node3"), solo=dict(services["solo"], cards=1))
+    assert plan(apart, part)["refused"] == []
+
+
+def test_a_split_that_keeps_its_plan_keeps_its_cards():
+    """Its header is unreadable, or a node is not part of the run: what it was given is not free."""
+    services, known = two_of_a_node()
+    first = plan(services, known)
+    part = {name: known[name] for name in ("node1", "node2")}
+    found = plan(services, part, previous=kept(first))
+    assert found["refused"] == [] and found["cards"]["solo"] == first["cards"]["solo"]
+    assert found["uncounted"] == [] and found["services"]["chat"][0]["counts"] == first["services"]["chat"][0]["counts"]
+
+
+def test_a_count_that_no_longer_fits_takes_other_cards():
+    services = {"a": dict(ALONE, cards=1), "b": dict(ALONE, cards=1)}
+    known = {"node1": looked_at("node1", 24000, 24000)}
+    first = plan(services, known)
+    earlier = kept(first, "a") + kept(first, "b")
+    moved = dict(services, a=dict(services["a"], cards=[1]))
+    found = plan(moved, known, previous=earlier)
+    assert found["refused"] == [] and found["cards"]["b"] == {"node1": ["GPU-node1-0"]}
+    # Where both fit one card, they stay.
+    known = {"node1": looked_at("node1", 48000, 48000)}
+    found = plan(moved, known, previous=earlier)
+    assert found["refused"] == [] and found["cards"]["b"] == {"node1": ["GPU-node1-1"]}
+    # Another count is another choice, and what fits nowhere is refused once.
+    assert len(plan(dict(services, b=dict(ALONE, cards=2)), known, previous=earlier)["cards"]["b"]["node1"]) == 2
+    small = {"node1": looked_at("node1", 8000, 8000)}
+    assert len(plan({"b": services["b"]}, small, previous=earlier)["refused"]) == 1
 
 
 def test_no_card_is_main_memory_whose_plan_others_share():

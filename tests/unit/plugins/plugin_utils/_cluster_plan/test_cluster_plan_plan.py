@@ -170,13 +170,14 @@ def test_services_that_share_a_card_are_added_up():
 
 
 def test_a_stopped_service_takes_nothing_and_the_operator_learns_whether_it_fits():
+    # It is planned last, whatever it is called.
     code = dict(CHAT, model="small", quant="Q8_0", head="node3", state="stopped")
     code = {key: value for key, value in code.items() if key not in ("workers", "rpc_port")}
     for memory, says in ((40000, "fits"), (20000, "does not fit")):
-        alone, planned = plan(chat(), nodes(memory)), plan(dict(chat(), code=code), nodes(memory))
+        alone, planned = plan(chat(), nodes(memory)), plan(dict(chat(), aaa=code), nodes(memory))
         assert planned["refused"] == [] and planned["services"]["chat"] == alone["services"]["chat"]
         (line,) = planned["sharing"]
-        assert line.startswith("code: stopped, not counted; it %s beside what runs" % says) and line in planned["lines"]
+        assert line.startswith("aaa: stopped, not counted; it %s beside what runs" % says) and line in planned["lines"]
     assert " MiB are needed on GPU0 of node3 and " in line and line.count(" MiB are there beside chat (") == 1
     # Started, both are added up.
     started = plan(dict(chat(), code=dict(code, state="started")), nodes(40000))
@@ -196,6 +197,15 @@ def test_a_stopped_service_that_fits_its_nodes_has_a_split_whoever_runs():
 def test_a_stopped_service_that_fits_nowhere_is_refused_once():
     (sentence,) = plan(dict(chat(), other=dict(CHAT, quant="Q8_0", state="stopped")), nodes(22000))["refused"]
     assert sentence.startswith("llama_services.other.quant: big Q8_0 with ")
+
+
+def test_what_is_wrong_with_a_stopped_service_is_said_once():
+    """It is planned a second time where it does not fit beside the others."""
+    one, two = chat()["chat"], dict(CHAT, port=8001, rpc_port=50053, state="stopped", threads=41)
+    planned = plan({"chat": one, "other": two}, nodes(28000))
+    assert " it does not fit beside what runs" in planned["sharing"][-1]
+    assert len(planned["refused"]) == 3
+    assert {sentence.partition(":")[0] for sentence in planned["refused"]} == {"llama_services.other.threads"}
 
 
 def test_a_stopped_service_without_all_of_its_nodes_is_uncounted_once():

@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.table import lines
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
     FAST,
     GROUPS,
@@ -197,3 +198,32 @@ def test_a_router_whose_model_does_not_fit():
         "llama_services.fast.models: small Q8_0 with 4096 tokens a slot of f16 KV cache does not fit, "
     )
     assert sentence.endswith(": add a quant such as Q6_K (about 11.6 GB), or use 2 cards of 12000 MiB")
+
+
+def test_another_node_for_experts_has_main_memory_for_them():
+    groups = {"all": ["node1", "node2"], "llama_nodes": ["node1", "node2"]}
+    services = {"chat": dict(mixture.SERVICE, cpu_moe="all")}
+    for memory, there in ((257000, True), (64000, False)):
+        other = mixture.node(memory)
+        other = {
+            "devices": [dict(one, node="node2") for one in other["devices"]],
+            "main": dict(other["main"], node="node2"),
+        }
+        known = {"node1": mixture.node(64000), "node2": other}
+        (sentence,) = memory_plan(services, mixture.MODELS, groups, known, mixture.HEADERS, "b11434")["refused"]
+        assert ("make node2 its head" in sentence) is there
+
+
+def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
+    odd = dict(mixture.HEADERS[1]["shape"], head_k=[80] * 64)
+    service = dict(mixture.SERVICE, model="big", cache_type_k="q8_0")
+    for given, refused in (("on", 1), ("auto", 1), ("off", 0)):
+        found = memory_plan(
+            {"chat": dict(service, flash_attn=given)},
+            mixture.MODELS,
+            mixture.GROUPS,
+            {"node1": mixture.node()},
+            [dict(mixture.HEADERS[1], shape=odd)],
+            "b11434",
+        )
+        assert len([sentence for sentence in found["refused"] if "heads of big have 80" in sentence]) == refused

@@ -9,9 +9,14 @@ from pathlib import Path
 
 import jinja2
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import told
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import units
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.systemd_escape import (
+    systemd_escape,
+    systemd_words,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.files import unit_files
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.systemd_escape import systemd_escape
 
 ROOT = Path(__file__).resolve().parents[5]
 HOSTILE = [
@@ -64,6 +69,29 @@ def unescaped(code):
 def test_systemd_reads_what_was_given(command):
     line = " ".join(systemd_escape(value, command) for value in HOSTILE)
     assert "\n" not in line and words_of(line, command) == HOSTILE
+
+
+def test_a_command_is_read_back_as_it_was_written():
+    line = " ".join(systemd_escape(value, True) for value in [*HOSTILE, "\x7f", "plain"])
+    assert systemd_words(line) == [*HOSTILE, "\x7f", "plain"]
+    assert systemd_words("") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/bin/a  b",
+        "/bin/a 'b c'",
+        '/bin/a "$HOME"',
+        '/bin/a "%n"',
+        "/bin/a $$",
+        '/bin/a "b',
+        '/bin/a "b"c',
+        "/bin/a b\\",
+    ],
+)
+def test_a_command_of_another_hand_is_not_guessed(line):
+    assert systemd_words(line) is None
 
 
 def test_a_plain_value_stays_readable():
@@ -144,3 +172,22 @@ def test_units_of_hostile_values(role, kind, tmp_path):
         check=False,
     )
     assert (verify.returncode, [line for line in verify.stdout.splitlines() if "llama-" in line]) == (0, [])
+
+
+@pytest.mark.parametrize("role, kind", [("head_server", "head"), ("rpc_worker", "rpc")])
+def test_units_tell_the_arguments_that_they_were_given(role, kind, tmp_path):
+    """As rollback.yml and answer.yml judge by them, whatever systemd makes of it."""
+    kwargs = '{"note": "no -c 9 ; --port 1", "x": "%n $HOME"}'
+    args = ["--host", "10.0.0.1", "--port", "8000", "-c", "4096", "-np", "1", "--chat-template-kwargs", kwargs]
+    name = "llama-%s-chat.service" % kind
+    (tmp_path / name).write_text(rendered(role, kind, args, {}))
+    shown = {"Id": name, "ExecStart": "{ path=/bin/x ; argv[]=/bin/x %s ; ignore_errors=no }" % " ".join(args)}
+    found = units.describe(shown, str(tmp_path), digests=str(tmp_path))
+    assert found.ours and list(found.arguments[-len(args) :]) == args
+    assert kind == "rpc" or found.url == "http://10.0.0.1:8000"
+    assert told(found.arguments) == told(args) and told(args).slot_ctx == 4096
+    # Of a unit that is not ours, and of one that somebody has changed, it is what systemd shows.
+    for text in ("[Service]\nExecStart=/bin/x\n", (tmp_path / name).read_text() + "ExecStart=/bin/y\n"):
+        (tmp_path / name).write_text(text)
+        found = units.describe(shown, str(tmp_path), digests=str(tmp_path))
+        assert found.arguments == ["/bin/x", *" ".join(args).partition(" ; ")[0].split()]
