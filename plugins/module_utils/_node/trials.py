@@ -46,6 +46,8 @@ SyslogIdentifier=llama-trial
 Restart=on-failure
 RestartSec=60
 LimitCORE=0
+# All that it does to the head, systemd does for it.
+CapabilityBoundingSet=CAP_CHOWN CAP_DAC_OVERRIDE CAP_FOWNER
 NoNewPrivileges=yes
 ProtectSystem=strict
 ReadWritePaths={units} {configuration} {state} -{stamps}
@@ -53,8 +55,23 @@ ProtectHome=yes
 PrivateTmp=yes
 PrivateDevices=yes
 PrivateNetwork=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
 RestrictAddressFamilies=AF_UNIX
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+DevicePolicy=closed
 UMask=0022
+KeyringMode=private
 """
 TIMER = """\
 # Written by llama_cluster, removed with the trial.

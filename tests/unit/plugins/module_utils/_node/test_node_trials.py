@@ -5,6 +5,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import (
@@ -97,6 +99,20 @@ def test_it_begins_with_a_timer_of_wall_clock_time(node):
     assert node.trials.told() == [dict(dict.fromkeys(trials.TOLD, ""), **{k: record[k] for k in trials.TOLD})]
     assert (node.root / RECORD).stat().st_mode & 0o777 == 0o600
     assert sorted(record["files"]) == [PLAN, TEMPLATE, HEAD]
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze on this machine")
+def test_systemd_reads_what_is_written(node):
+    node.begin()
+    unit = node.root / SERVICE
+    unit.write_text(unit.read_text().replace("/opt/llama-cluster/bin/llama-program", "/bin/true"))
+    seen = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(node.root / TIMER), str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (seen.returncode, seen.stdout + seen.stderr) == (0, "")
 
 
 def test_a_second_run_leaves_its_end_alone(node):
