@@ -38,6 +38,8 @@ PROGRAM_BIN = PROGRAMS + "/bin"
 PROGRAM = PROGRAM_BIN + "/llama-program"
 PROGRAM_LIB = PROGRAMS + "/lib"
 PROGRAM_PACKAGE = PROGRAM_LIB + "/llama_cluster"
+# What a trial's timer starts.
+PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
 RUN = "/run/llama-cluster"

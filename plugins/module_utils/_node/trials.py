@@ -149,6 +149,8 @@ class Trials:
                     raise ValueError("%s is no file of a head" % ascii(one)[:80])
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise Refusal("%s cannot be read (%s): run with become" % (path, error.strerror)) from None
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise Refusal("%s is no record of a trial (%s): remove it" % (path, error)) from None
         return record

@@ -300,12 +300,15 @@ class ActionModule(ActionBase):
         """Units, a build and interfaces are all that the roles ask for which are not replaced."""
         if arguments.get("forget"):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
-        assert set(arguments) <= {"units", "build", "again", "interfaces"}, arguments
+        assert set(arguments) <= {"units", "build", "again", "interfaces", "files"}, arguments
         found = self.do_llama_unit_info({})
         build = self.node.build(arguments.get("build", {}).get("release"))
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
         facts = {name: found[name] for name in ("units", "held", "trials")}
-        facts.update(build=build, interfaces=interfaces)
+        files = {
+            path: None if (self.node.root / "old-programs").exists() else [1, 1] for path in arguments.get("files", [])
+        }
+        facts.update(build=build, interfaces=interfaces, files=files)
         return {"changed": False, "ansible_facts": {"llama_node": facts}}
 
     def do_model_facts(self, arguments):

@@ -102,6 +102,10 @@ def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster
     status, output = cluster.run("site")
     assert status == 0, output
     assert serves(cluster) == ["/opt/models/m.gguf"] * 2
+    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
+    assert status != 0
+    assert "llama_services.chat: the trial of Q8_0 seen to have ended at " in output
+    assert "on node1, one that runs is needed to keep it: switch with -e quant=Q8_0" in output
     # For good, and the note goes.
     status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
     assert status == 0, output
@@ -191,6 +195,15 @@ def test_what_comes_back_has_to_be_there(deployed, tmp_path):
     status, output = cluster.run("switch_model", *TRIAL)
     assert status != 0
     assert "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial" in output
+    assert cluster.events == []
+
+
+def test_what_ends_it_has_to_be_installed(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    (cluster.node("node1") / "old-programs").touch()
+    status, output = cluster.run("switch_model", *TRIAL)
+    assert status != 0
+    assert "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first" in output
     assert cluster.events == []
 
 
