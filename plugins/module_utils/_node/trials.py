@@ -80,8 +80,8 @@ Description=Trial of llama.cpp's service {service}
 Documentation=https://github.com/thefermisea/ansible-llama-cluster
 
 [Timer]
-# Wall-clock time: a node that was off then makes up for it when it boots; and should what the timer has noted be lost
-# by then, the program is asked a minute after each boot.
+# Wall-clock time: a node that was off then makes up for it when it boots. What the power cut off in the middle the
+# program finishes: it is asked a minute after each boot.
 OnCalendar={calendar} UTC
 Persistent=true
 OnActiveSec=60
@@ -248,7 +248,8 @@ class Trials:
         """Its workers stay: they are those of before. What is stopped stays so. -> what is odd"""
         found = {unit.name: unit for unit in self.look([name])}.get(name)
         if found is None or found.active_state in (None, "inactive", "deactivating"):
-            return "%s was stopped and stays so" % name
+            # While the node boots, it starts after this.
+            return "%s did not run then" % name
         if found.stale or found.active_state != "active":
             # Not waited for: it waits for its workers, and loads.
             self.run("restart", "--no-block", name)
