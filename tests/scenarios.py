@@ -31,7 +31,7 @@ BUDGETS = {
     "node_setup": 190,
     "upgrade": 480,
     "cluster": 600,
-    "apply": 600,
+    "apply": 690,
     "adoption": 600,
     "rpc_worker": 480,
     "head_server": 420,

@@ -40,7 +40,12 @@ options:
         C(build) to run, whether the primary service answers to its short name (C(at_boot)), and whether earlier
         tasks have really installed build and models (C(deployed)).
     type: dict
-positional: host, contact, accounts, services, units
+  trials:
+    description:
+      - Whether a service on trial is in the way; of a switch the C(service), its C(quant), and whether it is a C(trial)
+        itself.
+    type: dict
+positional: host, contact, accounts, services, units, trials
 """
 
 EXAMPLES = """

@@ -192,6 +192,47 @@ held:
   type: str
   returned: success
   sample: "2026-10-01T08:00:00Z"
+trials:
+  description: Services of this node that are on trial with another quant, and those whose trial has ended by itself.
+  type: list
+  elements: dict
+  returned: success
+  contains:
+    service:
+      description: The service.
+      type: str
+      returned: always
+      sample: chat
+    quant:
+      description: What is, or was, on trial.
+      type: str
+      returned: always
+      sample: Q8_0
+    was:
+      description: What serves again afterwards.
+      type: str
+      returned: always
+      sample: Q4_K_M
+    until:
+      description: When the trial ends, UTC.
+      type: str
+      returned: always
+      sample: "2026-11-24T08:00:00Z"
+    state:
+      description: V(running), V(reverted), or V(failed) where what served before could not be put back.
+      type: str
+      returned: always
+      sample: running
+    at:
+      description: When it ended, UTC; empty while it runs.
+      type: str
+      returned: always
+      sample: ""
+    reason:
+      description: Why it failed, or what is to be known of its end; mostly empty.
+      type: str
+      returned: always
+      sample: ""
 current_build:
   description: Directory name of the release that O(prefix)C(/current) points to, or O(release); V(null) where there is
     no such directory.
@@ -221,6 +262,7 @@ build_broken:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._node.build import build_info
+from ..module_utils._node.trials import Trials
 from ..module_utils._node.units import held_since, unit_info
 from ..module_utils._text import Refusal
 
@@ -240,6 +282,7 @@ def main():
         result = build_info(module.params["prefix"], module.params["release"])
         result["units"] = [unit._asdict() for unit in unit_info(module.params["units"])]
         result["held"] = held_since()
+        result["trials"] = Trials().told()
     except Refusal as error:
         module.fail_json(msg="llama_unit_info: %s" % error)
     module.exit_json(changed=False, **result)

@@ -57,6 +57,14 @@ def serves(lab, path):
     return requests.get("http://%s:8000/props" % lab.ethernet("node1"), timeout=10).json()["model_path"] == path
 
 
+def answers_with(lab, path):
+    """As serves(), of a head that may be about to restart."""
+    try:
+        return ask(lab) and serves(lab, path)
+    except requests.RequestException:
+        return False
+
+
 def disk(lab, size):
     lab.node1.check_output("mount -o remount,size=%dm /opt/models" % size)
 
@@ -174,6 +182,44 @@ def test_a_second_run_changes_nothing(lab):
     status, output = switch(lab, "Q8_0")
     assert status == 0, output
     assert lab.changed(output) == 0
+
+
+def left_of_trials(lab):
+    folders = "/etc/systemd/system /var/lib/llama-cluster /var/lib/systemd/timers"
+    return lab.node1.check_output("find %s -name '*trial*'" % folders)
+
+
+def test_a_trial_that_is_not_kept_goes_back_by_itself(lab):
+    status, output = switch(lab, "Q4_1")
+    assert status == 0, output
+    unit = lab.node1.file(UNIT).content_string
+    worker = lab.node2.check_output("systemctl show --property=MainPID llama-rpc-chat")
+    status, output = switch(lab, "Q8_0", "-e", "trial=10s")
+    assert status == 0, output
+    assert "chat: SmolLM2-135M-Instruct.Q8_0.gguf serves on trial until " in output
+    lab.eventually(lambda: lab.node1.file(UNIT).content_string == unit, 60, "the old unit is back")
+    lab.eventually(lambda: answers_with(lab, OLD), 120, "the old model answers")
+    # Its worker went on.
+    assert lab.node2.check_output("systemctl show --property=MainPID llama-rpc-chat") == worker
+    said = lab.node1.check_output("journalctl --no-pager -t llama-trial")
+    assert "chat: the trial of Q8_0 was not kept until " in said and ": Q4_1 is back" in said
+    assert left_of_trials(lab) == "/var/lib/llama-cluster/trial-chat.json"
+    status, output = lab.playbook("status")
+    assert "chat: the trial of Q8_0 on node1 was not kept, reverted to Q4_1 at " in output
+
+
+def test_a_trial_that_is_kept_stays(lab):
+    status, output = switch(lab, "Q8_0", "-e", "trial=12h")
+    assert status == 0, output
+    timer = lab.node1.check_output("systemctl show --property=ActiveState,UnitFileState llama-trial-chat.timer")
+    assert sorted(timer.split()) == ["ActiveState=active", "UnitFileState=enabled"]
+    status, output = lab.playbook("site")
+    assert status != 0 and lab.changed(output) == 0
+    assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
+    status, output = lab.playbook("switch_model", "-e", "service=chat keep=true")
+    assert status == 0, output
+    assert "chat: Q8_0 is kept, its trial is over" in output
+    assert serves(lab, NEW) and left_of_trials(lab) == ""
 
 
 def test_the_old_model_goes_when_asked(lab):

@@ -19,6 +19,7 @@ from . import nvidia_smi, paths
 from . import units as services
 from .build import build_info
 from .ours import is_our_alias
+from .trials import Trials
 
 UNITS = (
     "llama-rpc-*.service",
@@ -138,13 +139,14 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Our units, short names that are links of ours, and since when the node is held for maintenance. Errors:
-    Refusal."""
+    """Our units, short names that are links of ours, since when the node is held for maintenance, and what is on trial.
+    Errors: Refusal."""
     aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(paths.UNITS, name))]
     return {
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
         "aliases": aliases,
         "held": services.held_since(),
+        "trials": Trials().told(),
     }
 
 

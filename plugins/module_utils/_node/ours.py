@@ -43,6 +43,7 @@ NODE_FILES = (
     (paths.BASELINES, r'"measured_at": '),
     (paths.LAST_SNAPSHOT, r'\A\{"build": '),
     (paths.OPEN_SNAPSHOT, r'\A\{"build": '),
+    (paths.TRIALS, r'\A\{"at": '),
 )
 
 

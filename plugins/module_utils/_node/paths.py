@@ -38,6 +38,8 @@ PROGRAM_BIN = PROGRAMS + "/bin"
 PROGRAM = PROGRAM_BIN + "/llama-program"
 PROGRAM_LIB = PROGRAMS + "/lib"
 PROGRAM_PACKAGE = PROGRAM_LIB + "/llama_cluster"
+# What a trial's timer starts.
+PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
 RUN = "/run/llama-cluster"
@@ -64,6 +66,10 @@ RPC_RULES = STATE + "/rpc-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
+# A service that serves another quant for a while.
+TRIALS = STATE + "/trial-*.json"
+# Where systemd notes when a timer of wall-clock time went off last.
+TIMER_STAMPS = "/var/lib/systemd/timers"
 # Releases of llama.cpp.
 BUILDS = "/opt/llama.cpp"
 # Where an inventory names no other place: tensors that workers keep.

@@ -88,7 +88,7 @@ class Snapshots:
             if key == "last":
                 os.rename(self._path("last"), self._path("open"))
             for path, _now, entry in changes:
-                self._put(path, entry)
+                self.put(path, entry)
         return changes
 
     def close(self) -> bool:
@@ -104,6 +104,15 @@ class Snapshots:
             return False
         os.unlink(self._path("open"))
         return True
+
+    def opened(self) -> Optional[Dict[str, Entry]]:
+        """{path: entry} of the open snapshot, None without one. Errors: Refusal."""
+        snapshot = self._load("open")
+        return snapshot["files"] if snapshot else None
+
+    def entry(self, path: str) -> Optional[Entry]:
+        """A path as it is, None where nothing is."""
+        return self._entry(path) if os.path.lexists(os.path.join(self.root, path)) else None
 
     def _goes(self, path: str, snapshot: Dict[str, Any]) -> bool:
         """Whether what the snapshot lacks is removed."""
@@ -130,7 +139,7 @@ class Snapshots:
             if not isinstance(snapshot.get("id"), str) or not isinstance(snapshot.get("build", 0), (str, type(None))):
                 raise ValueError("id and build are needed as text")
             for path, entry in snapshot["files"].items():
-                if not _is_path(path) or not _is_entry(entry):
+                if not is_path(path) or not is_entry(entry):
                     raise ValueError("%s is no file of a node's configuration" % ascii(path)[:80])
         except FileNotFoundError:
             return None
@@ -177,11 +186,11 @@ class Snapshots:
         with open(full, "rb") as stream:
             return dict(entry, content=base64.b64encode(stream.read()).decode("ascii"))
 
-    def _put(self, path: str, entry: Optional[Entry]) -> None:
+    def put(self, path: str, entry: Optional[Entry]) -> None:
         """Makes path what entry says; None removes it."""
         full = os.path.join(self.root, path)
         if entry is None:
-            if not os.path.isdir(full) or os.path.islink(full):
+            if os.path.lexists(full) and (not os.path.isdir(full) or os.path.islink(full)):
                 os.unlink(full)
             return
         if "link" in entry:
@@ -198,7 +207,7 @@ class Snapshots:
             )
 
 
-def _is_path(path: str) -> bool:
+def is_path(path: str) -> bool:
     """Whether a path is one that a snapshot takes: below what is ours, and not out of it again."""
     return (
         path.isprintable()
@@ -207,7 +216,7 @@ def _is_path(path: str) -> bool:
     )
 
 
-def _is_entry(entry: Any) -> bool:
+def is_entry(entry: Any) -> bool:
     """Whether an entry is one that _entry() makes."""
     if not isinstance(entry, dict):
         return False

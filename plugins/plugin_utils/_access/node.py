@@ -12,6 +12,7 @@ from ...module_utils._node.units import Unit, units_of
 from .accounts import Account, account_refusals
 from .ports import port_conflicts
 from .reach import reach_refusals
+from .trials import trial_refusals
 from .units import unit_refusals
 
 Instance = Mapping[str, Any]
@@ -25,14 +26,16 @@ def node_refusals(
     accounts: Sequence[Account] | None = None,
     services: Mapping[str, Any] | None = None,
     units: Mapping[str, Any] | None = None,
+    trials: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
-    ended, leaving: units that will have made room}; units: what unit_refusals() needs. None of them: the system.
+    ended, leaving: units that will have made room}; units: what unit_refusals() needs; trials: of trial_refusals() what
+    switch_model.yml is to do, if it is that. None of them: the system.
     """
-    if all(asked is None for asked in (contact, accounts, services, units)):
+    if all(asked is None for asked in (contact, accounts, services, units, trials)):
         return _system(facts, host)
     found = []
     if contact is not None:
@@ -43,6 +46,8 @@ def node_refusals(
         found += _services(facts["llama_node"], host, services)
     if units is not None:
         found += unit_refusals(facts["llama_node"], host, **units)
+    if trials is not None:
+        found += trial_refusals(facts["llama_node"].get("trials", []), host, switch=trials)
     return found
 
 
@@ -63,6 +68,7 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
             "the interface up" % (host, address, ", ".join(addresses))
         )
     heads, workers = services["heads"], services["workers"]
+    found += trial_refusals(node.get("trials", []), host, heads)
     # What is stopped needs its port when it is started.
     wanted = [
         ("llama_services.%s.%s" % (one["service"], key), one["address"], one["port"])

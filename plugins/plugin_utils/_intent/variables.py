@@ -47,6 +47,7 @@ EXTRA = (
         "drills",
         "force_split",
         "headers",
+        "keep",
         "maintenance_drain",
         "node",
         "nodes",
@@ -54,7 +55,8 @@ EXTRA = (
         "park",
         "quant",
     ),
-    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "ubatch_size", "undo", "url"),
+    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
+    "url",
 )
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")

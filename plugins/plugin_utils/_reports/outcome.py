@@ -17,6 +17,7 @@ from typing import Any
 
 from ...module_utils._node.units import units_of
 from ...module_utils._settings import is_stopped
+from .._access.trials import minute
 from .drill import outage_lines
 from .failures import NO_REASON
 from .speed import speed_lines
@@ -173,21 +174,43 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
 
 def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """hosts: those of its heads; run: the state of the switch; service, quant, was: the quant of the inventory, park:
-    the node that has the old model, check_mode."""
+    the node that has the old model, check_mode; trial: for how long, empty for good."""
     files = hostvars[hosts[0]]["apply_model_files"]
     old, new = (os.path.basename(files[key]) for key in ("old", "new"))
     if run["check_mode"]:
         return ["%s: check mode, %s serves on; what would change is shown above" % (run["service"], old)]
     stays = not _is_wanted(files) and files["retire"] == "never"
     kept = ", %s stays on %s" % (files["old"], run["park"] or ", ".join(hosts)) if stays else ""
+    if run.get("trial"):
+        until = minute(hostvars[hosts[0]]["switch_model_trial"]["trials"][0]["until"])
+        return [
+            "%s: %s serves on trial until %s%s" % (run["service"], new, until, kept),
+            "then %s is back by itself, unless switch_model.yml -e service=%s -e keep=true is run before that"
+            % (run["was"], run["service"]),
+            "the inventory goes on saying %s, and site.yml and others refuse to run until then" % run["was"],
+        ]
     lines = ["%s: %s serves%s" % (run["service"], new, kept)]
     if run["was"] != run["quant"]:
-        step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (
-            run["service"],
-            run["quant"],
-        )
-        lines.append("the inventory says %s: %s" % (run["was"], step))
+        lines.append(_to_write(run["service"], run["quant"], run["was"]))
     return lines
+
+
+def _to_write(service: str, quant: str, was: str) -> str:
+    """What is left to do where a switch stays."""
+    step = "set the quant of llama_services.%s to %s there, or the next site.yml switches back" % (service, quant)
+    return "the inventory says %s: %s" % (was, step)
+
+
+def _model_kept(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
+    """run: service, was: the quant of the inventory, check_mode."""
+    kept = [one for asked in _noted(hostvars, hosts, "switch_model_kept") for one in asked.get("trials", [])]
+    if not kept:
+        return ["%s: not on trial, nothing is to be kept" % run["service"]]
+    quant = kept[0]["quant"]
+    if run["check_mode"]:
+        return ["%s: check mode, %s stays on trial" % (run["service"], quant)]
+    lines = ["%s: %s is kept, its trial is over" % (run["service"], quant)]
+    return lines + ([_to_write(run["service"], quant, run["was"])] if run["was"] != quant else [])
 
 
 def _model_switch_failed(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
@@ -257,6 +280,7 @@ ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[s
     "upgraded": _upgraded,
     "upgrade_failed": _upgrade_failed,
     "rolled_back": _rolled_back,
+    "model_kept": _model_kept,
     "model_switched": _model_switched,
     "model_switch_failed": _model_switch_failed,
     "silent": _silent,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._node.units import units_of
+from .._access.trials import minute
 from .acceptance import context_of
 
 
@@ -32,6 +33,8 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (label, health["state"], head["endpoint"], reason, known))
     for node, info in nodes.items():
+        lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
+    for node, info in nodes.items():
         if info["held"]:
             lines.append(
                 "  %-12s held for maintenance since %s: maintenance.yml -e node=%s -e state=return"
@@ -46,3 +49,17 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
                 % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, info["current_build"], note)
             )
     return lines
+
+
+def trial_of(one: Mapping[str, Any], node: str) -> str:
+    """What an operator is told of a trial, as llama_unit_info tells it."""
+    if one["state"] == "running":
+        return (
+            "on trial with %s on %s until %s, kept with switch_model.yml -e service=%s -e keep=true, else %s is back"
+            % (one["quant"], node, minute(one["until"]), one["service"], one["was"])
+        )
+    ended = "the trial of %s on %s was not kept" % (one["quant"], node)
+    reason = ", " + one["reason"] if one["reason"] else ""
+    if one["state"] == "failed":
+        return "%s, and %s could not be put back at %s%s" % (ended, one["was"], minute(one["at"]), reason)
+    return "%s, reverted to %s at %s%s" % (ended, one["was"], minute(one["at"]), reason)

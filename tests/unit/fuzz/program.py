@@ -49,6 +49,7 @@ TARGETS = [
     Target("bundle.json", 3, records.bundle_seeds, records.damaged, records.bundle),
     Target("manifest", 3, records.manifest_seeds, records.damaged, records.manifest),
     Target("snapshot", 2, records.snapshot_seeds, records.damaged, records.snapshot),
+    Target("trial", 2, records.trial_seeds, records.damaged, records.trial),
     Target("journal", 2, records.journal_seeds, bytes_of, records.journal),
     Target("build.json", 2, records.build_seeds, records.damaged, records.build),
     Target("removal", 2, records.manifest_seeds, records.damaged, records.removal),

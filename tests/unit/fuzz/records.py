@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records that come back from a disk: of bundles, models, transfers, builds, and the snapshot of a node's
-configuration."""
+"""Records that come back from a disk: of bundles, models, transfers, builds, the snapshot of a node's
+configuration, and a trial."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import request as fetch_request
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import build as node_build
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import snapshot as node_snapshot
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import trials as node_trials
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal import removal as removal_removal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fuzz import damage
@@ -51,6 +52,19 @@ SNAPSHOT = {
         "etc/llama-cluster/plan-chat.json": {"mode": 420, "uid": 0, "gid": 0, "content": "e30K"},
         "etc/systemd/system/llama-head-chat.service": {"mode": 420, "uid": 0, "gid": 0, "content": "W1VuaXRdCg=="},
         "etc/systemd/system/llama-head.service": {"link": "/etc/systemd/system/llama-head-chat.service"},
+    },
+}
+TRIAL = {
+    "service": "chat",
+    "quant": "Q8_0",
+    "was": "Q4_K_M",
+    "until": "2026-11-24T08:00:00Z",
+    "state": "running",
+    "at": "",
+    "reason": "",
+    "model": "/opt/models/m.gguf",
+    "files": {
+        path: {"before": None, "after": SNAPSHOT["files"][path]} for path in list(SNAPSHOT["files"]) if "chat" in path
     },
 }
 
@@ -121,6 +135,22 @@ def snapshot(data):
         for _path, now, then in snapshots.restore("b1-b2", True):
             node_snapshot.text_of(now)
             node_snapshot.text_of(then)
+    except Refusal as error:
+        return str(error)
+    return None
+
+
+def trial_seeds(_files):
+    return [json.dumps(TRIAL)]
+
+
+def trial(data):
+    """Looked at, as every run does; what would be put back is read."""
+    FOLDER.write(data, "node", "var/lib/llama-cluster/trial-chat.json")
+    trials = node_trials.Trials(FOLDER.path("node"))
+    try:
+        trials.told()
+        trials.holds(trials.read("chat"))
     except Refusal as error:
         return str(error)
     return None

@@ -21,7 +21,7 @@ import shutil
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ..module_utils._node import snapshot
+from ..module_utils._node import snapshot, trials
 from ..module_utils._node import units as units_of_node
 from ..module_utils._node.build import build_info
 
@@ -284,12 +284,7 @@ class ActionModule(ActionBase):
         node = Node(self._task.delegate_to or self.node.name)
         patterns = arguments.get("units", ["*"])
         folders = [folder for folder in (node.units, node.running) if folder.exists()]
-        names = {
-            name
-            for folder in folders
-            for name in os.listdir(folder)
-            if name.startswith("llama-") and name.endswith(".service")
-        }
+        names = {name for folder in folders for name in os.listdir(folder) if units_of_node.UNIT_NAME.match(name)}
         units = [
             node.look(name) for name in sorted(names) if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
         ]
@@ -298,18 +293,42 @@ class ActionModule(ActionBase):
             changed=False,
             units=units,
             held=units_of_node.held_since(str(node.held)),
+            trials=trials.Trials(str(node.root)).told(),
         )
 
     def do_node_facts(self, arguments):
         """Units, a build and interfaces are all that the roles ask for which are not replaced."""
         if arguments.get("forget"):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
-        assert set(arguments) <= {"units", "build", "again", "interfaces"}, arguments
+        assert set(arguments) <= {"units", "build", "again", "interfaces", "files"}, arguments
         found = self.do_llama_unit_info({})
         build = self.node.build(arguments.get("build", {}).get("release"))
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
-        facts = {"units": found["units"], "held": found["held"], "build": build, "interfaces": interfaces}
+        facts = {name: found[name] for name in ("units", "held", "trials")}
+        files = {
+            path: None if (self.node.root / "old-programs").exists() else [1, 1] for path in arguments.get("files", [])
+        }
+        facts.update(build=build, interfaces=interfaces, files=files)
         return {"changed": False, "ansible_facts": {"llama_node": facts}}
+
+    def do_model_facts(self, arguments):
+        """A model is there, unless the node has a file `unproved`."""
+        there = not (self.node.root / "unproved").exists()
+        return {"changed": False, "models": [{"item": item, "there": there} for item in arguments["models"]]}
+
+    def do_llama_trial(self, arguments):
+        """What systemd is told is an event."""
+        here = trials.Trials(str(self.node.root), lambda *words: self.event(" ".join(("systemctl", *words))))
+        state, before = arguments["state"], here.told()
+        if state == "started":
+            texts = [str(arguments[key]) for key in ("service", "quant", "was", "model")]
+            changed, record = here.start(*texts, int(arguments["seconds"]), check=self.check)
+            return {"changed": changed, "trials": [record]}
+        names = here.settle(self.check) if state == "settled" else [arguments["service"]]
+        if state == "ended":
+            here.end(names[0], self.check)
+        found = [one for one in before if one["service"] in names]
+        return {"changed": bool(found), "trials": found}
 
     def do_llama_snapshot(self, arguments):
         folder = self.node.root / "var/lib/llama-cluster/rollback"

@@ -128,6 +128,17 @@ REFUSALS = {
         "FOLDER/unrecorded.gguf.manifest.json: no record of root's seen, one is needed to remove that model: "
         "run site.yml --tags model, which records the model that serves, then this again",
     ),
+    "models that do not both fit during a trial": (
+        "model",
+        "make_room",
+        {
+            "model_old": "FOLDER/old.gguf",
+            "model_old_stays": True,
+            "__model_disk": {"folder": "/opt/models", "free": 1500000000, "missing": 8000000000},
+        },
+        "/opt/models: 1.5 GB free on node1, 8.0 GB beside old.gguf are needed during a trial: free space there, or "
+        "switch without -e trial",
+    ),
     "model that is smaller than what is missing": (
         "model",
         "make_room",

@@ -428,6 +428,7 @@ WRITTEN = {
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
+    "var/lib/llama-cluster/trial-chat.json": '{"at": "", "files": {}, "until": "2026-11-24T08:00:00Z"}',
 }
 FOLDERS = sorted(
     {os.path.dirname(path) for path in WRITTEN} | {"etc/llama-cluster/keys", "var/lib/llama-cluster/adopted"}

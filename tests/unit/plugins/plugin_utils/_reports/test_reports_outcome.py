@@ -299,6 +299,58 @@ def test_a_switch_says_what_the_inventory_lacks():
     assert model_switched(was="Q4_1")[1:] == ["the inventory says Q4_1: " + step]
 
 
+TRIAL = {"service": "chat", "quant": "Q8_0", "was": "Q4_1", "until": "2026-11-24T08:00:12Z", "state": "running"}
+TRIAL.update(at="", reason="")
+
+
+def test_a_trial_says_when_it_ends_and_what_the_inventory_has_to_say():
+    hostvars = {"node1": dict(files(), switch_model_trial={"trials": [TRIAL]})}
+    run = dict(SWITCH, trial="12h", was="Q4_1")
+    assert outcome_lines(hostvars, "model_switched", ["node1"], run) == [
+        "chat: m.Q8_0.gguf serves on trial until 2026-11-24 08:00 UTC, /opt/models/m.Q4_1.gguf stays on node1",
+        "then Q4_1 is back by itself, unless switch_model.yml -e service=chat -e keep=true is run before that",
+        "the inventory goes on saying Q4_1, and site.yml and others refuse to run until then",
+    ]
+
+
+def kept(*trials, check_mode=False, was="Q4_1"):
+    hostvars = {"node1": {"switch_model_kept": {"trials": list(trials)}}, "node2": {"switch_model_kept": {}}}
+    return outcome_lines(hostvars, "model_kept", NODES, {"service": "chat", "was": was, "check_mode": check_mode})
+
+
+def test_what_is_kept_belongs_in_the_inventory():
+    step = "set the quant of llama_services.chat to Q8_0 there, or the next site.yml switches back"
+    assert kept(TRIAL) == ["chat: Q8_0 is kept, its trial is over", "the inventory says Q4_1: " + step]
+    assert kept(TRIAL, was="Q8_0") == ["chat: Q8_0 is kept, its trial is over"]
+    assert kept(TRIAL, check_mode=True) == ["chat: check mode, Q8_0 stays on trial"]
+    assert kept() == ["chat: not on trial, nothing is to be kept"]
+
+
+@pytest.mark.parametrize(
+    "more,text",
+    [
+        (
+            {},
+            "on trial with Q8_0 on node1 until 2026-11-24 08:00 UTC, kept with switch_model.yml -e service=chat -e "
+            "keep=true, else Q4_1 is back",
+        ),
+        (
+            {"state": "reverted", "at": "2026-11-24T08:00:13Z"},
+            "the trial of Q8_0 on node1 was not kept, reverted to Q4_1 at 2026-11-24 08:00 UTC",
+        ),
+        (
+            {"state": "failed", "at": "2026-11-24T08:00:13Z", "reason": "/opt/models/m.gguf is gone"},
+            "the trial of Q8_0 on node1 was not kept, and Q4_1 could not be put back at 2026-11-24 08:00 UTC, "
+            "/opt/models/m.gguf is gone",
+        ),
+    ],
+)
+def test_status_tells_of_a_trial_and_of_its_end(more, text):
+    node = {"held": None, "units": [], "current_build": "b1", "trials": [dict(TRIAL, **more)]}
+    hostvars = {"node1": {"status_node": node}, "node2": {"status_node": dict(node, trials=[])}}
+    assert outcome_lines(hostvars, "status", NODES)[0] == "chat: " + text
+
+
 @pytest.mark.parametrize(
     "run,end",
     [

@@ -1,0 +1,215 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A quant on trial, over simulated nodes (simulation.py): what each playbook does meanwhile and afterwards."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    Simulation,
+    build_collection,
+    once,
+)
+
+HEAD = "llama-head-chat.service"
+TIMER = "etc/systemd/system/llama-trial-chat.timer"
+TRIAL = ("-e", "service=chat quant=Q8_0 trial=12h")
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site")
+        assert status == 0, output
+
+    folder = once(tmp_path_factory, "deployed_for_trials", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture(scope="module")
+def on_trial(deployed, tmp_path_factory):
+    """chat serves Q8_0 for twelve hours."""
+
+    def make(folder):
+        cluster = deployed.copy(folder)
+        status, output = cluster.run("switch_model", *TRIAL)
+        assert status == 0, output
+        (folder / "output").write_text(output)
+
+    return Simulation(once(tmp_path_factory, "on_trial", make), deployed.home)
+
+
+@pytest.fixture
+def cluster(on_trial, tmp_path):
+    return on_trial.copy(tmp_path)
+
+
+def serves(cluster):
+    """The model of the head that runs, and of its unit."""
+    found = []
+    for folder in ("run", "etc/systemd/system"):
+        arguments = json.loads((cluster.node("node1") / folder / HEAD).read_text())["arguments"]
+        found.append(arguments[arguments.index("--model") + 1])
+    return found
+
+
+def trials(cluster):
+    return [(one["quant"], one["state"]) for one in Trials(str(cluster.node("node1"))).told()]
+
+
+def end_of(cluster):
+    """What its timer starts, on the node alone."""
+    root = cluster.node("node1")
+
+    def run(*words):
+        if words[0] == "restart":
+            (root / "run" / HEAD).write_text((root / "etc/systemd/system" / HEAD).read_text())
+
+    return Trials(str(root), run, lambda names: [Unit(names[0], active_state="active", stale=True)]).revert("chat")
+
+
+def test_it_begins_once_the_new_model_has_answered(on_trial):
+    output = (on_trial.folder / "output").read_text()
+    assert serves(on_trial) == ["/opt/models/m8.gguf"] * 2 and trials(on_trial) == [("Q8_0", "running")]
+    assert "chat: m8.gguf serves on trial until " in output
+    assert "then F16 is back by itself, unless switch_model.yml -e service=chat -e keep=true is run before" in output
+    assert "the inventory goes on saying F16, and site.yml and others refuse to run until then" in output
+    assert on_trial.snapshots() == [["last.json"], ["last.json"]]
+
+
+def test_a_second_run_changes_nothing(cluster):
+    before = cluster.files("etc"), cluster.files("var")
+    status, output = cluster.run("switch_model", *TRIAL)
+    assert status == 0, output
+    assert "changed=0" in output and "changed=1" not in output
+    assert (cluster.files("etc"), cluster.files("var")) == before
+    assert not any(event.split()[1] in ("configure", "stopped", "started") for event in cluster.events)
+
+
+def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster):
+    record = end_of(cluster)
+    assert record["state"] == "reverted" and serves(cluster) == ["/opt/models/m.gguf"] * 2
+    assert cluster.configuration() == deployed.configuration()
+    status, output = cluster.run("status")
+    assert status == 0, output
+    assert "chat: the trial of Q8_0 on node1 was not kept, reverted to F16 at " in output
+    status, output = cluster.run("site")
+    assert status == 0, output
+    assert serves(cluster) == ["/opt/models/m.gguf"] * 2
+    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
+    assert status != 0
+    assert "llama_services.chat: the trial of Q8_0 seen to have ended at " in output
+    assert "on node1, one that runs is needed to keep it: switch with -e quant=Q8_0" in output
+    # For good, and the note goes.
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status == 0, output
+    assert serves(cluster) == ["/opt/models/m8.gguf"] * 2 and trials(cluster) == []
+
+
+def test_kept_it_stays(cluster):
+    before = serves(cluster)
+    status, output = cluster.run("switch_model", "-e", "service=chat keep=true", "--check")
+    assert status == 0 and trials(cluster) == [("Q8_0", "running")], output
+    assert "chat: check mode, Q8_0 stays on trial" in output
+    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
+    assert status == 0, output
+    assert "chat: Q8_0 is kept, its trial is over" in output
+    assert "the inventory says F16: set the quant of llama_services.chat to Q8_0 there, or the next site" in output
+    assert trials(cluster) == [] and not (cluster.node("node1") / TIMER).exists() and serves(cluster) == before
+    status, output = cluster.run("switch_model", "-e", "service=chat keep=true")
+    assert status == 0 and "chat: not on trial, nothing is to be kept" in output and cluster.events == []
+
+
+def test_switched_back_it_is_over(deployed, cluster):
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=F16")
+    assert status == 0, output
+    assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
+    assert cluster.configuration() == deployed.configuration()
+
+
+def test_rolled_back_it_is_over(deployed, cluster):
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert trials(cluster) == [] and serves(cluster) == ["/opt/models/m.gguf"] * 2
+    assert cluster.configuration() == deployed.configuration()
+
+
+@pytest.mark.parametrize(
+    ("playbook", "arguments"),
+    [
+        ("switch_model", "service=chat quant=Q8_0"),
+        ("switch_model", "service=chat quant=Q4_X"),
+        ("maintenance", "node=node1"),
+    ],
+)
+def test_nothing_else_begins_meanwhile(cluster, playbook, arguments):
+    before = cluster.files()
+    status, output = cluster.run(playbook, "-e", arguments)
+    assert status != 0
+    assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
+    assert "or go back with switch_model.yml -e service=chat -e quant=F16" in output
+    assert cluster.files() == before and cluster.events == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("quant=Q8_0 trial=12", "switch_model: trial 12 seen, a whole number of minutes, hours or days is needed"),
+        ("quant=Q8_0 trial=0h", "switch_model: trial 0h seen, a whole number of minutes, hours or days is needed"),
+        ("quant=Q8_0 trial=12h retire=after", "switch_model: trial 12h seen with retire, the old model is needed on"),
+        ("quant=Q8_0 trial=12h park=node2", "switch_model: trial 12h seen with park, the old model is needed on"),
+        ("quant=F16 trial=12h", "switch_model: quant F16 seen, as llama_services.chat.quant has it, another one is"),
+        ("keep=true quant=Q8_0", "switch_model: keep seen with quant, keep alone is needed to end a trial"),
+        ("keep=true service=chta", "switch_model: service chta seen, one of chat is needed, did you mean chat?"),
+    ],
+)
+def test_what_cannot_be_tried_is_said_before_anything_changes(deployed, tmp_path, arguments, sentence):
+    cluster = deployed.copy(tmp_path)
+    before = cluster.files()
+    status, output = cluster.run("switch_model", "-e", "service=chat " + arguments)
+    assert status != 0
+    assert sentence in output
+    assert cluster.files() == before and cluster.events == []
+
+
+def test_what_comes_back_is_what_the_inventory_says(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q8_0")
+    assert status == 0, output
+    before = cluster.files()
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
+    assert status != 0
+    assert "llama_services.chat.quant: F16 seen, the quant that serves (m8.gguf) is needed during a trial" in output
+    assert cluster.files() == before and cluster.events == []
+
+
+def test_what_comes_back_has_to_be_there(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    (cluster.node("node1") / "unproved").touch()
+    status, output = cluster.run("switch_model", *TRIAL)
+    assert status != 0
+    assert "/opt/models/m.gguf: not as its record says on node1, the verified model is needed when the trial" in output
+    assert cluster.events == []
+
+
+def test_what_ends_it_has_to_be_installed(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    (cluster.node("node1") / "old-programs").touch()
+    status, output = cluster.run("switch_model", *TRIAL)
+    assert status != 0
+    assert "programs/trial.py: missing on node1, it is needed to end a trial: run site.yml --tags node first" in output
+    assert cluster.events == []
+
+
+def test_a_model_that_does_not_serve_is_taken_back_and_is_no_trial(deployed, tmp_path):
+    cluster = deployed.copy(tmp_path)
+    status, output = cluster.run("switch_model", "-e", "service=chat quant=Q4_X trial=12h")
+    assert status != 0
+    assert "the old one serves again" in output
+    assert trials(cluster) == [] and cluster.configuration() == deployed.configuration()
