@@ -21,6 +21,7 @@ from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import own_cards, refusals, sharing
+from .elsewhere import other_nodes
 from .estimate import estimate
 from .misfits import Beside, Misfit, advice, layers, leave_room
 
@@ -156,7 +157,7 @@ class _Inventory:
         service, same = self.services[name], self._same(name)
         split = value(service, "tensor_split")
         for part in same:
-            self._claim(name, part.plan.devices)
+            self.claim(name, part.plan.devices)
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
@@ -200,18 +201,18 @@ class _Inventory:
             return estimate(facts, size), "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
-    def _devices(self, nodes: Iterable[str]) -> list[Device]:
+    def devices_of(self, nodes: Iterable[str]) -> list[Device]:
         return [self._claimed(device) for node in nodes for device in self.devices[node]]
 
     def _claimed(self, device: Device) -> Device:
         return device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values()))
 
-    def _main(self, node: str) -> Device | None:
+    def main_memory(self, node: str) -> Device | None:
         """The main memory of a node, where it is known."""
         main = self.nodes[node].get("main")
         return self._claimed(Device(**main)) if main else None
 
-    def _claim(self, name: str, rows: Iterable[Row]) -> None:
+    def claim(self, name: str, rows: Iterable[Row]) -> None:
         for row in rows:
             if row.total_mib:
                 self.claimed.setdefault((row.node, row.device), {})[name] = row.total_mib
@@ -262,7 +263,7 @@ class _Inventory:
                     self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
                     self.refused.extend([refusals.not_planned(name, self.unplanned[name], ())] if self.complete else [])
                     continue
-                devices = self._devices([host])
+                devices = self.devices_of([host])
                 planned = plan(shape, settings, devices, local=len(devices))
                 found.append(self._described(name, host, model, quant, source, shape, settings, planned, []))
                 self.refused.extend(refusals.context_length(name, service, model, shape, settings))
@@ -273,7 +274,7 @@ class _Inventory:
             fitting = [one.plan.devices for one in found if one.plan.fits]
             for rows in zip(*fitting, strict=True):
                 totals = sorted((row.total_mib for row in rows), reverse=True)[: value(service, "models_max")]
-                self._claim(name, [rows[0]._replace(total_mib=sum(totals))])
+                self.claim(name, [rows[0]._replace(total_mib=sum(totals))])
             parts.extend(found)
         self.planned[name] = parts
 
@@ -295,11 +296,11 @@ class _Inventory:
         self, name: str, service: Mapping[str, Any], head: str, shape: Shape, source: str, settings: Settings
     ) -> None:
         model, quant, workers = service["model"], service["quant"], expand(service.get("workers", ""), self.groups)
-        experts, main = value(service, "cpu_moe"), None if workers else self._main(head)
-        own = self._devices([head])
+        experts, main = value(service, "cpu_moe"), None if workers else self.main_memory(head)
+        own = self.devices_of([head])
         # llama.cpp computes on a head's main memory only where there is nothing else.
         local = 0 if workers and own[0].kind == "main" else len(own)
-        devices = self._devices(workers) + own[:local]
+        devices = self.devices_of(workers) + own[:local]
         told = refusals.settings(name, service, shape, settings, devices)
         told += refusals.experts(name, service, shape, own[0], main)
         counts, split = None, value(service, "tensor_split")
@@ -327,7 +328,7 @@ class _Inventory:
         self.planned.setdefault(name, []).append(described)
         self._refuse(refusals.memory_max(name, service, described))
         # One device is enough wherever it is; the head's own are looked at first.
-        alone = plan(shape, settings, own + self._devices(workers), len(own)) if workers and not force else planned
+        alone = plan(shape, settings, own + self.devices_of(workers), len(own)) if workers and not force else planned
         if alone is not planned and alone.topology != "split" and alone.fits:
             self.refused.append(refusals.needs_no_split(name, described, alone, head))
         elif not counts and planned.fits and workers:
@@ -341,7 +342,7 @@ class _Inventory:
             beside = self._beside(devices + ([main] if main else []))
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
-            self._claim(name, planned.devices)
+            self.claim(name, planned.devices)
         kept_in = main if len(planned.devices) > len(devices) else None
         used = devices + ([kept_in] if kept_in else [])
         others = {
@@ -373,7 +374,7 @@ class _Inventory:
         elif self._has_replicas(one.name):
             elsewhere = ["leave %s out of head" % one.described.node]
         else:
-            elsewhere = self._elsewhere(one.name, one.shape, one.settings, one.devices, one.local)
+            elsewhere = other_nodes(self, one)
         words = one.words or elsewhere + advice(
             one.shape,
             one.settings,
@@ -389,35 +390,3 @@ class _Inventory:
         if one.name in self.typed:  # both ways to say it are refused together
             words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
         self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
-
-    def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
-        """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given
-        their memory."""
-        used = {device.node for device in devices}
-        service, others = self.services[name], []
-        without = service.get("cards") == []
-        for node in self.nodes:
-            found = [main] if without and (main := self._main(node)) else self._devices([node])
-            if node not in used and found and found[0].kind == devices[-1].kind:
-                claims = {service for device in found for service in self.claimed.get((node, device.device), {})}
-                others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
-        others.sort(key=lambda other: other[0] != "")
-        for beside, node, found in others:
-            planned = plan(shape, settings, found, len(found), main=self._main(node))
-            if planned.fits:
-                self._claim(name, planned.devices)
-                return ["make %s its head%s%s" % (node, beside, " and drop workers" if service.get("workers") else "")]
-        if without:
-            found = self._devices([devices[-1].node])
-            planned = plan(shape, settings, found, len(found))
-            if found[0].kind == "GPU" and planned.fits:
-                self._claim(name, planned.devices)
-                return ["drop cards"]
-        # Neither goes with workers.
-        if local and not without and "cpu_moe" not in service:
-            for beside, node, found in others:
-                planned = plan(shape, settings, found + devices, local)
-                if planned.fits:
-                    self._claim(name, planned.devices)
-                    return ["add %s to workers%s" % (node, beside)]
-        return []
