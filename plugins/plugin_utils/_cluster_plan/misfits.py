@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A service that does not fit, and what would. Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._model.memory import Settings, Shape
@@ -57,12 +57,13 @@ def advice(
     )
 
 
-def leave_room(one: Misfit, least: Mapping[str, Plan]) -> list[str]:
-    """Words for neighbours with cpu_moe auto that could leave it room. least: what they need at least of the cards."""
+def leave_room(one: Misfit, least: Mapping[str, Sequence[Plan]]) -> list[str]:
+    """Words for neighbours with cpu_moe auto that could leave it room. least: what they and their replicas need
+    at least of the cards."""
 
     def beside(device: Device, name: str) -> Device:
         place = (device.node, device.device)
-        needed = sum(row.total_mib for row in least[name].devices if (row.node, row.device) == place)
+        needed = sum(row.total_mib for part in least[name] for row in part.devices if (row.node, row.device) == place)
         taken = one.beside.get(place, {}).get(name) or 0
         return device._replace(claimed_mib=device.claimed_mib - taken + needed)
 
@@ -70,7 +71,8 @@ def leave_room(one: Misfit, least: Mapping[str, Plan]) -> list[str]:
     for name in sorted({name for claims in one.beside.values() for name in claims if name in least}):
         devices = [beside(device, name) for device in one.devices]
         main = beside(one.main, name) if one.main else None
-        if least[name].fits and plan(one.shape, one.settings, devices, one.local, counts=one.counts, main=main).fits:
+        fits = plan(one.shape, one.settings, devices, one.local, counts=one.counts, main=main).fits
+        if fits and all(part.fits for part in least[name]):
             found.append("write a larger cpu_moe for %s" % name)
     return found
 

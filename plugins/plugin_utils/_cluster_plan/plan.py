@@ -106,7 +106,7 @@ class _Inventory:
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[Misfit] = []
         self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
-        self.least: dict[str, Plan] = {}  # of those with cpu_moe auto: with all experts in main memory
+        self.least: dict[str, list[Plan]] = {}  # of those with cpu_moe auto: with all experts in main memory
 
     def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
         """What leaves no choice is placed first, then what can leave a card to others only as a whole, and last what
@@ -289,6 +289,7 @@ class _Inventory:
             self._without(name, str(problem))
             return
         self.planned.pop(name, None)
+        self.least.pop(name, None)
         for head in heads:
             self._add_head(name, service, head, shape, source, settings)
 
@@ -317,7 +318,8 @@ class _Inventory:
         planned = None
         earlier = next((part.plan for part in self.earlier(name, [head]) if part.inputs == inputs), None)
         if experts == "auto":
-            self.least[name] = plan_experts(shape, settings, devices, main, "all", force, counts)[1]
+            least = plan_experts(shape, settings, devices, main, "all", force, counts)[1]
+            self.least.setdefault(name, []).append(least)
         if experts:
             shape, planned = plan_experts(shape, settings, devices, main, experts, force, counts, earlier)
         elif counts is None and earlier:
