@@ -57,9 +57,9 @@ RETURN = """
 _value:
   description:
     - Lists of unit names in the order to act on them, RV(_value.heads_down), RV(_value.unwanted),
-      RV(_value.workers_restart), RV(_value.workers_start) and RV(_value.heads_up); RV(_value.held), those that stop
-      and do not start at boot, of a node that is to be held or of a service that is stopped; and RV(_value.idle),
-      whether they leave everything as it is.
+      RV(_value.workers_restart), RV(_value.workers_start) and RV(_value.heads_up); those that stop and do not start at
+      boot, RV(_value.held) of a node that is to be held, else RV(_value.resting) of services that are stopped; and
+      RV(_value.idle), whether they leave everything as it is.
   type: dict
 """
 

@@ -287,7 +287,7 @@ def kind_of(service: Mapping[str, Any]) -> str:
 
 
 def is_stopped(service: Mapping[str, Any]) -> bool:
-    """Whether it is configured and does not run."""
+    """Whether a service, or its head or worker, is configured and does not run."""
     return value(service, "state") == "stopped"
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._settings import is_stopped
 from .._intent.networks import networks_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -51,7 +52,7 @@ def client_access(
     wanted = networks_of(clients)
     closed = _closed(ruleset)
     for head in instances:
-        if head.get("state") == "stopped":  # whoever took its port would be sent what its clients still send
+        if is_stopped(head):  # whoever took its port would be sent what its clients still send
             continue
         match = SHOWN.search(interfaces.get(head["address"], ""))
         interface, own = match.groups() if match else ("", None)

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 
 from ...module_utils._node import paths
 from ...module_utils._node.units import Unit, units_of
+from ...module_utils._settings import is_stopped
 from .accounts import Account, account_refusals
 from .ports import port_conflicts
 from .reach import reach_refusals
@@ -74,7 +75,7 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         ("llama_services.%s.%s" % (one["service"], key), one["address"], one["port"])
         for key, instances in (("port", heads), ("rpc_port", workers))
         for one in instances
-        if one.get("state") != "stopped"
+        if not is_stopped(one)
     ]
     units = units_of(node["units"])
     own = [unit.main_pid for unit in units if unit.main_pid] + node["service_pids"] + list(services["ending"])

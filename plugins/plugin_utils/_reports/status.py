@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._node.units import units_of
+from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .acceptance import context_of
 
@@ -19,7 +20,7 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
     lines = []
     for head, health in heads:
         label = head.get("label") or head["service"]
-        stopped = head.get("state") == "stopped"
+        stopped = is_stopped(head)
         if stopped and health["state"] == "down":
             lines.append("%s: stopped, as the inventory says" % label)
             continue

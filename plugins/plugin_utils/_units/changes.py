@@ -32,8 +32,8 @@ def unit_changes(
 
     heads_down: stopped first, because they are unwanted, stale, degraded, or because one of their workers stops or
     starts somewhere; and what waits after runs that failed, to be tried at once with what is there now.
-    unwanted: stopped, disabled and removed. held: stopped and disabled. workers_restart, workers_start: then the
-    workers. heads_up: every wanted head that runs, last.
+    unwanted: stopped, disabled and removed. resting: those of stopped that run all the same or would at boot, stopped
+    and disabled. workers_restart, workers_start: then the workers. heads_up: every wanted head that runs, last.
     idle: whether all of this leaves everything as it is.
     Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left
     alone, whatever their name.
@@ -59,7 +59,7 @@ def unit_changes(
         + resting
         + [unit.name for unit in kept if unit.stale or unit.failed_in_a_row or unit.service in disturbed],
         "unwanted": workers[host]["unwanted"] + unwanted,
-        "held": workers[host]["held"] + resting,
+        "resting": workers[host]["resting"] + resting,
         "workers_restart": workers[host]["restart"],
         "workers_start": workers[host]["start"],
         "heads_up": [unit.name for unit in kept if unit.enabled],
@@ -85,7 +85,7 @@ def _workers(units: Iterable[Unit], wanted: Sequence[str], stopped: Collection[s
     kept = [unit for unit in units if unit.name in wanted and unit.name not in stopped]
     return {
         "unwanted": [unit.name for unit in units if unit.name not in wanted],
-        "held": _resting(units, wanted, stopped),
+        "resting": _resting(units, wanted, stopped),
         "restart": [unit.name for unit in kept if unit.stale or unit.failed_in_a_row],
         # A worker that systemd is about to restart counts as down: its head has lost it already.
         "start": [unit.name for unit in kept if unit.enabled and unit.active_state != "active"],

@@ -9,10 +9,12 @@ import hashlib
 import json
 from typing import Any, Mapping, Sequence
 
+from ...module_utils._llama.args import told
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
 from ...module_utils._node.units import unit_name, units_of
 from ...module_utils._plan.stored import stored
+from ...module_utils._settings import is_stopped
 from .sandbox import unit_sandbox
 
 Instance = Mapping[str, Any]
@@ -66,7 +68,7 @@ def unit_files(
         if own:
             entries.append({"path": paths.PLANS.replace("*", item["service"]), "content": _text(stored(own))})
         # The watchdog asks systemd for a unit without a process again and again.
-        if not _is_stopped(item):
+        if not is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
@@ -107,10 +109,6 @@ def _running_parts(item: Instance) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) != ("cards", None)}
 
 
-def _is_stopped(item: Instance) -> bool:
-    return item.get("state") == "stopped"
-
-
 def digest(parts: Any) -> str:
     return hashlib.sha256(_text(parts).encode("utf-8")).hexdigest()[:16]
 
@@ -136,7 +134,7 @@ def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     for item in instances:
         name = unit_name(kind, item["service"])
         link: Entry = {"path": paths.AT_BOOT + "/" + name}
-        if at_boot and not _is_stopped(item):
+        if at_boot and not is_stopped(item):
             entries.append(dict(link, state="link", target=_unit_path(name)))
         elif name in enabled:
             entries.append(dict(link, state="absent"))
@@ -147,7 +145,7 @@ def _short_name(instances: Sequence[Instance], kind: str, node: Mapping[str, Any
     """What answers to llama-rpc or llama-head, nothing while that service is stopped: systemd would call its unit
     enabled. Only a link of ours goes: a file of that name was made by hand, and adopt.yml moves it."""
     name = "llama-%s.service" % kind
-    primary = [item["service"] for item in instances if item.get("primary") and not _is_stopped(item)]
+    primary = [item["service"] for item in instances if item.get("primary") and not is_stopped(item)]
     if primary and at_boot:
         return [{"path": _unit_path(name), "state": "link", "target": _unit_path(unit_name(kind, primary[0]))}]
     return [{"path": _unit_path(name), "state": "absent"}] if name in node["aliases"] else []
@@ -163,7 +161,7 @@ def _watched(kind: str, item: Instance) -> Entry:
     if kind == "rpc":
         return dict(entry, address=item["address"], port=int(item["port"]), head_url=item.get("head_url") or "")
     key = item.get("api_key_file")
-    if "--embeddings" in item["args"]:
+    if told(item["args"]).embeddings:
         # A model of embeddings alone has no token to give.
         entry["embeddings"] = True
     return dict(

@@ -150,10 +150,10 @@ def stopped(host, head=None, rpc=None, names=("llama-head-chat.service", "llama-
 
 def test_a_service_that_is_stopped_goes_down_and_stays_configured():
     found = stopped("node1")
-    assert found["heads_down"] == found["held"] == ["llama-head-chat.service"]
+    assert found["heads_down"] == found["resting"] == ["llama-head-chat.service"]
     assert (found["heads_up"], found["unwanted"], found["idle"]) == (["llama-head-alone.service"], [], False)
     found = stopped("node2")
-    assert found["held"] == ["llama-rpc-chat.service"] and not found["idle"]
+    assert found["resting"] == ["llama-rpc-chat.service"] and not found["idle"]
     assert found["unwanted"] == found["workers_restart"] == found["workers_start"] == []
 
 
@@ -168,21 +168,21 @@ def test_a_service_that_is_stopped_already_is_left_alone():
 def test_a_stopped_service_that_waits_or_would_start_at_boot_is_none():
     for head in (unit("head", active="activating", failed=3, enabled=False), unit("head", active="inactive")):
         found = stopped("node1", head, unit("rpc", active="inactive", enabled=False))
-        assert found["held"] == found["heads_down"] == ["llama-head-chat.service"]
+        assert found["resting"] == found["heads_down"] == ["llama-head-chat.service"]
     for rpc in (unit("rpc", active="activating", failed=3, enabled=False), unit("rpc", active="inactive")):
-        assert stopped("node2", rpc=rpc)["held"] == ["llama-rpc-chat.service"]
+        assert stopped("node2", rpc=rpc)["resting"] == ["llama-rpc-chat.service"]
 
 
 def test_what_is_stopped_and_not_ours_or_not_to_be_touched_goes_on():
-    assert stopped("node1", unit("head", ours=False))["held"] == []
-    assert stopped("node2", rpc=unit("rpc", ours=False))["held"] == []
+    assert stopped("node1", unit("head", ours=False))["resting"] == []
+    assert stopped("node2", rpc=unit("rpc", ours=False))["resting"] == []
     nodes = {"node1": [unit("head"), unit("head", "alone")]}
     wanted, name = wanted_units(SERVICES, GROUPS), "llama-head-chat.service"
-    assert unit_changes(nodes, "node1", wanted, [], ["alone"], stopped=[name])["held"] == []
+    assert unit_changes(nodes, "node1", wanted, [], ["alone"], stopped=[name])["resting"] == []
 
 
 def test_a_node_that_is_to_be_held_is_asked_of_the_same_filter():
     nodes = {"node1": [dict(unit("head"), sub_state="running")], "node2": [unit("rpc")]}
     found = unit_changes(nodes, "node1", held="node2")
     assert (found["heads_down"], found["held"], found["idle"]) == (["llama-head-chat.service"], [], False)
-    assert unit_changes({"node1": []}, "node1")["held"] == []
+    assert "resting" not in found and "held" not in unit_changes({"node1": []}, "node1")
