@@ -152,7 +152,8 @@ def default(option):
 def meaning(option):
     """The first sentence of a description."""
     text = option["description"] if isinstance(option["description"], str) else " ".join(option["description"])
-    return re.split(r"(?<=[a-z0-9)\]])\.\s", text)[0].rstrip(".").replace("|", "\\|") + "."
+    text = re.sub(r"\b[CVPMOE]\(([^)#=]+)[^)]*\)", r"`\1`", text)
+    return re.split(r"(?<=[a-z0-9)\]`])\.\s", text)[0].rstrip(".").replace("|", "\\|") + "."
 
 
 def page():

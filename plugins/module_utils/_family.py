@@ -5,7 +5,7 @@
 table of settings. Private to the collection."""
 
 import re
-from typing import List
+from typing import Any, Dict, List, Mapping
 
 from ._key import Key, Words
 
@@ -32,6 +32,8 @@ BUILT_IN = (
 )
 # The one that --jinja knows by its name too: of any other it takes the name for the text of a template.
 JINJA_KNOWS = "chatml"
+# The template's own argument for what reasoning says.
+THINKING = "enable_thinking"
 OVERRIDE = (
     re.compile(
         r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}=(int:-?[0-9]{1,18}|float:-?[0-9]+(\.[0-9]+)?|bool:(true|false)|str:[A-Za-z0-9._:/@+-]{1,127})\Z"
@@ -148,7 +150,7 @@ FAMILY = (
         bool,
         "Whether layers with a sliding window cache the whole context, by which a prompt can be used again in part.",
         own=False,
-        flag=((EVER, {True: ["--swa-full"]}),),
+        flag=((EVER, {True: ["--swa-full"], False: []}),),
         memory=True,
         family=True,
     ),
@@ -157,7 +159,7 @@ FAMILY = (
         bool,
         "Whether it serves embeddings, and nothing else; a text may have `ubatch_size` tokens.",
         own=False,
-        flag=((EVER, {True: ["--embeddings"]}),),
+        flag=((EVER, {True: ["--embeddings"], False: []}),),
         memory=True,
         family=True,
     ),
@@ -165,7 +167,7 @@ FAMILY = (
         "pooling",
         str,
         "How the embeddings of a text's tokens become one, where the model's header does not say it right.",
-        choices=("none", "mean", "cls", "last"),
+        choices=("mean", "cls", "last"),
         flag="--pooling",
         family=True,
     ),
@@ -209,6 +211,32 @@ FAMILY = (
         family=True,
     ),
 )
+
+# What a service says of its own, and what its model's entry may have that means nothing beside it.
+EXCLUDES = (
+    ("jinja", (False,), ("chat_template_kwargs", "reasoning")),
+    ("reasoning", ("off",), ("reasoning_budget",)),
+    ("embeddings", (False,), ("pooling",)),
+    ("rope_scaling", ("none", "linear"), ("yarn_orig_ctx",)),
+)
+
+
+def inherited(model: Mapping[str, Any], service: Mapping[str, Any]) -> Dict[str, Any]:
+    """The family settings of a model's entry that hold for a service: it replaces them, and with a key those that
+    cannot stand beside its value."""
+    found = dict(model)
+    for key, values, companions in EXCLUDES:
+        for companion in companions if service.get(key) in values else ():
+            found.pop(companion, None)
+    if service.get("reasoning_budget") is not None and found.get("reasoning") == "off":
+        del found["reasoning"]
+    if THINKING in (service.get("chat_template_kwargs") or {}):
+        found.pop("reasoning", None)
+    elif service.get("reasoning") in ("on", "off") and THINKING in (found.get("chat_template_kwargs") or {}):
+        words = found["chat_template_kwargs"]
+        found["chat_template_kwargs"] = {name: words[name] for name in words if name != THINKING}
+    found.update(service)
+    return found
 
 
 def is_template_file(template: str) -> bool:

@@ -8,7 +8,7 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ._family import FAMILY
+from ._family import FAMILY, inherited
 from ._key import Key, Words
 
 KINDS = ("server", "router")
@@ -129,7 +129,14 @@ KEYS = (
         memory=True,
         kinds=KINDS,
     ),
-    Key("threads", int, "CPU threads of the head and of each worker.", flag="--threads", kinds=KINDS),
+    Key(
+        "threads",
+        int,
+        "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
+        "Intel's hybrid processors the performance cores alone, and a worker without a card half of its logical ones.",
+        flag="--threads",
+        kinds=KINDS,
+    ),
     Key(
         "threads_batch",
         int,
@@ -176,6 +183,16 @@ KEYS = (
         int,
         "The shortest stretch of tokens, after a change in a prompt, that is taken from the cache all the same.",
         flag="--cache-reuse",
+    ),
+    Key(
+        "cache_ram",
+        int,
+        "MiB of main memory for prompts whose slot went to another conversation, so that they need not be read again; "
+        "0: none. Not with `workers`. [When it is worth it](inventory.md#prompts-of-several-conversations).",
+        default=0,
+        bounds=(0, 2**20),
+        flag="--cache-ram",
+        memory=True,
     ),
     Key(
         "flash_attn",
@@ -267,8 +284,7 @@ def is_stopped(service: Mapping[str, Any]) -> bool:
 def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
     """The one entry that plan, command line and checks see: what the model's entry says for its family, what the
     service says in its place, and what stands for other keys as those."""
-    entry = {name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}
-    entry.update(service)
+    entry = inherited({name: model[name] for name in FAMILY_KEYS if model and model.get(name) is not None}, service)
     if "cache" in entry:
         both = entry.pop("cache")
         entry.update(cache_type_k=both, cache_type_v=both)

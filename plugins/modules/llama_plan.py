@@ -109,7 +109,7 @@ options:
       - Tokens that are computed at once.
     type: int
     default: 512
-  cache_type:
+  cache:
     description:
       - Type of both halves of the KV cache.
     type: str
@@ -146,7 +146,7 @@ EXAMPLES = r"""
       - {name: gpu1, memory_mib: 32510}
     slot_ctx_size: 131072
     parallel: 1
-    cache_type: q4_0
+    cache: q4_0
     build: b11434
   register: plan
 
@@ -237,7 +237,7 @@ advice:
   type: list
   elements: str
   returned: with devices
-  sample: [lower slot_ctx_size to 40960, set cache_type to q8_0]
+  sample: [lower slot_ctx_size to 40960, set cache to q8_0]
 refused:
   description: What speaks against it in one sentence, empty for nothing; that it does not fit, or that a node's main
     memory would hold no layers beside GPUs.
@@ -291,7 +291,7 @@ def main():
             "parallel": {"type": "int"},
             "batch_size": {"type": "int", "default": OWN["batch_size"]},
             "ubatch_size": {"type": "int", "default": OWN["ubatch_size"]},
-            "cache_type": {"type": "str", "choices": list(CACHE_TYPES), "default": OWN["cache_type_k"]},
+            "cache": {"type": "str", "choices": list(CACHE_TYPES), "default": OWN["cache_type_k"]},
             "build": {"type": "str"},
             "force_split": {"type": "bool", "default": False},
         },

@@ -45,8 +45,7 @@ def rows(inventory):
                 services["reasoning"].update(
                     quant=quant,
                     slot_ctx_size=tokens,
-                    cache_type_k=cache,
-                    cache_type_v=cache,
+                    cache=cache,
                     tensor_split="auto",
                     **YARN,
                 )

@@ -649,6 +649,18 @@ REFUSALS = [
         chat(pooling="mean"),
     ),
     (
+        "llama_services.chat.cache_ram:",
+        "8192 seen with workers",
+        "drop the key",
+        chat(cache_ram=8192),
+    ),
+    (
+        "llama_services.chat.ubatch_size:",
+        "micro-batches of 8192 tokens seen with embeddings and batches of 2048",
+        "write batch_size: 8192",
+        chat(ubatch_size=8192, embeddings=True),
+    ),
+    (
         "llama_services.chat.cache:",
         "q5_1 seen with workers",
         "one of f16, q8_0, q4_0 is needed",
@@ -907,7 +919,7 @@ REFUSALS = [
     (
         "llama_services.chat.memory_max:",
         "64G seen",
-        "MiB of its experts and buffers in main memory are needed: raise it",
+        "MiB that it has to keep in main memory are needed: raise it",
         lambda **_fixtures: mixture.planned(cpu_moe="all", memory_max="64G")["refused"],
     ),
     (

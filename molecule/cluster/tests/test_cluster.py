@@ -54,6 +54,10 @@ def test_check_mode_on_a_deployed_cluster_changes_nothing(lab):
     status, output = lab.playbook("site", "--check", "--diff", core=lab.NEWEST)
     assert status == 0, output
     assert lab.changed(output) == 0
+    # What runs is not judged by what the inventory says from now on.
+    more = json.dumps({"llama_services": lab.chat(ctx_size=8192)})
+    status, output = lab.playbook("site", "--check", "--diff", "-e", more, core=lab.NEWEST)
+    assert status == 0 and lab.changed(output) > 0 and "--ctx-size 8192" in output, output
 
 
 def test_each_tag_works_alone(lab):

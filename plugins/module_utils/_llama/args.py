@@ -60,8 +60,7 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the
     service, for a release tag.
 
-    --fit off keeps llama.cpp from changing what the inventory says; --cache-ram 0 because saving a prompt cache aborts
-    a head with RPC devices.
+    --fit off keeps llama.cpp from changing what the inventory says.
     A build that takes one alias gets the model's name: a server of one model answers to every name.
     """
     build = command_line_of(version)
@@ -78,7 +77,7 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
         str(instance["port"]),
     ]
     if instance["rpc_endpoints"]:
-        args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer", "--cache-ram", "0"]
+        args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer"]
     if service.get("cards") == []:
         args += ["--device", "none"]
     args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]

@@ -16,6 +16,7 @@ SPELLINGS = {
     "-c": "--ctx-size",
     "-b": "--batch-size",
     "-ub": "--ubatch-size",
+    "-cram": "--cache-ram",
     "-fa": "--flash-attn",
     "-ctk": "--cache-type-k",
     "-ctv": "--cache-type-v",
@@ -49,8 +50,8 @@ INSTEAD = (
     # The collection's own: where layers go, and how the server is watched, asked and logged.
     (
         "",
-        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx -cram "
-        "--cache-ram --metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
+        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx "
+        "--metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
@@ -90,7 +91,8 @@ def flags(words: Iterable[str]) -> List[str]:
 def owners() -> Dict[str, str]:
     """{flag: what stands for it, empty for one that is the collection's own}"""
     found = {flag: words for words, spelled in INSTEAD for flag in spelled.split()}
-    for key in KEYS:
+    # A key whose value follows the flag stands for it before one that has words for each of its values.
+    for key in sorted(KEYS, key=lambda key: not isinstance(key.flag, str)):
         rendered: List[str] = [key.flag] if isinstance(key.flag, str) else []
         for _first, by_value in key.flag if isinstance(key.flag, tuple) else ():
             rendered += flags(word for given in by_value.values() for word in given)

@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     kv_unified: bool
     swa_full: bool  # layers with a sliding window cache everything
     embeddings: bool  # every token of a batch has an output
+    cache_ram: int = 0  # MiB of the head's main memory for prompts of other conversations
 
 
 class Cells(NamedTuple):

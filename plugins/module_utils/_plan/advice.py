@@ -62,6 +62,8 @@ def nearest(
         _kept, other = plan_experts(shape, settings, devices, main, "auto", counts=counts)
         if other.fits:
             found.append("set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe)
+    if settings.cache_ram and fits(shape, cache_ram=0):
+        found.append("drop cache_ram")
     wanted = slot_context(shape, settings)
     tokens = largest(lambda tokens: fits(shape, tokens), wanted)
     if tokens:
@@ -101,13 +103,9 @@ def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, t
     for smaller in [one for one in CACHE_TYPES if 2 * row_bytes(one, ROW) < now]:
         both = {"cache_type_k": smaller, "cache_type_v": smaller}
         if fits(**both):
-            return ["set cache_type_k and cache_type_v to %s" % smaller]
+            return ["set cache to %s" % smaller]
     most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
-    return (
-        ["lower slot_ctx_size to %d and set cache_type_k and cache_type_v to %s" % (most, both["cache_type_k"])]
-        if most > tokens
-        else []
-    )
+    return ["lower slot_ctx_size to %d and set cache to %s" % (most, both["cache_type_k"])] if most > tokens else []
 
 
 def _new_quant(fits: Callable[[float], bool], quant: str, size: int) -> List[str]:

@@ -42,7 +42,7 @@ def plan_experts(
     if wish != "auto":
         return with_layers(shape.block_count if wish == "all" else int(wish), counts, main)
     if not beside or with_layers(0, counts, None)[1].fits:
-        return with_layers(0, counts, None)
+        return with_layers(0, counts, main)
     # What main memory holds is looked at last: it holds the fewest layers best.
     low, high = 1, shape.block_count
     while low < high:

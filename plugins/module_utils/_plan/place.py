@@ -125,8 +125,8 @@ def plan(
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
-    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts. What fits one device is
-    not split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts or prompts. What fits one
+    device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
@@ -142,7 +142,7 @@ def plan(
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
     rows, shares, host = list(devices), placed.devices, placed.host
-    if main and shape.cpu_moe:
+    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or settings.cache_ram):
         rows, shares, host = [*rows, main], [*shares, host], Share()
     unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
     return Plan(
@@ -223,6 +223,7 @@ def _alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: i
 
 def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: List[int], local: int) -> Placed:
     placed = place(shape, settings, counts, local)
+    placed = placed._replace(host=placed.host.beside(Share(kv=settings.cache_ram << 20)))
     # What the head keeps lies in the same memory as its own layers where that is the main memory.
     if local and devices[-1].kind == "main":
         return Placed(placed.devices[:-1] + [placed.devices[-1].beside(placed.host)], Share())

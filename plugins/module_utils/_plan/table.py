@@ -29,7 +29,7 @@ def lines(planned: Dict[str, Any], only: str = "") -> List[str]:
             # A hub that does not answer is one problem, whatever it was asked for.
             problem = re.sub(r"^(\w+://[^/]+)/\S*: ", r"\1: ", one.problem or "")
             if name in planned["unchanged"]:
-                held = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _keeps_experts(one, row)]
+                held = ["%s %s" % tuple(_cells(row)[:3:2]) for row in one.plan.devices if not _beside_cards(row)]
                 held += ["experts of %d layers in main memory" % one.plan.cpu_moe] if one.plan.cpu_moe else []
                 found.append("%s, planned as before: %s" % (_title(one), ", ".join(held)))
                 continue
@@ -84,16 +84,16 @@ def table(one: ServicePlan) -> List[str]:
     if any(plan.host.values()):
         found.append(
             "  main memory of the head: %d MiB of weights and %d MiB of buffers"
-            % (plan.host["weights_mib"], plan.host["compute_mib"])
+            % (plan.host["weights_mib"], plan.host["kv_mib"] + plan.host["compute_mib"])
         )
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
     return found
 
 
-def _keeps_experts(one: ServicePlan, row: Row) -> bool:
-    """Whether it is main memory beside the GPUs of a head, which has a row for the experts that it keeps."""
-    return bool(one.plan.cpu_moe) and row.kind == "main"
+def _beside_cards(row: Row) -> bool:
+    """Whether it is main memory beside the GPUs of a head, which has a row for what it keeps."""
+    return row.kind == "main" and not row.layers
 
 
 def experts_words(plan: Plan) -> str:

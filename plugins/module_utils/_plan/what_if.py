@@ -21,8 +21,8 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
     asked = dict(
         given,
         ctx_size=given["slot_ctx_size"] * slots,
-        cache_type_k=given["cache_type"],
-        cache_type_v=given["cache_type"],
+        cache_type_k=given["cache"],
+        cache_type_v=given["cache"],
     )
     del asked["slot_ctx_size"]
     settings = settings_for(asked, given["build"])
@@ -70,8 +70,7 @@ def what_if(shape: Shape, given: Dict[str, Any]) -> Dict[str, Any]:
         turned = sorted(every, key=lambda device: device.node == last)
         if not local and plan(shape, settings, turned, [device.node for device in turned].count(last)).fits:
             advice.append("give %s last, without a GPU the head %s holds no layers beside workers" % (last, head))
-        # Here one setting stands for both.
-        advice.extend(words.replace("cache_type_k and cache_type_v", "cache_type") for words in more)
+        advice.extend(more)
         refused.append(
             "it does not fit %s: %s"
             % ("1 device" if len(devices) == 1 else "%d devices" % len(devices), ", or ".join(advice))

@@ -102,11 +102,14 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     if reply.finish == "length" and 0 < server_limit <= reply.tokens <= limit:
         step = "n_predict is %d, which ends it while it thinks: raise or remove n_predict" % server_limit
     elif reply.finish == "length":
-        step = "it thinks for all of %d tokens: set reasoning: off or a reasoning_budget, or another chat_template" % (
-            reply.tokens or limit
+        step = (
+            'it thinks for all of %d tokens: set reasoning: "off" or a reasoning_budget, or another chat_template'
+            % (reply.tokens or limit)
         )
     elif reply.reasoning:
-        step = "all of it is taken for reasoning: set reasoning: off, another reasoning_format or another chat_template"
+        step = (
+            'all of it is taken for reasoning: set reasoning: "off", another reasoning_format or another chat_template'
+        )
     else:
         step = "its chat_template does not fit the model or the build: set another chat_template"
     return None, "%s, some is needed, and %s" % (seen, step)
@@ -125,22 +128,23 @@ def judge_reasoning(reply: Reply, told: Told) -> Verdict:
     if told.reasoning_off and reply.reasoning:
         return None, (
             "reasoning is off and %d characters of reasoning_content came, none are allowed: its chat_template does "
-            "not obey the switch, set another chat_template or chat_template_kwargs" % len(reply.reasoning)
+            'not obey the switch, replace reasoning: "off" by reasoning_budget: 0, or set another chat_template'
+            % len(reply.reasoning)
         )
     return ("off as configured" if told.reasoning_off else "apart from the answer" if reply.reasoning else "none"), None
 
 
-def judge_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Verdict:
+def refuse_context(slot: Optional[int], wanted: Optional[int], trained: int) -> Optional[str]:
     """slot: tokens of a slot as the server tells; wanted: as configured; trained: as the header says, 0 where nobody
     knows."""
     if slot is None or wanted is None or slot >= wanted:
-        return None, None
+        return None
     if slot == trained:
         cause = "the header's context_length caps it: set rope_scaling and rope_scale or override_kv"
     else:
         cause = "the build gives no more: read in its journal why"
     words = "a slot has %d tokens, slot_ctx_size asks for %d, and %s, or set slot_ctx_size: %d"
-    return None, words % (slot, wanted, cause, slot)
+    return words % (slot, wanted, cause, slot)
 
 
 def judge_call(reply: Reply) -> Verdict:
@@ -204,9 +208,7 @@ class Conversation:
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(
-            ("question", "embedding", "tools", "reasoning", "context", "not_held")
-        )
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(("question", "embedding", "tools", "reasoning", "not_held"))
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""
@@ -216,7 +218,7 @@ class Conversation:
             return
         meta = self._meta()
         slot = self.result["n_ctx"]
-        self._note("context", judge_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
+        self._refuse(refuse_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
         try:
             if self.told.embeddings:
                 self._note("embedding", judge_embedding(self.head.body, count(meta.get("n_embd"))))
@@ -232,6 +234,9 @@ class Conversation:
     def _note(self, name: str, verdict: Verdict) -> None:
         said, refused = verdict
         self.said[name] = said
+        self._refuse(refused)
+
+    def _refuse(self, refused: Optional[str]) -> None:
         if refused and refused not in self.refused:
             self.refused.append(refused)
 
@@ -314,6 +319,4 @@ class Conversation:
 
     def _note_thoughts(self, reply: Reply) -> None:
         """Reasoning that only shows with tools; what was said of it before holds otherwise."""
-        refused = judge_reasoning(reply, self.told)[1]
-        if refused and refused not in self.refused:
-            self.refused.append(refused)
+        self._refuse(judge_reasoning(reply, self.told)[1])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.devices import Device
-from ...module_utils._plan.place import Plan, ServicePlan
+from ...module_utils._plan.place import Plan, ServicePlan, plan
 from .._intent.check import weights
 
 Beside = dict[tuple[str, str], dict[str, int | None]]  # MiB of each device that other services and processes have
@@ -55,6 +55,24 @@ def advice(
         more,
         main,
     )
+
+
+def leave_room(one: Misfit, least: Mapping[str, Plan]) -> list[str]:
+    """Words for neighbours with cpu_moe auto that could leave it room. least: what they need at least of the cards."""
+
+    def beside(device: Device, name: str) -> Device:
+        place = (device.node, device.device)
+        needed = sum(row.total_mib for row in least[name].devices if (row.node, row.device) == place)
+        taken = one.beside.get(place, {}).get(name) or 0
+        return device._replace(claimed_mib=device.claimed_mib - taken + needed)
+
+    found = []
+    for name in sorted({name for claims in one.beside.values() for name in claims if name in least}):
+        devices = [beside(device, name) for device in one.devices]
+        main = beside(one.main, name) if one.main else None
+        if least[name].fits and plan(one.shape, one.settings, devices, one.local, counts=one.counts, main=main).fits:
+            found.append("write a larger cpu_moe for %s" % name)
+    return found
 
 
 def layers(planned: Plan) -> str:

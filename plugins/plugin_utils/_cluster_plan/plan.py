@@ -23,7 +23,7 @@ from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import own_cards, refusals, sharing
 from .estimate import estimate
-from .misfits import Beside, Misfit, advice, layers
+from .misfits import Beside, Misfit, advice, layers, leave_room
 
 
 def memory_plan(
@@ -105,12 +105,15 @@ class _Inventory:
         self.uncounted: list[str] = []
         self.claimed: dict[tuple[str, str], dict[str, int]] = {}  # MiB by device and service
         self.misfits: list[Misfit] = []
+        self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
+        self.least: dict[str, Plan] = {}  # of those with cpu_moe auto: with all experts in main memory
 
-    def order(self, name: str) -> tuple[bool, bool, bool, str]:
-        """What leaves no choice is placed first, and last what takes nothing."""
+    def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
+        """What leaves no choice is placed first, then what can leave a card to others only as a whole, and last what
+        takes nothing."""
         service = self.services[name]
         free = not isinstance(service.get("tensor_split"), dict)
-        return (is_stopped(service), kind_of(service) != "router", free, name)
+        return (is_stopped(service), kind_of(service) != "router", free, service.get("cpu_moe") == "auto", name)
 
     def add(self, name: str) -> None:
         service = self.services[name]
@@ -284,18 +287,21 @@ class _Inventory:
             # What settings have learned since counts where it is used: a plan that an earlier version kept stays one.
             [*settings[:LATER], *(name for name in Settings._fields[LATER:] if getattr(settings, name))],
             [[d.node, d.device, d.total_mib, d.margin_mib] for d in devices],
-            *([[experts, main.total_mib if main else None]] if experts else []),
+            # Not what main memory it has: a kernel's update changes that.
+            *([[experts]] if experts else []),
         ]
         force = value(service, "force_split")
         kept = self.previous.get(name)
         planned = None
         earlier = kept[0].plan if kept and kept[0].inputs == inputs else None
+        if experts == "auto":
+            self.least[name] = plan_experts(shape, settings, devices, main, "all", force, counts)[1]
         if experts:
             shape, planned = plan_experts(shape, settings, devices, main, experts, force, counts, earlier)
         elif counts is None and earlier:
-            planned = plan(shape, settings, devices, local, force, earlier.counts)
+            planned = plan(shape, settings, devices, local, force, earlier.counts, main)
         if not planned or not (planned.fits or experts):
-            planned = plan(shape, settings, devices, local, force, counts)
+            planned = plan(shape, settings, devices, local, force, counts, main)
         described = self._described(name, model, quant, source, shape, settings, planned, inputs)
         self.planned[name] = [described]
         self.refused.extend(refusals.memory_max(name, service, described))
@@ -315,7 +321,7 @@ class _Inventory:
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
             self._claim(name, planned.devices)
-        kept_in = main if planned.cpu_moe else None
+        kept_in = main if len(planned.devices) > len(devices) else None
         used = devices + ([kept_in] if kept_in else [])
         others = {
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
@@ -349,15 +355,19 @@ class _Inventory:
             not elsewhere,
             one.main,
         )
+        words = words + leave_room(one, self.least)
+        if one.name in self.typed:  # both ways to say it are refused together
+            words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
         self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
 
     def _elsewhere(self, name: str, shape: Shape, settings: Settings, devices: list[Device], local: int) -> list[str]:
         """Words for other nodes of the inventory that would hold a service, those that nobody uses first; it is given
         their memory."""
         used = {device.node for device in devices}
-        others = []
+        service, others = self.services[name], []
+        without = service.get("cards") == []
         for node in self.nodes:
-            found = self._devices([node])
+            found = [main] if without and (main := self._main(node)) else self._devices([node])
             if node not in used and found and found[0].kind == devices[-1].kind:
                 claims = {service for device in found for service in self.claimed.get((node, device.device), {})}
                 others.append((" beside %s" % table.join(sorted(claims)) if claims else "", node, found))
@@ -366,11 +376,15 @@ class _Inventory:
             planned = plan(shape, settings, found, len(found), main=self._main(node))
             if planned.fits:
                 self._claim(name, planned.devices)
-                return [
-                    "make %s its head%s%s"
-                    % (node, beside, " and drop workers" if self.services[name].get("workers") else "")
-                ]
-        if local:
+                return ["make %s its head%s%s" % (node, beside, " and drop workers" if service.get("workers") else "")]
+        if without:
+            found = self._devices([devices[-1].node])
+            planned = plan(shape, settings, found, len(found))
+            if found[0].kind == "GPU" and planned.fits:
+                self._claim(name, planned.devices)
+                return ["drop cards"]
+        # Neither goes with workers.
+        if local and not without and "cpu_moe" not in service:
             for beside, node, found in others:
                 planned = plan(shape, settings, found + devices, local)
                 if planned.fits:

@@ -14,7 +14,7 @@ from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, ServicePlan, slot_context
 from ...module_utils._plan.table import context_words, join
-from ...module_utils._settings import kind_of
+from ...module_utils._settings import kind_of, value
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
@@ -188,14 +188,18 @@ def experts(
 
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
-    """A limit of the head under which its experts would be read from the disk for every token."""
+    """A limit of the head under which it would be killed, or its experts read from the disk for every token."""
     given = service.get("memory_max")
-    needed = sum(row.total_mib - row.margin_mib for row in described.plan.devices if row.kind == "main")
-    if not given or not described.plan.cpu_moe or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
+    # Beside workers a head has no layers in main memory.
+    rows = [row for row in described.plan.devices if row.kind == "main" and not service.get("workers")]
+    # Weights that are mapped are pages of their file, which the kernel takes back.
+    mapped = value(service, "load_mode") in ("auto", "mmap") and not described.plan.cpu_moe
+    needed = sum(row.total_mib - row.margin_mib - (row.weights_mib if mapped else 0) for row in rows)
+    if not given or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
         return []
     return [
-        "llama_services.%s.memory_max: %s seen, at least the %d MiB of its experts and buffers in main memory are "
-        "needed: raise it or remove the key" % (name, given, needed)
+        "llama_services.%s.memory_max: %s seen, at least the %d MiB that it has to keep in main memory are needed: "
+        "raise it or remove the key" % (name, given, needed)
     ]
 
 

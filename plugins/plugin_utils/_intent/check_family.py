@@ -7,9 +7,9 @@ a service or in that of its model. Private to the collection."""
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...module_utils._family import JINJA_KNOWS, THINKS, built_in, is_template_file
+from ...module_utils._family import JINJA_KNOWS, THINKING, THINKS, built_in, is_template_file
 from ...module_utils._llama.args import command_line_of
-from ...module_utils._settings import FAMILY_KEYS, unknown_values, value
+from ...module_utils._settings import FAMILY_KEYS, effective, unknown_values, value
 from .records import Settings
 from .values import key_errors, near, shown
 
@@ -36,7 +36,7 @@ def family_errors(where: Where, service: Settings) -> list[str]:
             "%s: %d seen with reasoning off, no budget is needed where nobody thinks: drop one of both"
             % (where("reasoning_budget"), budget)
         )
-    if thinking != "auto" and "enable_thinking" in (service.get("chat_template_kwargs") or {}):
+    if thinking != "auto" and THINKING in (service.get("chat_template_kwargs") or {}):
         found.append(
             "%s: enable_thinking seen with reasoning %s, which sets it, one of both is needed: drop enable_thinking"
             % (where("chat_template_kwargs"), thinking)
@@ -44,6 +44,13 @@ def family_errors(where: Where, service: Settings) -> list[str]:
     if "pooling" in service and not service.get("embeddings"):
         found.append(
             "%s: seen without embeddings, which it is for: add embeddings: true or drop the key" % where("pooling")
+        )
+    ubatch, batch = effective(service, "ubatch_size"), effective(service, "batch_size")
+    if service.get("embeddings") and ubatch > batch:
+        found.append(
+            "%s: micro-batches of %d tokens seen with embeddings and batches of %d, at most that is allowed, since no "
+            "text is longer than either: write batch_size: %d"
+            % (where("ubatch_size" if "ubatch_size" in service else "batch_size"), ubatch, batch, ubatch)
         )
     if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
         found.append(
@@ -79,7 +86,7 @@ def build_errors(where: Where, service: Settings, version: str) -> list[str]:
     build = command_line_of(version)
     found = [
         "%s: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
-        % (where(name), given, version, ", ".join(known))
+        % (where(name), given, version, ", ".join(map(str, known)))
         for name, given, known in unknown_values(service, build)
     ]
     if service.get("reasoning_budget", 0) > 0 and build < THINKS:

@@ -136,6 +136,11 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "%s.cpu_moe: seen with cards [], a card is needed for it, since without one all weights lie in main memory "
             "anyway: drop one of them" % entry
         )
+    if "workers" in service and value(service, "cache_ram"):
+        found.append(
+            "%s.cache_ram: %d seen with workers, 0 is needed, since a head with RPC workers aborts when it saves a "
+            "prompt: drop the key" % (entry, service["cache_ram"])
+        )
     if "workers" not in service:
         found.extend(
             "%s.%s: seen without workers, it is for them alone: drop the key" % (entry, key)

@@ -40,7 +40,7 @@ INTENT = {
 EXTRA = (
     *(
         "bundle_dir",
-        "cache_type",
+        "cache",
         "ctx_size",
         "deep",
         "devices",

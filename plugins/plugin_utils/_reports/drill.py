@@ -75,10 +75,15 @@ def drill_report(results: Iterable[Mapping[str, Any]], catalog: Mapping[str, Any
 
 def _measured(result: Mapping[str, Any], drill: Mapping[str, Any]) -> dict[str, Any]:
     nodes = result["timelines"]
-    times = (result["broken_at"], result["restored_at"])
+    # ansible-core before 2.19 makes texts of both.
+    times = {name: float(result[name]) if result[name] else None for name in ("broken_at", "restored_at")}
+    broken_at = times["broken_at"]
     return {
         **{key: value for key, value in result.items() if key != "timelines"},
-        "phases": phases(drill, *times, nodes, result["recovery"]) if nodes else {},
+        **times,
+        "phases": phases(drill, broken_at, times["restored_at"], nodes, result["recovery"])
+        if nodes and broken_at is not None
+        else {},
         "events": {node: seen["events"] for node, seen in nodes.items()},
     }
 

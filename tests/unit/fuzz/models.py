@@ -48,7 +48,7 @@ KINDS = {
     },
 }
 GIVEN = {
-    "slot_ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache_type": "f16",
+    "slot_ctx_size": 0, "parallel": None, "batch_size": 2048, "ubatch_size": 512, "cache": "f16",
     "build": "b11434", "margin_mib": 16,
     "force_split": False,
     "urls": ["https://hub.example/m.Q8_0.gguf"], "repo": None, "files": None, "revision": "main",

@@ -74,10 +74,12 @@ def test_the_inventory_with_other_settings_and_headers_of_16_mib(plan, model, tm
         "devices=2x24GB",
         "service=chat",
         "slot_ctx_size=16384",
-        "cache_type=q8_0",
+        "cache=q8_0",
         "tensor_split=auto",
         "parallel=3",
         "ubatch_size=256",
+        # Of no name that the playbook has for its own.
+        *("%s=1" % name for name in ("context", "sum", "split", "slots", "other", "changes", "kept", "same")),
     )
     status, output = plan(*settings)
     assert status == 0, output
@@ -122,7 +124,7 @@ def test_any_model_on_cards_that_need_not_exist(plan, model):
         "url=file://%s" % model,
         "devices=12GiB+12GB",
         "slot_ctx_size=32768",
-        "cache_type=q4_0",
+        "cache=q4_0",
         "ctx=8192",
         inventory="nobody",
     )

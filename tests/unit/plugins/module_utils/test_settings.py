@@ -33,8 +33,9 @@ def test_every_key_is_described_once():
 
 def test_what_a_plan_takes_is_what_costs_memory():
     service = {"slot_ctx_size": 4096, "parallel": 2, "threads": 8, "cache_type_k": "q8_0", "model": "m"}
-    assert _settings.memory_settings(service) == {"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0"}
-    assert _settings.memory_settings({}) == {"parallel": 1}
+    none = {"cache_ram": 0}
+    assert _settings.memory_settings(service) == {"ctx_size": 8192, "parallel": 2, "cache_type_k": "q8_0", **none}
+    assert _settings.memory_settings({}) == {"parallel": 1, **none}
 
 
 def test_settings_become_words_in_the_order_of_the_table():
@@ -51,6 +52,8 @@ def test_settings_become_words_in_the_order_of_the_table():
             "1",
             "--threads",
             "8",
+            "--cache-ram",
+            "0",
             "--rope-scaling",
             "yarn",
             "--rope-scale",
@@ -64,6 +67,8 @@ def test_settings_become_words_in_the_order_of_the_table():
     assert _settings.arguments({"load_mode": "mlock"}, 7772) == [
         "--parallel",
         "1",
+        "--cache-ram",
+        "0",
         "--no-mmap",
         "--no-direct-io",
         "--mlock",
@@ -71,13 +76,13 @@ def test_settings_become_words_in_the_order_of_the_table():
 
 
 def test_true_and_false_have_words_of_their_own():
-    assert _settings.arguments({"jinja": True, "swa_full": True}, 7772) == ["--parallel", "1", "--jinja", "--swa-full"]
-    assert _settings.arguments({"jinja": False, "swa_full": False}, 7772) == ["--parallel", "1", "--no-jinja"]
+    assert _settings.arguments({"jinja": True, "swa_full": True}, 7772)[4:] == ["--jinja", "--swa-full"]
+    assert _settings.arguments({"jinja": False, "swa_full": False}, 7772)[4:] == ["--no-jinja"]
 
 
 def test_a_map_is_one_word_of_json():
     given = {"b": [1, {"c": None}], "a": False, 1: 'x "y"'}
-    assert _settings.arguments({"chat_template_kwargs": given}, 11434)[2:] == [
+    assert _settings.arguments({"chat_template_kwargs": given}, 11434)[4:] == [
         "--chat-template-kwargs",
         '{"1": "x \\"y\\"", "a": false, "b": [1, {"c": null}]}',
     ]
@@ -94,7 +99,7 @@ def test_a_map_is_one_word_of_json():
     ],
 )
 def test_thinking_by_build(build, mode, words):
-    assert _settings.arguments({"reasoning": mode}, build)[2:] == words
+    assert _settings.arguments({"reasoning": mode}, build)[4:] == words
 
 
 def test_a_value_that_a_build_has_no_words_for():
@@ -103,6 +108,7 @@ def test_a_value_that_a_build_has_no_words_for():
     assert _settings.unknown_values(service, 10114) == [("load_mode", "mlock", ["auto", "dio", "mmap", "none"])]
     assert _settings.unknown_values(service, 11434) == _settings.unknown_values({}, 7760) == []
     assert _settings.unknown_values({"reasoning": "auto"}, 7772) == []
+    assert _settings.unknown_values({"swa_full": False, "embeddings": False}, 7772) == []
 
 
 @pytest.mark.parametrize(
@@ -119,6 +125,23 @@ def test_a_value_that_a_build_has_no_words_for():
             {"chat_template_kwargs": {"a": 2, "b": 2}},
             {"chat_template_kwargs": {"a": 1}},
         ),
+        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 9}, {"reasoning": "off"}),
+        ({"reasoning": "on"}, {"reasoning_budget": 9}, {"reasoning": "on", "reasoning_budget": 9}),
+        ({"reasoning_budget": 9}, {"reasoning": "off"}, {"reasoning_budget": 9}),
+        ({"reasoning_budget": 9}, {"reasoning": "on"}, {"reasoning_budget": 9, "reasoning": "on"}),
+        (
+            {"reasoning": "on"},
+            {"chat_template_kwargs": {"enable_thinking": False, "a": 1}},
+            {"reasoning": "on", "chat_template_kwargs": {"a": 1}},
+        ),
+        ({"rope_scaling": "none"}, {"rope_scaling": "yarn", "yarn_orig_ctx": 9}, {"rope_scaling": "none"}),
+        (
+            {"jinja": False},
+            {"reasoning": "off", "chat_template_kwargs": {"a": 1}, "top_k": 1},
+            {"jinja": False, "top_k": 1},
+        ),
+        ({"embeddings": False}, {"embeddings": True, "pooling": "cls"}, {"embeddings": False}),
+        ({}, {"reasoning": "off", "reasoning_budget": 9}, {"reasoning": "off", "reasoning_budget": 9}),
     ],
 )
 def test_the_one_entry_that_everybody_sees(service, model, expected):
@@ -147,4 +170,4 @@ def test_what_is_computed_from_a_default_of_llama_server_is_not_handed_to_it():
         for name in ("batch_size", "ubatch_size", "cache_type_k", "flash_attn", "parallel")
     ] == [2048, 512, "f16", "auto", 1]
     assert _settings.effective({"ubatch_size": 256}, "ubatch_size") == 256
-    assert _settings.arguments({}, 11434) == ["--parallel", "1"]
+    assert _settings.arguments({}, 11434) == ["--parallel", "1", "--cache-ram", "0"]

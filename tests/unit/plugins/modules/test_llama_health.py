@@ -82,7 +82,6 @@ def test_a_conversation_is_deep_and_says_what_it_saw(run, server):
         "embedding": None,
         "tools": "skipped: no tools",
         "reasoning": "none",
-        "context": None,
         "not_held": None,
     }
 

@@ -80,8 +80,8 @@ def test_a_giant_is_refused_from_its_remote_header(capsys, tmp_path):
 
 def test_where_the_weights_alone_are_too_large_fewer_cards_with_less_context_are_offered(capsys, qwen):
     result = run(capsys, path=str(qwen), devices=CARDS[:1], slot_ctx_size=32768, parallel=4, build="b11434")[1]
-    assert result["advice"] == ["use 4 cards of 32510 MiB", "use 3 such cards and set cache_type to q4_0"]
-    fitting = {"slot_ctx_size": 32768, "cache_type": "q4_0", "parallel": 4, "build": "b11434"}
+    assert result["advice"] == ["use 4 cards of 32510 MiB", "use 3 such cards and set cache to q4_0"]
+    fitting = {"slot_ctx_size": 32768, "cache": "q4_0", "parallel": 4, "build": "b11434"}
     assert run(capsys, path=str(qwen), devices=CARDS, **fitting)[1]["fits"]
 
 
@@ -136,7 +136,7 @@ def test_a_repository_and_its_shards(capsys):
 
 
 def test_context_beyond_the_models_own_is_named(capsys, qwen):
-    result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache_type="q4_0")[1]
+    result = run(capsys, path=str(qwen), devices=CARDS, slot_ctx_size=65536, parallel=1, cache="q4_0")[1]
     assert result["advice"][0] == (
         "lower slot_ctx_size to 32768, where llama-server caps each slot, or set rope_scaling: yarn, rope_scale: 2, "
         "yarn_orig_ctx: 32768, "

@@ -65,9 +65,9 @@ def smaller_cache(cache_type, fitting, most, tokens=0, wanted=65536):
 
 
 def test_the_next_type_of_cache_that_fits_is_advised():
-    assert smaller_cache("f16", ("q8_0", "q4_0"), 0) == ["set cache_type_k and cache_type_v to q8_0"]
-    assert smaller_cache("f16", ("q4_0",), 0) == ["set cache_type_k and cache_type_v to q4_0"]
-    assert smaller_cache("q8_0", ("q8_0", "q4_0"), 0) == ["set cache_type_k and cache_type_v to q4_0"]
+    assert smaller_cache("f16", ("q8_0", "q4_0"), 0) == ["set cache to q8_0"]
+    assert smaller_cache("f16", ("q4_0",), 0) == ["set cache to q4_0"]
+    assert smaller_cache("q8_0", ("q8_0", "q4_0"), 0) == ["set cache to q4_0"]
     assert smaller_cache("q4_0", ("q4_0",), 65536) == [], "there is no smaller one"
 
 
@@ -80,13 +80,13 @@ def test_the_next_type_of_cache_that_fits_is_advised():
 )  # fmt: skip
 def test_a_type_is_smaller_by_its_bytes(cache_type, smaller):
     """Of those that work over RPC; a pair counts by both."""
-    words = ["set cache_type_k and cache_type_v to %s" % smaller] if smaller else []
+    words = ["set cache to %s" % smaller] if smaller else []
     assert smaller_cache(cache_type, ("f16", "q8_0", "q4_0"), 0) == words
 
 
 @pytest.mark.parametrize(("most", "tokens", "told"), [(8192, 4096, True), (4096, 4096, False), (0, 0, False)])
 def test_two_changes_are_advised_where_they_leave_more_context_than_one(most, tokens, told):
-    words = "lower slot_ctx_size to %d and set cache_type_k and cache_type_v to q4_0" % most
+    words = "lower slot_ctx_size to %d and set cache to q4_0" % most
     assert smaller_cache("f16", (), most, tokens) == [words] * told
 
 

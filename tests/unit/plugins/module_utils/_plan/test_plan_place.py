@@ -186,7 +186,7 @@ def test_advice_names_the_largest_context_a_cache_and_a_quant():
     assert plan_place.plan(BIG, long._replace(ctx_size=tokens), devices, 1).fits
     assert not plan_place.plan(BIG, long._replace(ctx_size=tokens + 1024), devices, 1).fits
     assert words[1:] == [
-        "set cache_type_k and cache_type_v to q8_0",
+        "set cache to q8_0",
         "choose quant Q3_K (35.0 GB)",
         "use 4 cards of 20480 MiB",
     ]
@@ -199,7 +199,7 @@ def test_where_one_change_is_not_enough_two_are_named():
     plain, words = advice.nearest(BIG, long, devices, 1)[:2]
     tokens = int(words.split()[3])
     assert tokens > int(plain.split()[-1]) > 0
-    assert words == "lower slot_ctx_size to %d and set cache_type_k and cache_type_v to q4_0" % tokens
+    assert words == "lower slot_ctx_size to %d and set cache to q4_0" % tokens
     small_cache = long._replace(ctx_size=tokens, cache_type_k="q4_0", cache_type_v="q4_0")
     assert plan_place.plan(BIG, small_cache, devices, 1).fits
     assert not plan_place.plan(BIG, small_cache._replace(ctx_size=tokens + 1024), devices, 1).fits

@@ -15,7 +15,7 @@ HUB = "https://huggingface.co"
 OPTIONS = {
     "slot_ctx_size": 16384,
     "parallel": 1,
-    "cache_type": "f16",
+    "cache": "f16",
     "build": "b11434",
     "margin_mib": 1024,
     "force_split": False,

@@ -149,7 +149,7 @@ def test_without_jinja_no_tool_is_offered(server):
         (
             {"content": "", "reasoning_content": "Red, yellow, blue."},
             "(18 characters of reasoning_content)",
-            "set reasoning: off, another reasoning_format or another chat_template",
+            'set reasoning: "off", another reasoning_format or another chat_template',
         ),
         ({"content": None, "reasoning_content": "Red"}, "(3 characters of", "taken for reasoning"),
     ],
@@ -176,7 +176,7 @@ def test_one_that_never_finishes_is_refused(server):
     props(server)
     thinks = [fake.answer(tokens=n, finish="length", content="", reasoning_content="Wait") for n in (48, 2048)]
     answers(server, *thinks)
-    refused(server, "it thinks for all of 2048 tokens: set reasoning: off or a reasoning_budget")
+    refused(server, 'it thinks for all of 2048 tokens: set reasoning: "off" or a reasoning_budget')
 
 
 def test_one_that_is_too_slow_to_finish_is_reported(server):
@@ -253,7 +253,7 @@ def test_reasoning_that_is_off_must_not_come(server):
     refused(
         server,
         "reasoning is off and 4 characters of reasoning_content came",
-        "chat_template_kwargs",
+        'replace reasoning: "off" by reasoning_budget: 0, or set another chat_template',
         line=off,
     )
 

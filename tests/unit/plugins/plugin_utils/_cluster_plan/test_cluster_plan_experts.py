@@ -34,6 +34,11 @@ def words(plan, **keys):
     return head.cpu_moe, flags, head.args[head.args.index(flags[0]) + 1] if flags == ["--n-cpu-moe"] else None
 
 
+def one_service(memory_mib=257000, **keys):
+    """The plan of a service that may name its cards."""
+    return planned(memory_mib, services={"chat": dict(SERVICE, **keys)})
+
+
 def layers(plan):
     return plan["services"]["chat"][0]["cpu_moe"]
 
@@ -84,8 +89,10 @@ def test_a_second_run_changes_nothing():
     busy = planned(cpu_moe="auto")
     busy["services"]["chat"][0].update(cpu_moe=layers(busy) + 5)
     assert layers(planned(cpu_moe="auto", previous=kept(busy))) == layers(busy)
+    # A kernel's update leaves less of main memory.
+    assert layers(planned(cpu_moe="auto", memory_mib=256999, previous=kept(busy))) == layers(busy)
     # Made for something else.
-    assert layers(planned(cpu_moe="auto", memory_mib=256000, previous=kept(busy))) == layers(busy) - 5
+    assert layers(planned(cpu_moe="auto", cards=(32511,), previous=kept(busy))) == layers(busy) - 5
     assert layers(planned(cpu_moe="all", previous=kept(busy))) == 94
 
 
@@ -150,7 +157,7 @@ def test_experts_of_a_service_that_has_one_card_of_several():
     assert plan["refused"] == []
     assert [row["device"] for row in plan["services"]["chat"][0]["devices"]] == ["GPU1", "main"]
     assert layers(plan) == layers(planned(cpu_moe="auto")) and plan["cards"]["code"].keys() == {"node1"}
-    assert "code shares main memory with chat:" in plan["sharing"]
+    assert "chat shares main memory with code:" in plan["sharing"]
     # Without it the card that is too small for the others would have to hold all.
     (sentence, *_more) = planned(services={"chat": dict(SERVICE, cards=[1])}, cards=(24576, 32510))["refused"]
     assert "on GPU1 of node1" in sentence and "set cpu_moe to auto" in sentence
@@ -167,6 +174,42 @@ def test_a_service_that_is_stopped_takes_no_main_memory_from_experts():
     )
 
 
+@pytest.mark.parametrize("name", ["minimax", "z-minimax"])
+def test_what_can_leave_a_card_to_others_is_placed_behind_them(name):
+    """Whatever it is called."""
+    services = {name: dict(SERVICE, cpu_moe="auto"), "qwen36": dict(SERVICE, model="big", port=8001)}
+    plan = planned(services=services, cards=(40000,))
+    assert plan["refused"] == []
+    assert plan["services"][name][0]["cpu_moe"] > layers(planned(cpu_moe="auto", cards=(40000,)))
+
+
+def test_a_neighbour_whose_experts_could_leave_room_is_named():
+    one = dict(SERVICE, cpu_moe="auto")
+    services = {"a": one, "b": dict(one, port=8001)}
+    (sentence,) = planned(services=services, cards=(24576,), memory_mib=500000)["refused"]
+    assert sentence.startswith("llama_services.b.quant: ") and sentence.endswith(": write a larger cpu_moe for a")
+    larger = {"a": dict(one, cpu_moe=90), "b": dict(one, port=8001)}
+    assert planned(services=larger, cards=(24576,), memory_mib=500000)["refused"] == []
+    # Without main memory for them it could not.
+    (sentence,) = planned(services=services, cards=(24576,), memory_mib=150000)["refused"]
+    assert "larger cpu_moe" not in sentence
+
+
+def test_no_workers_are_advised_to_what_may_have_none():
+    """Experts in main memory do not go with workers."""
+    nodes = {name: node() for name in ("node1", "node2")}
+    nodes["node2"] = {
+        "devices": [dict(one, node="node2", total_mib=200000) for one in nodes["node1"]["devices"]],
+        "main": dict(nodes["node1"]["main"], node="node2", total_mib=2000),
+    }
+    groups = {"all": ["node1", "node2"], "llama_nodes": ["node1", "node2"]}
+    nodes["node1"]["main"]["total_mib"] = 64000
+    for wish in ("all", "auto"):
+        services = {"chat": dict(SERVICE, cpu_moe=wish)}
+        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS, "b11434")["refused"]
+        assert "to workers" not in sentence
+
+
 def test_main_memory_that_is_too_small_is_refused():
     needed = planned(cpu_moe="all")["services"]["chat"][0]["devices"][1]["total_mib"]
     (sentence,) = planned(cpu_moe="all", memory_mib=needed - 1)["refused"]
@@ -181,7 +224,18 @@ def test_a_limit_that_is_too_low_for_the_experts_is_refused():
     needed = row["total_mib"] - row["margin_mib"]
     for given, said in (("%dM" % needed, 0), ("%dM" % (needed - 1), 1), ("1T", 0), ("%dK" % (needed << 10), 0)):
         assert len(planned(cpu_moe="all", memory_max=given)["refused"]) == said
-    assert planned(cpu_moe="all", memory_max="1G", cards=())["refused"] == []
+    assert planned(cpu_moe="all", memory_max="2G", cards=())["refused"] == []
+
+
+@pytest.mark.parametrize(("mode", "held"), [("none", True), ("mlock", True), ("mmap+mlock", True), ("mmap", False)])
+def test_a_limit_that_is_too_low_for_weights_in_main_memory_is_refused(mode, held):
+    keys = {"model": "big", "cards": [], "load_mode": mode}
+    (row,) = one_service(**keys)["services"]["chat"][0]["devices"]
+    needed = row["kv_mib"] + row["compute_mib"] + (row["weights_mib"] if held else 0)
+    assert one_service(memory_max="%dM" % (needed + 1), **keys)["refused"] == []
+    (sentence,) = one_service(memory_max="%dM" % (needed - 2), **keys)["refused"]
+    assert sentence.startswith("llama_services.chat.memory_max: %dM seen, at least the " % (needed - 2))
+    assert bool(one_service(memory_max="4G", **keys)["refused"]) is held
 
 
 def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
@@ -192,6 +246,45 @@ def test_what_is_more_than_the_card_is_not_hopeless_beside_main_memory():
     assert "memory of node1: choose " in hopeless()[0]
     (sentence,) = hopeless(cpu_moe="auto", memory_mib=64000)
     assert "of GPU and main memory of node1" in sentence
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model": "big"},
+        {"model": "big", "cards": []},
+        {"cpu_moe": "all"},
+        {"cpu_moe": "auto"},
+        {"cpu_moe": "auto", "cards": [0]},
+    ],
+)
+def test_main_memory_for_prompts_is_counted(keys):
+    """With what there is already of the head, else as a row of its own."""
+    without, found = one_service(**keys)["services"]["chat"][0], one_service(cache_ram=8192, **keys)
+    before, after = without["devices"][-1], found["services"]["chat"][0]["devices"][-1]
+    if before["device"] != "main":
+        before = dict(without["host"], total_mib=sum(without["host"].values()) + 1024)
+    assert after["device"] == "main" and found["refused"] == []
+    assert after["kv_mib"] == before["kv_mib"] + 8192
+    assert 0 <= before["total_mib"] + 8192 - after["total_mib"] <= 2, "each of them is rounded"
+    assert one_service(after["total_mib"], cache_ram=8192, **keys)["refused"] == []
+    (sentence,) = one_service(after["total_mib"] - 1, cache_ram=8192, **keys)["refused"]
+    assert "%d MiB are needed on main of node1" % after["total_mib"] in sentence and "drop cache_ram" in sentence
+    (sentence,) = one_service(memory_max="8191M", cache_ram=8192, **keys)["refused"]
+    assert sentence.startswith("llama_services.chat.memory_max: 8191M seen, at least the ")
+
+
+def test_main_memory_for_prompts_is_shared_and_kept_as_the_rest():
+    one = dict(SERVICE, model="big", cache_ram=8192)
+    first = planned(services={"chat": one})
+    again = planned(services={"chat": one}, previous=kept(first))
+    assert again["unchanged"] == ["chat"] and again["lines"][0].endswith("planned as before: node1 0-63 (64)")
+    (main,) = [row for row in first["services"]["chat"][0]["devices"] if row["device"] == "main"]
+    both = {"chat": one, "code": dict(SERVICE, cards=[], model="big", port=8001)}
+    assert planned(services=both)["services"]["code"][0]["devices"][0]["free_mib"] == 257000 - main["total_mib"]
+    # Where nobody knows the main memory it is said at least.
+    words = [line for line in planned(services={"chat": one}, memory_mib=None)["lines"] if "main memory of" in line]
+    assert len(words) == 1 and " MiB of weights and 8" in words[0]
 
 
 def test_advice_for_a_mixture_that_is_too_large_for_its_card():

@@ -321,3 +321,12 @@ def test_the_intent_checks_know_the_new_keys():
         "llama_models.big.header.blocks",
         "llama_models.big.header",
     ]
+
+
+def test_a_smaller_cache_is_advised_in_the_words_of_the_service():
+    """cache beside cache_type_k is refused."""
+    known = nodes(memory=19000)
+    (sentence,) = plan(chat(ctx_size=32768, cache="f16"), known)["refused"]
+    assert "set cache to q8_0" in sentence
+    (sentence,) = plan(chat(ctx_size=32768, cache_type_k="f16"), known)["refused"]
+    assert "set cache_type_k and cache_type_v to q8_0" in sentence and "set cache to" not in sentence

@@ -34,6 +34,8 @@ SOUND = [
     {"reasoning": "auto", "jinja": False},
     {"temperature": 0, "top_p": 1, "top_k": 0, "min_p": 0.05, "repeat_penalty": 1.1, "presence_penalty": -2},
     {"swa_full": True},
+    {"swa_full": False},
+    {"embeddings": False},
     {"embeddings": True, "pooling": "mean"},
     {"embeddings": True},
     {"override_kv": ["a=int:1"], "rope_scaling": "yarn", "rope_scale": 2, "yarn_orig_ctx": 32768},
@@ -65,7 +67,9 @@ WRONG = [
     ({"presence_penalty": 2.1}, "presence_penalty: 2.1 seen, -2 to 2 is needed: choose another number"),
     ({"pooling": "mean"}, "pooling: seen without embeddings, which it is for: add embeddings: true or drop the key"),
     ({"pooling": "mean", "embeddings": False}, "pooling: seen without embeddings, which it is for: add embeddings: "),
-    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of none, mean, cls, last is needed"),
+    ({"pooling": "max", "embeddings": True}, "pooling: 'max' seen, one of mean, cls, last is needed"),
+    # llama-server has no answer to /v1/embeddings for it.
+    ({"pooling": "none", "embeddings": True}, "pooling: 'none' seen, one of mean, cls, last is needed"),
     ({"yarn_orig_ctx": 32768}, "yarn_orig_ctx: seen without rope_scaling yarn, which it is for: add that or drop "),
 ]
 
@@ -84,10 +88,45 @@ def test_each_mistake_is_one_sentence_about_the_entry_that_has_it(settings, sent
 
 def test_a_service_replaces_what_its_model_says():
     assert told({"reasoning": "auto"}, {"reasoning": "off", "reasoning_budget": 9}) == []
-    (sentence,) = told({"reasoning": "off"}, {"reasoning_budget": 9})
-    assert sentence.startswith("llama_models.big.reasoning_budget: 9 seen with reasoning off")
+    yarn = {"rope_scaling": "yarn", "yarn_orig_ctx": 32768}
+    for service, model in (
+        ({"reasoning": "off"}, {"reasoning": "on", "reasoning_budget": 4096}),
+        ({"reasoning_budget": 512}, {"reasoning": "off"}),
+        ({"reasoning": "off"}, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ({"chat_template_kwargs": {"enable_thinking": True}}, {"reasoning": "on"}),
+        ({"rope_scaling": "none"}, yarn),
+        ({"rope_scaling": "linear", "rope_scale": 2}, yarn),
+        ({"jinja": False}, {"chat_template_kwargs": {"a": 1}, "reasoning": "off"}),
+        ({"embeddings": False}, {"embeddings": True, "pooling": "mean"}),
+    ):
+        assert told(service, model) == [], (service, model)
+    # What it says itself stays a mistake.
+    (sentence,) = told({"reasoning": "off", "reasoning_budget": 9}, {"reasoning": "on"})
+    assert sentence.startswith("llama_services.reasoning.reasoning_budget: 9 seen with reasoning off")
+    (sentence,) = told({"rope_scale": 2}, {"yarn_orig_ctx": 32768})
+    assert sentence.startswith("llama_models.big.yarn_orig_ctx: seen without rope_scaling yarn")
     (sentence,) = told({"chat_template": "llama3"}, {"jinja": True})
     assert sentence.startswith("llama_services.reasoning.chat_template: 'llama3' seen with Jinja")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"ubatch_size": 2048}, None),
+        ({"ubatch_size": 8192, "batch_size": 8192}, None),
+        (
+            {"ubatch_size": 2049},
+            "ubatch_size: micro-batches of 2049 tokens seen with embeddings and batches of 2048, at most that is "
+            "allowed, since no text is longer than either: write batch_size: 2049",
+        ),
+        ({"batch_size": 256}, "batch_size: micro-batches of 512 tokens seen with embeddings and batches of 256, "),
+        ({"batch_size": 256, "embeddings": False}, None),
+    ],
+)
+def test_a_text_is_as_long_as_both_batches(settings, sentence):
+    found = alone(**dict({"embeddings": True}, **settings))
+    assert len(found) == (sentence is not None), found
+    assert all(one.startswith("llama_services.reasoning." + sentence) for one in found)
 
 
 def test_what_is_wrong_with_a_model_is_said_once_for_all_of_its_services():
@@ -147,6 +186,11 @@ def test_what_a_release_does_not_know(version, settings, sentence):
         ({"cache": "q8_0", "flash_attn": "off"}, "flash_attn: off seen with cache_type_v q8_0, on or auto is needed"),
         ({"cache": "q6_0"}, "cache: 'q6_0' seen, one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl is "),
         ({"mmap": False}, None),
+        ({"cache_ram": 0}, None),
+        (
+            {"cache_ram": 9},
+            "cache_ram: 9 seen with workers, 0 is needed, since a head with RPC workers aborts when it ",
+        ),
         ({"mmap": False, "load_mode": "mlock"}, "mmap: false seen with load_mode, one of both is needed: drop one"),
     ],
 )
@@ -160,6 +204,7 @@ def test_keys_that_stand_for_others(settings, sentence):
     ("settings", "right"),
     [
         ({"cache": "q5_1"}, True),
+        ({"cache_ram": 8192}, True),
         ({"cache_type_k": "q8_0", "cache_type_v": "iq4_nl"}, True),
         ({"cache_type_k": "q8_0", "flash_attn": "off"}, True),
         ({"cache": "bf16", "flash_attn": "off"}, True),
@@ -185,6 +230,12 @@ def test_a_service_of_one_node_may_use_every_type_of_cache(settings, right):
         (["7", "--seed"], "'7' seen first, a flag is needed there, its values after it: correct the order"),
         (["-c", "4096"], "'-c' seen, ctx_size is needed for that: write it there and drop the flag"),
         (["--temperature", "1"], "'--temperature' seen, temperature is needed for that: write it there and drop the "),
+        (
+            ["--reasoning-budget", "9"],
+            "'--reasoning-budget' seen, reasoning_budget is needed for that: write it there ",
+        ),
+        (["--reasoning", "on"], "'--reasoning' seen, reasoning is needed for that: write it there and drop the flag"),
+        (["-cram", "9"], "'-cram' seen, cache_ram is needed for that: write it there and drop the flag"),
         (["--api-key=x"], "'--api-key' seen, llama_api_keys is needed for that: write it there and drop the flag"),
         (["--log-file", "/x"], "'--log-file' seen, a flag that the collection does not set itself is needed: drop it"),
     ],

@@ -192,7 +192,7 @@ def test_a_head_is_last_in_the_split():
     assert head.aliases == ["big", "Big"]
     arguments = " ".join(head.args)
     assert (
-        "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --cache-ram 0 --n-gpu-layers 999 --fit off "
+        "--rpc 10.100.0.32:50052,10.100.0.33:50052 --split-mode layer --n-gpu-layers 999 --fit off "
         "--tensor-split 27,27,27" in arguments
     )
     assert arguments.count("--n-gpu-layers") == 1

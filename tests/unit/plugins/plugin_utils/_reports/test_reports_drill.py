@@ -151,6 +151,9 @@ def test_the_report_has_what_was_measured_and_its_table():
         dict(killed, result="failed", reason="no host", broken_at=None, recovery={}, phases={}, events={}),
     ]
     assert found["lines"] == reports_drill.lines(found["drills"])
+    # As ansible-core before 2.19 gives them.
+    texts = dict(killed, broken_at="100.0", restored_at="", recovery=recovery, timelines=nodes)
+    assert reports_drill.drill_report([texts], catalog)["drills"] == found["drills"][:1]
 
 
 CATALOG = {
