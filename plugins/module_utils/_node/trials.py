@@ -18,7 +18,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .. import _files
-from .._text import Refusal
+from .._text import Refusal, printable
 from . import paths
 from .ours import is_our_unit
 from .snapshot import Snapshots, is_entry, is_path
@@ -152,7 +152,7 @@ class Trials:
         except OSError as error:
             raise Refusal("%s cannot be read (%s): run with become" % (path, error.strerror)) from None
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            raise Refusal("%s is no record of a trial (%s): remove it" % (path, error)) from None
+            raise Refusal("%s is no record of a trial (%s): remove it" % (path, printable(error))) from None
         return record
 
     def start(
