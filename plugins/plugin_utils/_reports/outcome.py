@@ -256,10 +256,11 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
         if unit.kind == "head"
     }
     parts = [name for name in started if name in [unit.service for unit in mine]]
-    waiting = ", ".join(name for name in parts if not replicas.get(name)) or "no service"
+    waiting = ", ".join(name for name in parts if not replicas.get(name))
+    words = waiting + " cannot answer until it returns" if waiting else "no service waits for it"
     going = ["; %s answers on %s" % (name, ", ".join(replicas[name])) for name in parts if replicas.get(name)]
     return [
-        "maintenance: %s is held, %s cannot answer until it returns%s" % (run["node"], waiting, "".join(going)),
+        "maintenance: %s is held, %s%s" % (run["node"], words, "".join(going)),
         "patch and reboot %s, then run maintenance.yml -e node=%s -e state=return" % (run["node"], run["node"]),
     ]
 

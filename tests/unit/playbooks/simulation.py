@@ -177,6 +177,7 @@ class Simulation:
     def __init__(self, folder, home):
         self.folder = folder
         self.home = home
+        self.inventory = INVENTORY
         self.collection = home / "ansible_collections/thefermisea/llama_cluster"
 
     def create(self):
@@ -211,7 +212,7 @@ class Simulation:
     def run_lines(self, playbook, *arguments, **environment):
         """-> (exit status, the lines of the output)"""
         self.events = []
-        (self.folder / "hosts.json").write_text(json.dumps(INVENTORY))
+        (self.folder / "hosts.json").write_text(json.dumps(self.inventory))
         status, lines = playbook_lines(
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),

@@ -80,7 +80,7 @@ def test_without_workers_the_head_alone_is_broken(tmp_path):
     status, output = choose(tmp_path, [], ["head_kill"], head)
     assert status == 0, output
     assert "drills of chat on mine: head node1, no workers" in output
-    assert "gone in each drill: chat, about 3 s at most, as in the last drills" in output
+    assert "gone in each drill: chat, about 3.0 s at most, as in the last drills" in output
     status, output = choose(tmp_path, [], ["all"], head)
     assert status == 0, output
     assert output.count("not run, chat has no workers") == len(DRILLS) - 2

@@ -161,8 +161,9 @@ ENTRIES = [
     (40, {"s40": service(head="rtx1", workers="llama_rpc", rpc_port=50140)},
      "llama_services.s40.workers: rtx1 is its head too, a head uses its own card without RPC: take it out of the "
      "group, or exclude it as in llama_rpc:!rtx1"),
-    (41, {"s41": service(head="llama_rpc")},
-     "llama_services.s41.head: llama_rpc matches rtx1, rtx2, exactly one host is needed: name one of them"),
+    (41, {"s41": service(head="llama_rpc", workers="llama_cpu", rpc_port=50059)},
+     "llama_services.s41.head: llama_rpc matches rtx1, rtx2, exactly one host is needed beside workers: name one of "
+     "them, or drop workers for a replica on each"),
 ]  # fmt: skip
 MODELS = [
     (14, {"m14": {"quants": {"Q": {"urls": ["htps://x.example/m.gguf"]}}}},

@@ -124,11 +124,12 @@ def test_a_worker_without_its_layers_is_refused(cluster):
 
 def test_a_worker_without_any_layer_is_refused(cluster):
     loaded = {"reason": "the log has no layers", "devices": []}
+    plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1"}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
     status, output = cluster.run(
         "_verify",
         "-e",
-        json.dumps({"preflight_plan": {"services": {"chat": [{"layers": {}, "tensor_split": [], "devices": []}]}}}),
+        json.dumps({"preflight_plan": {"services": {"chat": [plan]}}}),
     )
     assert status != 0
     assert (

@@ -66,6 +66,8 @@ def trials(cluster):
 def end_of(cluster):
     """What its timer starts, on the node alone."""
     root = cluster.node("node1")
+    (root / "opt/models").mkdir(parents=True, exist_ok=True)
+    (root / "opt/models/m.gguf").touch()  # simulated nodes have no models
 
     def run(*words):
         if words[0] == "restart":
@@ -94,7 +96,7 @@ def test_a_second_run_changes_nothing(cluster):
 
 def test_its_end_needs_no_controller_and_no_run_brings_it_back(deployed, cluster):
     record = end_of(cluster)
-    assert record["state"] == "reverted" and serves(cluster) == ["/opt/models/m.gguf"] * 2
+    assert (record["state"], record["reason"]) == ("reverted", "") and serves(cluster) == ["/opt/models/m.gguf"] * 2
     assert cluster.configuration() == deployed.configuration()
     status, output = cluster.run("status")
     assert status == 0, output

@@ -404,7 +404,8 @@ def test_a_node_that_is_held_names_the_services_that_wait_for_it():
         "patch and reboot node2, then run maintenance.yml -e node=node2 -e state=return",
     ]
     assert (
-        " is held, no service cannot " in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
+        "is held, no service waits for it"
+        in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": {}})[0]
     )
 
 
@@ -436,7 +437,7 @@ def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
     hostvars = {"node1": units(), "node2": units("chat")}
     services = {"chat": {"state": "stopped"}, "embed": {"state": "started"}}
     assert (
-        " is held, no service cannot "
+        "is held, no service waits for it"
         in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": services})[0]
     )
     lines = outcome_lines({}, "upgraded", [], dict(UPGRADE, services=services))
