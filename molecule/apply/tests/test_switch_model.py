@@ -216,6 +216,8 @@ def test_a_trial_that_is_kept_stays(lab):
     status, output = lab.playbook("site")
     assert status != 0 and lab.changed(output) == 0
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
+    status, output = lab.playbook("verify")
+    assert status == 0, output
     status, output = lab.playbook("switch_model", "-e", "service=chat keep=true")
     assert status == 0, output
     assert "chat: Q8_0 is kept, its trial is over" in output

@@ -30,6 +30,8 @@ FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # What a record tells: state is running, reverted or failed; at: when it ended; reason: why it failed, or what is odd.
 TOLD = ("service", "quant", "was", "until", "state", "at", "reason")
 CHANGE = ("before", "after")
+# Seconds after the end of a trial, or after a boot, in which a model that is not there may still come.
+MOUNTED = 3600
 RECORD = re.compile(re.escape(os.path.basename(paths.TRIALS)).replace(r"\*", "(.+)") + r"\Z")
 SERVICE = """\
 # Written by llama_cluster, removed with the trial.
@@ -121,11 +123,13 @@ class Trials:
         run: Systemctl = systemctl,
         look: Callable[..., List[Unit]] = unit_info,
         clock: Callable[[], float] = time.time,
+        uptime: Callable[[], float] = time.monotonic,
     ) -> None:
         self.root = root
         self.run = run
         self.look = look
         self.clock = clock
+        self.uptime = uptime  # since the boot, as Linux counts
         self.files = Snapshots(self._path(paths.ROLLBACK), root=root)
 
     def told(self) -> List[Record]:
@@ -195,10 +199,6 @@ class Trials:
             raise
         return record != old, record
 
-    def holds(self, record: Record) -> bool:
-        """Whether the head's files are those that the switch left."""
-        return all(self.files.entry(path) == change["after"] for path, change in record["files"].items())
-
     def end(self, service: str, check: bool = False) -> Optional[Record]:
         """Forgets a trial, whose files stay as they are -> its record as of when nothing could revert it any more, None
         without one. Errors: Refusal."""
@@ -214,11 +214,18 @@ class Trials:
         return record
 
     def settle(self, check: bool = False) -> List[str]:
-        """Forgets the trials whose files are others by now, after a rollback -> their services."""
+        """After a rollback: forgets the trials whose heads are those of before -> their services. One that was put back
+        to an earlier moment of itself goes on."""
         records = [self.read(told["service"]) for told in self.told() if told["state"] == "running"]
-        over = [record["service"] for record in records if record and not self.holds(record)]
-        for service in over:
-            self.end(service, check)
+        over = []
+        for record in [one for one in records if one]:
+            files = {path: dict(change, after=self.files.entry(path)) for path, change in record["files"].items()}
+            head = files.get(_head_files(record["service"])[0], {})
+            if head and head["after"] == head["before"]:
+                over.append(record["service"])
+                self.end(record["service"], check)
+            elif files != record["files"] and not check:
+                self._store(dict(record, files=files))
         return over
 
     def revert(self, service: str) -> Optional[Record]:
@@ -233,6 +240,9 @@ class Trials:
         if odd:
             record.update(state="failed", reason="/%s was changed since" % odd[0])
         elif not os.path.isfile(self._path(record["model"])):
+            # A disk may be mounted long after a boot.
+            if min(self.clock() - instant(record["until"]), self.uptime()) < MOUNTED:
+                raise Refusal("%s is not there, it is needed to go back: mount its disk" % record["model"])
             record.update(state="failed", reason="%s is gone" % record["model"])
         else:
             for path, change in sorted(record["files"].items()):
@@ -296,7 +306,7 @@ class Trials:
 
 
 def _head_files(service: str) -> List[str]:
-    """What a switch writes for a head, relative to the root: its unit, its plan, its chat template, and what the
+    """What a switch writes for a head, relative to the root: its unit first, its plan, its chat template, and what the
     watchdog is told."""
     own = ((paths.UNITS + "/*", unit_name("head", service)), (paths.WATCHED_FILES, "head-" + service))
     return [path.replace("*", name)[1:] for path, name in own + ((paths.PLANS, service), (paths.TEMPLATES, service))]

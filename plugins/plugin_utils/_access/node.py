@@ -33,8 +33,9 @@ def node_refusals(
 
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
-    ended, leaving: units that will have made room}; units: what unit_refusals() needs; trials: of trial_refusals() what
-    switch_model.yml is to do, if it is that. None of them: the system.
+    ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way}; units: what
+    unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that. None of them: the
+    system.
     """
     if all(asked is None for asked in (contact, accounts, services, units, trials)):
         return _system(facts, host)
@@ -69,7 +70,8 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
             "the interface up" % (host, address, ", ".join(addresses))
         )
     heads, workers = services["heads"], services["workers"]
-    found += trial_refusals(node.get("trials", []), host, heads)
+    if services.get("ends_trials", True):
+        found += trial_refusals(node.get("trials", []), host, heads)
     # What is stopped needs its port when it is started.
     wanted = [
         ("llama_services.%s.%s" % (one["service"], key), one["address"], one["port"])

@@ -40,9 +40,12 @@ def add(inventory: Inventory, name: str) -> Found | None:
     try:
         own = {node: _own(inventory, name, node, earlier) for node in hosts if node in devices}
         inventory.devices = dict(devices, **own)
-        if earlier and misfits(inventory, name):
-            inventory.devices = devices
-            own = {node: _own(inventory, name, node, {}) for node in own}
+        lacks = misfits(inventory, name) if earlier else []
+        inventory.devices = devices
+        # Other replicas stay where they are.
+        moves = hosts if service.get("workers") else [lack.described.node for lack in lacks]
+        if lacks:
+            own = {node: _own(inventory, name, node, {} if node in moves else earlier) for node in own}
     except Refusal as problem:
         inventory.refused.append(str(problem))
         return {}

@@ -50,7 +50,8 @@ class Node:
         self.snapshots.open("2026-11-23T20:00:00Z")
         self.before = self.content()
         self.write({HEAD: "new\n", PLAN: "[1]\n", TEMPLATE: "{{ messages }}\n"})
-        self.trials = trials.Trials(str(root), self.run, self.look, lambda: self.now)
+        self.uptime = 7200
+        self.trials = trials.Trials(str(root), self.run, self.look, lambda: self.now, lambda: self.uptime)
 
     def write(self, texts):
         for name, text in texts.items():
@@ -197,6 +198,13 @@ def test_what_somebody_has_configured_since_stays(node):
 def test_without_the_old_model_the_new_one_stays(node):
     node.begin()
     (node.root / OLD).unlink()
+    # Its disk may still be mounted: the program is asked again for an hour, and for one after each boot.
+    for now, uptime in ((NOW + 43200 + 3599, 7200), (NOW + 90000, 3599)):
+        node.now, node.uptime = now, uptime
+        with pytest.raises(Refusal, match="/opt/models/m.Q4_K_M.gguf is not there, it is needed to go back: mount its"):
+            node.trials.revert("chat")
+    assert len(node.left()) == 4 and node.trials.told()[0]["state"] == "running"
+    node.now, node.uptime = NOW + 43200 + 3600, 3600
     record = node.trials.revert("chat")
     assert (record["state"], record["reason"]) == ("failed", "/opt/models/m.Q4_K_M.gguf is gone")
     assert (node.root / HEAD).read_text() == "new\n" and node.left() == [RECORD]
@@ -223,6 +231,18 @@ def test_a_rollback_ends_the_trial_of_what_it_has_put_back(node):
     node.snapshots.restore("2026-11-23T20:00:00Z")
     assert node.trials.settle(check=True) == ["chat"] and len(node.left()) == 4
     assert node.trials.settle() == ["chat"] and node.left() == []
+
+
+def test_a_rollback_within_a_trial_goes_on_with_it(node):
+    """A second run with other settings has a snapshot of the first one."""
+    node.begin()
+    first = node.content()
+    node.write({HEAD: "newer\n"})
+    node.begin()
+    node.write({HEAD: "new\n"})
+    assert node.trials.settle(check=True) == node.trials.settle() == [] and node.content() == first
+    node.now = NOW + 43200
+    assert node.trials.revert("chat")["state"] == "reverted" and (node.root / HEAD).read_text() == "old\n"
 
 
 def test_check_mode_foretells_it(node):

@@ -50,4 +50,6 @@ def test_preflight_and_maintenance_ask():
     services = {"address": "", "heads": [], "workers": [], "ending": [], "leaving": []}
     assert node_refusals({"llama_node": node}, "node1", services=services) == [IN_THE_WAY]
     assert node_refusals({"llama_node": node}, "node1", trials={}) == [IN_THE_WAY]
+    # verify.yml changes nothing, and proves what is on trial too.
+    assert node_refusals({"llama_node": node}, "node1", services=dict(services, ends_trials=False)) == []
     assert node_refusals({"llama_node": dict(node, trials=[])}, "node1", services=services, trials={}) == []

@@ -103,6 +103,18 @@ def test_a_count_that_no_longer_fits_takes_other_cards():
     assert len(plan({"b": services["b"]}, small, previous=earlier)["refused"]) == 1
 
 
+def test_a_replica_that_takes_another_card_leaves_the_others_where_they_are():
+    known = {name: looked_at(name, 24000, 24000) for name in ("node1", "node2")}
+    both = {"z": dict(ALONE, head="node1,node2", cards=1)}
+    pushed = {name: dict(ALONE, head=name, cards=[0]) for name in ("node1", "node2")}
+    first = plan({**both, **pushed}, known)
+    assert first["cards"]["z"] == {"node1": ["GPU-node1-1"], "node2": ["GPU-node2-1"]}
+    taken = {**both, "a": dict(ALONE, head="node2", cards=[1])}
+    found = plan(taken, known, previous=kept(first, "z"))
+    assert found["refused"] == []
+    assert found["cards"]["z"] == {"node1": ["GPU-node1-1"], "node2": ["GPU-node2-0"]}
+
+
 def test_no_card_is_main_memory_whose_plan_others_share():
     found = planned(a=[], b=[], c=1)
     assert (places(found, "a"), places(found, "c")) == ([("node1", "main")], [("node1", "GPU0")])
