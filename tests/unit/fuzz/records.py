@@ -150,7 +150,7 @@ def trial(data):
     trials = node_trials.Trials(FOLDER.path("node"))
     try:
         trials.told()
-        trials.holds(trials.read("chat"))
+        trials.settle(check=True)
     except Refusal as error:
         return str(error)
     return None

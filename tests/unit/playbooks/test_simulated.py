@@ -462,7 +462,7 @@ def test_a_rollback_that_died_is_finished_by_rollback(deployed, rolled_back, tmp
 # A node is gone for good
 
 
-def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path, monkeypatch):
+def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path):
     """It was lost in the middle of an upgrade; its service has other nodes now."""
     cluster = upgraded.copy(tmp_path, "at-written")
     before = cluster.files()
@@ -471,7 +471,7 @@ def test_a_node_that_left_the_inventory_is_not_asked(upgraded, tmp_path, monkeyp
     inventory["llama_nodes"]["vars"]["llama_services"]["chat"] = {
         key: simulation.SERVICE[key] for key in ("model", "quant", "head", "port")
     }
-    monkeypatch.setattr(simulation, "INVENTORY", inventory)
+    cluster.inventory = inventory
     (cluster.node("node1") / "load.json").write_text('{"reason": null, "devices": []}')
     status, output = cluster.run("site", *TO_B2)
     assert status == 0, output
