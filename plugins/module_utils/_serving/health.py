@@ -104,6 +104,7 @@ class Head:
             if self.models and not self.api.model:
                 # Whichever costs least: that all of them answer is asked of each by its name.
                 self.api, self.told = self.api.of(self.models[0].name), self.models[0].told
+                deep = dict(deep, timeout=max(deep["timeout"], wait))  # it may have to be loaded first
             self._deep(result, **deep)
         return result
 
@@ -297,6 +298,8 @@ class Head:
         if self.api.model and body.get("model") not in (self.api.model, None):
             result.update(state="degraded", reason=router.refuse_answer(self.api.model, body))
             return
+        if self.api.model and result["n_ctx"] is None:  # it is loaded by now
+            self._describe(result)
         self.body = body
         _read_answer(result, body)
         if self.told.embeddings:  # nothing is generated, its text is read

@@ -31,7 +31,8 @@ def models(api: LlamaApi, timeout: float) -> List[Model]:
         name, state = one.get("id"), table(one.get("status")).get("value")
         if isinstance(name, str) and isinstance(state, str):
             words = table(one.get("status")).get("args")
-            own = Model(name, state, told([word for word in words if isinstance(word, str)] if words else []))
+            args = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+            own = Model(plain(name), plain(state), told(args))
             found.append(_at_work(api, own, timeout) if state in LOADED else own)
     return sorted(found, key=lambda one: (not one.busy, one.state not in LOADED, one.name))
 

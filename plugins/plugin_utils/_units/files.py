@@ -87,7 +87,7 @@ def unit_files(
         # somebody else's.
         had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
         gone += ["%s/%s" % (paths.KEYS, service) for service in had] + [_template_path(service) for service in had]
-        gone += [paths.PRESETS.replace("*", service) for service in had]
+        gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
