@@ -44,9 +44,10 @@ PRODUCED = (
     "module_utils/_node/fabric.py",
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
-    "plugin_utils/_cluster_plan/refusals.py",
+    "plugin_utils/_cluster_plan/refusals.py", "plugin_utils/_cluster_plan/routers.py",
     "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_models.py",
-    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
+    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_routers.py",
+    "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
@@ -192,10 +193,19 @@ def heads_of(other, **keys):
     ]
 
 
-def crowded(**_fixtures):
-    """What a router is told whose model is too large for its host."""
-    router = dict(FAST, models={"big": "Q4_K_M"}, ctx_size=4096)
-    return plan.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
+def routed(memory=32510, build="b11434", models_max=None, **models):
+    """What a router with these models is told by the memory plan."""
+    router = dict(FAST, models=models, ctx_size=4096, **{"models_max": models_max} if models_max else {})
+    known, nodes = dict(PLANNED, other=PLANNED["big"]), {"node2": card("node2", memory=memory)}
+    return lambda **_fixtures: plan.memory_plan({"fast": router}, known, INVENTORY["groups"], nodes, build=build)[
+        "refused"
+    ]
+
+
+def fast(names=("m",), **keys):
+    """What a router with these keys is told where models have these names, and one alias."""
+    models = {name: dict(INVENTORY["models"]["m"], aliases=["little"]) for name in names}
+    return intent(services={"fast": dict(FAST, **keys)}, models=models)
 
 
 def bound(**kinds):
@@ -402,11 +412,20 @@ REFUSALS = [
         "a free port is needed",
         occupied,
     ),
+    ("llama_services.fast.head:", "nobody matches no host", "at least one is needed", fast(head="nobody")),
+    ("llama_services.fast.models.m:", "4 seen", "a quant or a map with quant is needed", fast(models={"m": 4})),
+    ("llama_services.fast.models.m.quant:", "missing", "one of the quants of the model", fast(models={"m": {}})),
     (
-        "llama_services.fast.host:",
-        "nobody matches no host",
-        "at least one is needed",
-        intent(services={"fast": dict(FAST, host="nobody")}),
+        "llama_services.fast.models:",
+        "m:x seen",
+        "a name without a colon that is not default is needed",
+        fast(("m:x",), models={"m:x": "Q8_0"}),
+    ),
+    (
+        "llama_services.fast.models:",
+        "little seen as a name of m and of n",
+        "a name of one of them alone is needed",
+        fast(("m", "n"), models={"m": "Q8_0", "n": "Q8_0"}),
     ),
     ("llama_services.chat.rpc_cache:", "'80 GB' seen", "such as 80G", chat(rpc_cache="80 GB")),
     (
@@ -545,7 +564,6 @@ REFUSALS = [
         "a key of your own is needed",
         lambda **_fixtures: check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
     ),
-    ("llama_services.fast.kind:", "router seen", "server is needed", not_deployed(fast=FAST)),
     (
         "llama_services.chat.quant:",
         "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 68.7 GB of GPU memory",
@@ -865,7 +883,25 @@ REFUSALS = [
         "set tensor_split to auto (node2 41, node1 39)",
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
-    ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
+    ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", routed(big="Q4_K_M")),
+    (
+        "llama_services.fast.models_max:",
+        "nothing seen without a plan of its models (big X: ",
+        "a header is needed",
+        routed(big="X"),
+    ),
+    (
+        "llama_services.fast.models_max:",
+        "2 seen",
+        "at most 1 is allowed, since more need ",
+        routed(big="Q1_0", other="Q1_0", models_max=2, memory=16000),
+    ),
+    (
+        "llama_services.fast.models_max:",
+        "1 seen with llama_cpp_version b7772",
+        "all 2 models at a time are needed",
+        routed(big="Q1_0", other="Q1_0", models_max=1, memory=16000, build="b7772"),
+    ),
     (
         "llama_services.solo.cards:",
         "1 seen beside chat on node1",

@@ -63,6 +63,6 @@ def _name_errors(entry: str, service: Settings, models: Models) -> list[str]:
             if other != model:
                 found.append(
                     "%s.models: %s seen as a name of %s and of %s, a name of one of them alone is needed: remove it "
-                    "from the aliases" % (entry, alias, model, other or alias)
+                    "from the aliases" % (entry, alias, other or alias, model)
                 )
     return found

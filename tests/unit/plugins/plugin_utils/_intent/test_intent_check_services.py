@@ -166,7 +166,7 @@ def test_names_of_a_routers_models_are_one_models_each():
     models = {"big": model, "b:q4": model, "other": dict(model, aliases=["big"])}
     for names, sentence in (
         (("big", "b:q4"), "llama_services.fast.models: b:q4 seen, a name without a colon "),
-        (("big", "other"), "llama_services.fast.models: big seen as a name of other and of big, "),
+        (("big", "other"), "llama_services.fast.models: big seen as a name of big and of other, "),
     ):
         service = dict(ROUTER, models=dict.fromkeys(names, "Q4_K_M"))
         found = check.intent_errors({"fast": service}, models, GROUPS, HOSTVARS)
