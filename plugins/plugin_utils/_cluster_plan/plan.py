@@ -145,8 +145,7 @@ class _Inventory:
             self._add_server(name, service, there or heads)
 
     def _heads(self, name: str) -> list[str]:
-        service = self.services[name]
-        return expand(service["head"], self.groups)
+        return expand(self.services[name]["head"], self.groups)
 
     def _same(self, name: str) -> list[ServicePlan]:
         """What an earlier run planned for its models."""
@@ -264,12 +263,14 @@ class _Inventory:
                 )._replace(models_max=found.loaded)
                 self.planned.setdefault(name, []).append(one)
                 if not planned.fits:
+                    here = (devices, len(devices), main, one, None, [])
                     beside = self._beside([*devices, main] if main else devices)
-                    here = (devices, len(devices), main)
-                    self.misfits.append(Misfit(name, case.shape, case.settings, *here, one, None, [], beside))
+                    self.misfits.append(Misfit(name, case.shape, case.settings, *here, beside))
             self._refuse(found.refused)
             self.claim(name, found.claims)
-            self.sharing.append("%s loads %d of its %d models at a time on %s" % (name, found.loaded, len(cases), host))
+            if found.loaded < len(cases):
+                words = "%s loads %d of its %d models at a time on %s"
+                self.sharing.append(words % (name, found.loaded, len(cases), host))
 
     def _case(self, name: str, service: Mapping[str, Any], model: str) -> list[routers.Case]:
         """A model of a router; nothing where it cannot be planned."""

@@ -147,8 +147,8 @@ class ActionModule(ActionBase):
         for one in arguments["instances"]:
             name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
             options = ["--host", one["address"], "--port", str(one["port"])]
-            if one.get("model_path"):
-                options += ["--model", one["model_path"]]
+            for path in filter(None, one.get("model_paths", ())):
+                options += ["--model", path]
             if one.get("rpc_endpoints"):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
             if one.get("cache"):
@@ -363,7 +363,8 @@ class ActionModule(ActionBase):
             }
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
-        workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]
+        endpoints = arguments.get("rpc_endpoints", [])
+        workers = [worker_at(endpoint) for endpoint in endpoints]
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
             state, reason = "down", "nobody listens"
@@ -380,14 +381,12 @@ class ActionModule(ActionBase):
             if (self.node.root / "health.json").exists()
             else {}
         )
-        moved = [
-            {"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9}
-            for one in arguments["rpc_endpoints"]
-        ]
+        moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in endpoints]
         answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
         answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
         if "conversation" in arguments:
-            self.event("talk %s with %s" % (arguments["conversation"], arguments["unit"]))
+            model = " for " + arguments["model"] if "model" in arguments else ""
+            self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
             parts = dict.fromkeys(("question", "embedding", "tools", "reasoning", "context", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
             broken = self.node.root / "conversation"  # with whom nobody can talk

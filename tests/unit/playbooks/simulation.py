@@ -62,7 +62,7 @@ CONFIGURE = """
 WORKERS = "(llama_services | thefermisea.llama_cluster.node_rpc(inventory_hostname, groups, hostvars)).workers"
 HEADS = (
     "(llama_services | thefermisea.llama_cluster.node_serving(llama_models, inventory_hostname, groups, hostvars, "
-    "'/opt/models', preflight_plan | default({}))).heads"
+    "'/opt/models', preflight_plan | default({}))).heads | selectattr('kind', 'eq', '%s')"
 )
 REMOVE = """
 - name: Remove
@@ -89,8 +89,10 @@ REPLACED = {
     "rpc_worker/tasks/cache.yml": CACHES,
     "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", WORKERS),
     "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
-    "head_server/tasks/configure.yml": CONFIGURE % ("head", HEADS),
-    "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
+    "head_server/tasks/configure.yml": CONFIGURE % ("head", HEADS % "head"),
+    "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS % "head"),
+    "router_server/tasks/configure.yml": CONFIGURE % ("router", HEADS % "router"),
+    "router_server/tasks/main.yml": CONFIGURE % ("router", HEADS % "router"),
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
     "model/tasks/retire.yml": MODEL % "retire",
@@ -100,7 +102,7 @@ REPLACED = {
 REPLACED.update(
     {
         "%s/tasks/remove.yml" % role: REMOVE % role
-        for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")
+        for role in ("head_server", "router_server", "rpc_worker", "llama_cpp", "model", "node_setup")
     }
 )
 # The last one does not load.
