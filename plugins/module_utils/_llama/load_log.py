@@ -27,6 +27,10 @@ CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?
 LOADED = re.compile(r": model loaded\s*$")
 RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
+# A router starts a server for a model; what that one says begins with its port.
+SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
+# A part of each line that is read, and of few others.
+TOLD = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
 
 
 class _Layout:
@@ -172,9 +176,9 @@ def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
     return layers or None
 
 
-def load_info(unit: str) -> Dict[str, Any]:
+def load_info(unit: str, model: Optional[str] = None) -> Dict[str, Any]:
     """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are
-    missing.
+    missing. model: of a router, whose last load is read.
 
     Errors: Refusal when systemd knows no run of the unit, or the journal cannot be read.
     """
@@ -182,7 +186,7 @@ def load_info(unit: str) -> Dict[str, Any]:
     invocation = shown[0].get("InvocationID") if shown else None
     if not invocation:
         raise Refusal("unit %s does not run on this node: name the head's unit and start it" % unit)
-    info = parse(read_journal(invocation))
+    info = parse(read_journal(invocation, model))
     info["unit"] = shown[0]["Id"]
     info["reason"] = None
     if not info["buffers"] or info["layers_total"] is None:
@@ -205,9 +209,25 @@ def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
     return lines, False
 
 
-def read_journal(invocation: str) -> List[str]:
-    """Lines of the load of one run of a unit. Errors: Refusal."""
+def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
+    """Lines of a router's log on the last load of a model, from the newest line on -> (lines, whether there was
+    one)."""
+    kept: List[str] = []
+    for line in newest_first:
+        found = SPAWNED.search(line)
+        if found and found.group(1) == model:
+            return [one for one in reversed(kept) if one.startswith("[%s] " % found.group(2))], True
+        if found:  # a later server at a port says nothing of an earlier one
+            kept = [one for one in kept if not one.startswith("[%s] " % found.group(2))]
+        elif TOLD.search(line):
+            kept.append(line)
+    return [], False
+
+
+def read_journal(invocation: str, model: Optional[str] = None) -> List[str]:
+    """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
+    command += ["--reverse"] if model else []
     try:
         process: Any = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C")
@@ -217,7 +237,8 @@ def read_journal(invocation: str) -> List[str]:
             "journalctl cannot be run (%s): the load is looked up on nodes with systemd only"
             % os.strerror(error.errno or 0)
         ) from None
-    lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
+    stream = (raw.decode("utf-8", "replace") for raw in process.stdout)
+    lines, loaded = of_model(stream, model) if model else until_loaded(stream)
     if loaded:
         process.kill()
     process.stdout.close()

@@ -263,14 +263,11 @@ class _Inventory:
                 )._replace(models_max=found.loaded)
                 self.planned.setdefault(name, []).append(one)
                 if not planned.fits:
-                    here = (devices, len(devices), main, one, None, [])
-                    beside = self._beside([*devices, main] if main else devices)
-                    self.misfits.append(Misfit(name, case.shape, case.settings, *here, beside))
+                    lacks = Misfit(name, case.shape, case.settings, devices, len(devices), main, one, None, [], {})
+                    self.misfits.append(lacks._replace(beside=self._beside([*devices, main] if main else devices)))
             self._refuse(found.refused)
             self.claim(name, found.claims)
-            if found.loaded < len(cases):
-                words = "%s loads %d of its %d models at a time on %s"
-                self.sharing.append(words % (name, found.loaded, len(cases), host))
+            self.sharing.extend(found.lines)
 
     def _case(self, name: str, service: Mapping[str, Any], model: str) -> list[routers.Case]:
         """A model of a router; nothing where it cannot be planned."""

@@ -124,7 +124,7 @@ def test_a_worker_without_its_layers_is_refused(cluster):
 
 def test_a_worker_without_any_layer_is_refused(cluster):
     loaded = {"reason": "the log has no layers", "devices": []}
-    plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1"}
+    plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1", "model": "m"}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
     status, output = cluster.run(
         "_verify",
@@ -708,7 +708,7 @@ def test_teardown_keeps_the_models(cluster):
     status, output = cluster.run("teardown")
     assert status == 0, output
     assert removed(cluster) == dict.fromkeys(
-        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "node_setup"]
+        ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "node_setup"]
     )
     assert "Models in /opt/models were kept; run with -e teardown_models=true" in output
 
@@ -717,7 +717,7 @@ def test_teardown_removes_models_when_it_is_told_to(cluster):
     status, output = cluster.run("teardown", "-e", "teardown_models=true")
     assert status == 0, output
     assert removed(cluster) == dict.fromkeys(
-        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
+        ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
     )
     assert "were kept" not in output
 
