@@ -28,6 +28,7 @@ WORD = (
     "write each word as an entry of its own",
 )
 CPU_MOE = (re.compile(r"^(auto|all)\Z"), "auto, all or a number of layers", "write auto, all, or digits without quotes")
+GPU_LAYERS = (re.compile(r"^auto\Z"), "auto or a number of layers", "write auto, or digits without quotes")
 SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
 SPELLED_OUT = {
@@ -247,6 +248,17 @@ KEYS = (
         "fewest with which the rest fits the cards; not with `workers` or `cards: []`. "
         "[What it means](plan.md#experts).",
         form=CPU_MOE,
+        memory=True,
+    ),
+    Key(
+        "n_gpu_layers",
+        (str, int),
+        "How many of the last layers lie on the cards, the output layer among them; the others lie in main memory. "
+        "`auto`: all of them; a number not with `workers`, `cards: []`, `cpu_moe` or a map in `tensor_split`. "
+        "[What it means](plan.md#layers-in-main-memory).",
+        default="auto",
+        bounds=(2, None),
+        form=GPU_LAYERS,
         memory=True,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),

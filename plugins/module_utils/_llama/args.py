@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._family import is_template_file
 from .._node import paths
-from .._settings import arguments
+from .._settings import arguments, value
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
@@ -80,7 +80,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer"]
     if service.get("cards") == []:
         args += ["--device", "none"]
-    args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
+    layers = value(service, "n_gpu_layers")
+    args += ["--n-gpu-layers", str(ALL_LAYERS if layers == "auto" else layers), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     if instance.get("cpu_moe"):

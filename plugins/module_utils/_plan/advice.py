@@ -58,7 +58,7 @@ def nearest(
         return plan(shape, settings._replace(**changes), devices, local, counts=counts, main=main).fits
 
     found = _smaller_margin(lambda free: plan(shape, settings, free, local, counts=counts, main=main).fits, devices)
-    if main and local == len(devices) and any(shape.expert_bytes) and not shape.cpu_moe:
+    if main and local == len(devices) and any(shape.expert_bytes) and not (shape.cpu_moe or shape.left):
         _kept, other = plan_experts(shape, settings, devices, main, "auto", counts=counts)
         if other.fits:
             found.append("set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe)
@@ -78,7 +78,9 @@ def nearest(
         found.append("choose quant %s (%s)" % (best, human(known[best])))
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
-    return found + ([] if counts or not more or shape.cpu_moe else _more_cards(shape, settings, devices, not found))
+    return found + (
+        [] if counts or not more or shape.cpu_moe or shape.left else _more_cards(shape, settings, devices, not found)
+    )
 
 
 def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Device]) -> List[str]:
@@ -186,4 +188,5 @@ def scaled(shape: Shape, factor: float) -> Shape:
         output_bytes=int(shape.output_bytes * factor),
         expert_bytes=[int(size * factor) for size in shape.expert_bytes],
         expert_copy=int(shape.expert_copy * factor),
+        left=scaled(shape.left, factor) if shape.left else None,
     )

@@ -127,8 +127,8 @@ def plan(
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
-    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts or prompts. What fits one
-    device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts, layers or prompts. What
+    fits one device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
@@ -136,21 +136,23 @@ def plan(
     if counts is not None:
         chosen = counts
     elif alone and not force_split:
-        # The first one works on experts in main memory, wherever the layers are.
-        first = min(alone, key=lambda index: (index if shape.cpu_moe else 0, devices[index].claimed_mib))
+        # The first one works on what lies in main memory, wherever the layers are.
+        elsewhere = shape.cpu_moe or shape.left
+        first = min(alone, key=lambda index: (index if elsewhere else 0, devices[index].claimed_mib))
         chosen = _counts(shape, len(devices), first)
     else:
         chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
     rows, shares, host = list(devices), placed.devices, placed.host
-    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or settings.cache_ram):
+    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or shape.left or settings.cache_ram):
         rows, shares, host = [*rows, main], [*shares, host], Share()
     unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
     return Plan(
         fits=_fits(shares, rows),
         topology="split" if len(used) > 1 else unsplit,
-        reason=_reason(devices, equals, alone, used),
+        reason=_reason(devices, equals, alone, used)
+        + (", with the first %d layers in main memory" % shape.left.block_count if shape.left else ""),
         devices=[_row(device, share) for device, share in zip(rows, shares)],
         host={"weights_mib": mib(host.weights), "kv_mib": mib(host.kv), "compute_mib": mib(host.compute)},
         counts=chosen,

@@ -7,6 +7,7 @@ collection."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
@@ -21,9 +22,9 @@ from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import own_cards, refusals, sharing
-from .elsewhere import other_nodes
+from .elsewhere import misfit_refusal
 from .estimate import estimate
-from .misfits import Beside, Misfit, advice, layers, leave_room
+from .misfits import Beside, Misfit, advice, fewer_layers, layers
 
 
 def memory_plan(
@@ -304,6 +305,7 @@ class _Inventory:
         devices = self.devices_of(workers) + own[:local]
         told = refusals.settings(name, service, shape, settings, devices)
         told += refusals.experts(name, service, shape, own[0], main)
+        told += refusals.offload(name, service, shape, own[0], main)
         counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
@@ -314,6 +316,10 @@ class _Inventory:
         inputs = [model, quant, source, *inputs_of(shape, settings, devices)]
         # Not what main memory it has: a kernel's update changes that.
         inputs += [[experts]] if experts else []
+        whole, offloaded = shape, value(service, "n_gpu_layers")
+        if offloaded != "auto":
+            inputs += [["n_gpu_layers", offloaded]]
+            shape = leaving(whole, whole.block_count + 1 - offloaded)
         force = value(service, "force_split")
         planned = None
         earlier = next((part.plan for part in self.earlier(name, [head]) if part.inputs == inputs), None)
@@ -341,6 +347,7 @@ class _Inventory:
         elif not planned.fits:
             automatic = plan(shape, settings, devices, local, force, main=main) if counts else planned
             words = ["set tensor_split to auto (%s)" % layers(automatic)] if automatic.fits else []
+            words += fewer_layers(whole, shape, settings, devices, main)
             beside = self._beside(devices + ([main] if main else []))
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
@@ -351,14 +358,14 @@ class _Inventory:
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
         }
         if others:
-            title = "%s on %s" % (name, head) if self._has_replicas(name) else name
+            title = "%s on %s" % (name, head) if self.has_replicas(name) else name
             self.sharing.extend(sharing.lines(title, sorted(others), shape, settings, devices, local, planned, kept_in))
 
     def _refuse(self, sentences: Iterable[str]) -> None:
         """Replicas are told the same of their model."""
         self.refused.extend(one for one in sentences if one not in self.refused)
 
-    def _has_replicas(self, name: str) -> bool:
+    def has_replicas(self, name: str) -> bool:
         return len(self._heads(name)) > 1
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
@@ -368,27 +375,4 @@ class _Inventory:
 
     def refuse_misfits(self) -> None:
         for misfit in self.misfits:
-            self._refuse_misfit(misfit)
-
-    def _refuse_misfit(self, one: Misfit) -> None:
-        if one.words or one.counts:
-            elsewhere = []
-        elif self._has_replicas(one.name):
-            elsewhere = ["leave %s out of head" % one.described.node]
-        else:
-            elsewhere = other_nodes(self, one)
-        words = one.words or elsewhere + advice(
-            one.shape,
-            one.settings,
-            one.devices,
-            one.local,
-            self.models[one.described.model],
-            one.described.quant,
-            one.counts,
-            not elsewhere,
-            one.main,
-        )
-        words = words + leave_room(one, self.least)
-        if one.name in self.typed:  # both ways to say it are refused together
-            words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
-        self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
+            self.refused.append(misfit_refusal(self, misfit))

@@ -194,13 +194,35 @@ def experts(
     return []
 
 
+def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device, main: Device | None) -> list[str]:
+    """What is wrong with layers in main memory. device and main: as for experts()."""
+    wish = value(service, "n_gpu_layers")
+    if wish == "auto":
+        return []
+    entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
+    if device.kind != "GPU":
+        return ["%s, a card is needed for it, %s has none: drop the key" % (entry, device.node)]
+    if wish > shape.block_count + 1:
+        return [
+            "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
+            % (entry, shape.block_count, service["model"])
+        ]
+    if not main:
+        return [
+            "%s, the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
+            % (entry, device.node)
+        ]
+    return []
+
+
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
     """A limit of the head under which it would be killed, or its experts read from the disk for every token."""
     given = service.get("memory_max")
     # Beside workers a head has no layers in main memory.
     rows = [row for row in described.plan.devices if row.kind == "main" and not service.get("workers")]
     # Weights that are mapped are pages of their file, which the kernel takes back.
-    mapped = value(service, "load_mode") in ("auto", "mmap") and not described.plan.cpu_moe
+    beside = described.plan.cpu_moe or value(service, "n_gpu_layers") != "auto"
+    mapped = value(service, "load_mode") in ("auto", "mmap") and not beside
     needed = sum(row.total_mib - row.margin_mib - (row.weights_mib if mapped else 0) for row in rows)
     if not given or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
         return []

@@ -133,6 +133,8 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "%s.cpu_moe: seen with cards [], a card is needed for it, since without one all weights lie in main memory "
             "anyway: drop one of them" % entry
         )
+    if value(service, "n_gpu_layers") != "auto":
+        found.extend(_offload_errors(entry, service))
     if "workers" in service and value(service, "cache_ram"):
         found.append(
             "%s.cache_ram: %d seen with workers, 0 is needed, since a head with RPC workers aborts when it saves a "
@@ -145,6 +147,32 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             if key in service
         )
     return found
+
+
+def _offload_errors(entry: str, service: Settings) -> list[str]:
+    """What layers in main memory do not go with."""
+    seen = "%s.n_gpu_layers: %d seen with" % (entry, service["n_gpu_layers"])
+    if "workers" in service:
+        return [
+            "%s workers, a service of one node is needed for it, since the other layers lie in the head's main memory: "
+            "drop the key or the workers" % seen
+        ]
+    if service.get("cards") == []:
+        return [
+            "%s cards [], a card is needed for it, since without one all layers lie in main memory: drop one of both"
+            % seen
+        ]
+    if "cpu_moe" in service:
+        return [
+            "%s cpu_moe, one of both is needed, since both say what lies in main memory: drop one (of a mixture of "
+            "experts, cpu_moe keeps more on the cards)" % seen
+        ]
+    if isinstance(service.get("tensor_split"), dict):
+        return [
+            "%s layers per node in tensor_split, auto is needed there, since not all layers lie on cards: drop it"
+            % seen
+        ]
+    return []
 
 
 def _twice(entry: str, service: Settings) -> list[str]:

@@ -206,7 +206,7 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
         ("--metrics", ""), ("--n-cpu-moe", "cpu_moe"), ("-cmoe", "cpu_moe"), ("-dev", "cards"),
         ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
         ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
-        ("-ot", None), ("--lora=x", None),
+        ("-ngl", "n_gpu_layers"), ("-ot", None), ("--lora=x", None),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):

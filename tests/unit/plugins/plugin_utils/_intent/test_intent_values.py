@@ -97,6 +97,10 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
         ("cpu_moe", 0, "e: 0 seen, at least 1 is needed: raise it or remove the key"),
         ("cpu_moe", "12", "e: '12' seen, auto, all or a number of layers is needed: write auto, all, or digits"),
         ("cpu_moe", True, "e: True seen, auto, all or a number of layers is needed: write auto, all, or digits"),
+        ("n_gpu_layers", "auto", None),
+        ("n_gpu_layers", 2, None),
+        ("n_gpu_layers", 1, "e: 1 seen, at least 2 is needed: raise it or remove the key"),
+        ("n_gpu_layers", "20", "e: '20' seen, auto or a number of layers is needed: write auto, or digits without"),
         ("override_kv", ["qwen3.context_length=int:131072"], None),
         (
             "override_kv",
