@@ -46,6 +46,12 @@ LOAD_MODES: Words = (
     (10884, BY_NAME),
 )
 
+LLAMA_NUMA = ("distribute", "isolate", "numactl")
+NUMA = (
+    re.compile(r"^(bind|interleave|none|%s)\Z" % "|".join(LLAMA_NUMA)),
+    "bind, interleave, none, {node: N}, %s" % ", ".join(LLAMA_NUMA[:-1]) + " or " + LLAMA_NUMA[-1],
+    "choose one of them",
+)
 HOSTS = (re.compile(r""), "a host, a group or a pattern", "write several hosts as node2,node3")
 
 # Flags are written in this order.
@@ -217,10 +223,11 @@ KEYS = (
     *FAMILY,
     Key(
         "numa",
-        str,
-        "llama.cpp's way with several NUMA nodes.",
-        choices=("distribute", "isolate", "numactl"),
-        flag="--numa",
+        (str, dict),
+        "What the head uses of several NUMA nodes: `bind` (the one that `head_server_numa_node` of its node names), "
+        "`{node: N}` (that one), `interleave` (memory of all in turn), `none` (whatever the kernel gives), or one of "
+        "llama.cpp's own ways. Without it as `bind` where that variable is set. [NUMA nodes](inventory.md#numa-nodes).",
+        form=NUMA,
     ),
     Key("timeout", int, "Seconds after which the server gives up reading or writing.", flag="--timeout"),
     Key(

@@ -591,7 +591,25 @@ REFUSALS = [
         "drop the key",
         chat(rpc_memory_max="9G", rpc_port=None, workers=None),
     ),
-    ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
+    (
+        "llama_services.chat.numa:",
+        "'all' seen",
+        "bind, interleave, none, {node: N}, distribute, isolate or numactl is needed",
+        chat(numa="all"),
+    ),
+    (
+        "llama_services.chat.numa:",
+        "a map of 1 seen",
+        "a map such as {node: 0} is needed",
+        chat(numa={"node": "0"}),
+    ),
+    ("llama_services.chat.numa:", "bind seen", "head_server_numa_node of node1 is empty", chat(numa="bind")),
+    (
+        "llama_services.chat.numa:",
+        "node 2 seen",
+        "one of the NUMA nodes of node1 (0, 1) is needed: correct it",
+        planned(nodes={"node1": bound()}, threads=2, numa={"node": 2}),
+    ),
     (
         "llama_services.chat.load_mode:",
         "mlock seen with llama_cpp_version b10500",

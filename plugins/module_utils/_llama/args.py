@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._family import is_template_file
 from .._node import paths
-from .._settings import arguments, value
+from .._settings import LLAMA_NUMA, arguments, value
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
@@ -87,6 +87,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     if instance.get("cpu_moe"):
         args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
     args += arguments(service, build)
+    if service.get("numa") in LLAMA_NUMA:
+        args += ["--numa", service["numa"]]
     template = service.get("chat_template")
     if template is not None and is_template_file(template):
         args += ["--chat-template-file", paths.TEMPLATES.replace("*", instance["service"])]

@@ -45,6 +45,7 @@ INSTEAD = (
     ("tensor_split", "-ts --tensor-split"),
     ("cards", "-dev --device"),
     ("cpu_moe", "-cmoe --cpu-moe -ncmoe --n-cpu-moe"),
+    ("numa", "--numa"),
     ("n_gpu_layers", "-ngl --gpu-layers --n-gpu-layers"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),

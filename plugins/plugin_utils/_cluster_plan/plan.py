@@ -138,6 +138,7 @@ class _Inventory:
         for head in there or heads:
             own = {host: self.nodes[host] for host in [head, *workers]}
             self.refused.extend(refusals.threads(name, service, own, head))
+            self.refused.extend(refusals.no_numa_node(name, service, head, self.nodes[head]))
         if kind_of(service) == "router":
             self._add_router(name, service, heads)
         else:

@@ -14,7 +14,8 @@ from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, ServicePlan, slot_context
 from ...module_utils._plan.table import context_words, join
-from ...module_utils._settings import kind_of, value
+from ...module_utils._settings import LLAMA_NUMA, kind_of, value
+from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
@@ -31,7 +32,10 @@ def threads(
     found = []
     for node, facts in sorted(nodes.items()):
         kind = "head" if node == head else "rpc"
-        bound = facts.get("numa", {}).get(kind, "")
+        bound, variable = facts.get("numa", {}).get(kind, ""), NUMA_VARIABLES[kind]
+        own = numa_policy(service) if kind == "head" else ""
+        if own not in ("", "bind"):
+            bound, variable = own if own.isdigit() else "", "numa {node: %s}" % own
         cores, place = (
             (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node))
             if bound
@@ -41,7 +45,7 @@ def threads(
             # llama-server counts the cores of the whole machine.
             found.append(
                 "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are allowed: set it"
-                % (name, NUMA_VARIABLES[kind], cores, place)
+                % (name, variable, cores, place)
             )
         for key in ("threads", "threads_batch") if kind == "head" else ("threads",):
             if cores and service.get(key, 0) > cores:
@@ -49,7 +53,7 @@ def threads(
                     "llama_services.%s.%s: %d seen, at most the %d cores of %s are allowed: lower it"
                     % (name, key, service[key], cores, place)
                 )
-        if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
+        if bound and kind == "head" and service.get("numa") in LLAMA_NUMA[:-1]:
             found.append(
                 "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them"
                 % (name, service["numa"], NUMA_VARIABLES[kind], node)
@@ -67,6 +71,17 @@ def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for kind, variable in sorted(NUMA_VARIABLES.items())
         for known in [sorted(set(facts.get("numa", {}).get("cpus", [])))]
         if facts.get("numa", {}).get(kind) and facts["numa"][kind] not in known
+    ]
+
+
+def no_numa_node(name: str, service: Mapping[str, Any], node: str, facts: Mapping[str, Any]) -> list[str]:
+    """A NUMA node that a service asks of its head's node, which does not have it. facts: as of numa()."""
+    wish, known = numa_policy(service), sorted(set(facts.get("numa", {}).get("cpus", [])))
+    if not wish.isdigit() or not known or wish in known:
+        return []
+    return [
+        "llama_services.%s.numa: node %s seen, one of the NUMA nodes of %s (%s) is needed: correct it"
+        % (name, wish, node, ", ".join(known))
     ]
 
 

@@ -88,6 +88,7 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
         found.extend(_replica_errors(entry, service, hosts["head"]))
     elif hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
+    found.extend(_numa_errors(entry, service, hosts.get("head", []), hostvars))
     if "cards" in service:
         found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
     if "rpc_cache" in service:
@@ -326,6 +327,20 @@ def _cards_errors(
                     "the key" % (entry, wanted, node)
                 )
     return found
+
+
+def _numa_errors(entry: str, service: Settings, heads: Iterable[str], hostvars: HostVars) -> list[str]:
+    entry, wish = entry + ".numa", service.get("numa")
+    if isinstance(wish, dict) and (set(wish) != {"node"} or not is_a(wish["node"], int) or wish["node"] < 0):
+        return [
+            "%s: %s seen, a map such as {node: 0} is needed: write the number of one NUMA node" % (entry, shown(wish))
+        ]
+    return [
+        "%s: bind seen, head_server_numa_node of %s is empty, the number of a NUMA node is needed: set it, or write "
+        "{node: N} here" % (entry, head)
+        for head in heads
+        if wish == "bind" and str(hostvars[head].get("head_server_numa_node", "")) == ""
+    ]
 
 
 def _tensor_cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:

@@ -96,6 +96,9 @@ class Head(Record):
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None
+    # What it uses of several NUMA nodes: bind, interleave, none, the number of one of them, or empty for what its node
+    # does with all heads.
+    numa: str
     # Tokens of a micro-batch.
     ubatch_size: int
     # On the controller; empty for none.

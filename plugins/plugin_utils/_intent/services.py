@@ -16,7 +16,7 @@ from typing import Any
 from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import build_number, head_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, is_stopped, kind_of, resolved, value
+from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, kind_of, resolved, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
@@ -183,6 +183,14 @@ def head_instances(
     return [_head(service, models, host, hostvars, models_dir, plan or {}) for service in own]
 
 
+def numa_policy(settings: Mapping[str, Any]) -> str:
+    """`numa` of a head."""
+    wish = settings.get("numa", "")
+    if isinstance(wish, dict):
+        return str(wish["node"])
+    return "" if wish in LLAMA_NUMA else wish
+
+
 def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
     """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""
     template = settings.get("chat_template")
@@ -225,6 +233,7 @@ def _head(
         cpu_moe=(planned or {}).get("cpu_moe") if experts == "auto" else experts,
         memory_max=settings.get("memory_max", ""),
         cards=_cards(service, host, plan),
+        numa=numa_policy(settings),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=_template_file(settings, facts),
         asks_build=bool(settings.get("extra_args")) or build_number(build_of(host, hostvars)) is None,

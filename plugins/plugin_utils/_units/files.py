@@ -44,9 +44,9 @@ def unit_files(
     service; salt: root's secret, without which keys could be tried against a digest.
     """
     plans, templates = plans or {}, templates or {}
-    sandbox = unit_sandbox(process["accelerator"], process["numa_node"] != "", process["rdma"])
     entries: list[Entry] = []
     for item in instances:
+        sandbox = unit_sandbox(process["accelerator"], bool(_numactl(item, process)), process["rdma"])
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind == "head" else None
         entries.append(
             {
@@ -91,7 +91,6 @@ def _unit_path(name: str) -> str:
 
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines of a unit are made of, as systemd reads it."""
-    numa = process["numa_node"]
     environment = dict(process["environment"])
     if item.get("cards") is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
@@ -100,13 +99,24 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
         # `environment` is Ansible's own in a task.
         "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
         "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
-        "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
+        "numactl": _numactl(item, process),
     }
 
 
+def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
+    """The words before the program, empty for none."""
+    policy = item.get("numa") or "bind"
+    if policy == "interleave":
+        return "/usr/bin/numactl --interleave=all -- "
+    node = {"bind": process["numa_node"], "none": ""}.get(policy, policy)
+    return "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (node, node) if node != "" else ""
+
+
 def _running_parts(item: Instance) -> dict[str, Any]:
-    """What says something of what a service runs with; without cards of its own it has all."""
-    return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) != ("cards", None)}
+    """What says something of what a service runs with. Without cards of its own it has all, and without a policy of its
+    own that of its node, which is no part of it."""
+    same = (("cards", None), ("numa", ""))
+    return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) not in same}
 
 
 def digest(parts: Any) -> str:

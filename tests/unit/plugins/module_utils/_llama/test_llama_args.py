@@ -35,6 +35,7 @@ SAMPLES = {
     dict: [{"enable_thinking": False, "depth": 2}],
 }
 SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or SAMPLES[key.type]]
+SETTINGS += [{"numa": words} for words in _settings.LLAMA_NUMA]
 SETTINGS += [{"chat_template": "chatml"}, {"chat_template": "a.jinja"}]
 
 
@@ -83,7 +84,7 @@ def test_every_flag_that_is_rendered_exists(build):
 @pytest.mark.parametrize("build", BUILDS)
 def test_every_value_that_may_be_chosen_exists(build):
     known = options(build, "llama-server")
-    chosen = {value for key in KEYS for value in key.choices} | {"layer"}
+    chosen = {value for key in KEYS for value in key.choices} | {"layer", *_settings.LLAMA_NUMA}
     checked = [(flag, value) for flag, value in rendered(build) if value in chosen and flag != "--log-verbosity"]
     assert len(checked) > 12
     assert [
@@ -206,7 +207,7 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
         ("--metrics", ""), ("--n-cpu-moe", "cpu_moe"), ("-cmoe", "cpu_moe"), ("-dev", "cards"),
         ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
         ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
-        ("-ngl", "n_gpu_layers"), ("-ot", None), ("--lora=x", None),
+        ("-ngl", "n_gpu_layers"), ("--numa", "numa"), ("-ot", None), ("--lora=x", None),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):

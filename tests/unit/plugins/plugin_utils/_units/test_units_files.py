@@ -250,6 +250,30 @@ def test_what_a_unit_runs_with_is_words_of_systemd():
     assert plain["numactl"] == "" and plain["sandbox"] == unit_sandbox("cpu")
 
 
+@pytest.mark.parametrize(
+    ("policy", "node", "words"),
+    [
+        (None, "0", "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "),
+        ("", "", ""),
+        ("bind", "1", "/usr/bin/numactl --cpunodebind=1 --membind=1 -- "),
+        ("3", "1", "/usr/bin/numactl --cpunodebind=3 --membind=3 -- "),
+        ("0", "", "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "),
+        ("none", "1", ""),
+        ("interleave", "1", "/usr/bin/numactl --interleave=all -- "),
+    ],
+)
+def test_a_service_has_its_own_way_with_numa_nodes(policy, node, words):
+    item, process = dict(HEAD, **({} if policy is None else {"numa": policy})), dict(PROCESS, numa_node=node)
+    variables = of(heads(item, process=process), "/etc/systemd/system/llama-head-chat.service")["vars"]
+    assert variables["numactl"] == words
+    assert variables["sandbox"] == unit_sandbox("cpu", numa=bool(words))
+
+
+def test_each_way_with_numa_nodes_is_another_digest():
+    assert digest(dict(HEAD, numa="")) == digest(HEAD)
+    assert len({digest(dict(HEAD, numa=policy)) for policy in ("", "bind", "none", "interleave", "0")}) == 5
+
+
 def test_keys_cannot_be_tried_against_the_digest():
     """Everybody can read a digest, and what else is in it."""
     known = {digest(HEAD, keys={"chat": ["weak"]}, salt=salt) for salt in ("", "\n")}
