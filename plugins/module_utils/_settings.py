@@ -150,7 +150,8 @@ KEYS = (
         "threads",
         int,
         "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
-        "Intel's hybrid processors the performance cores alone, and a worker without a card half of its logical ones.",
+        "Intel's hybrid processors the performance cores alone, or [its share](inventory.md#llama_services) of the "
+        "cores, and a worker without a card half of its logical ones.",
         flag="--threads",
         kinds=KINDS,
     ),

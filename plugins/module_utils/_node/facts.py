@@ -113,6 +113,22 @@ def selinux(_asked: Any) -> Facts:
     return {"selinux": {"enabled": True, "contexts": [line.split()[0] for line in listed.splitlines() if line.strip()]}}
 
 
+CPUS = "/sys/devices/system/cpu"
+
+
+def physical_cores(cpus: Iterable[int], root: str = CPUS) -> int:
+    """How many cores some logical CPUs are: those of one core are each other's siblings. One that does not tell counts
+    as a core."""
+    cores = set()
+    for cpu in cpus:
+        try:
+            with open("%s/cpu%d/topology/thread_siblings_list" % (root, cpu), encoding="ascii") as stream:
+                cores.add(stream.read().strip())
+        except OSError:
+            cores.add(str(cpu))
+    return len(cores)
+
+
 def machine(asked: Facts) -> Facts:
     """Main memory, cores, addresses, and the NUMA node of each core where that is asked for."""
     with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
@@ -123,6 +139,7 @@ def machine(asked: Facts) -> Facts:
         "machine": {
             "memory_mib": int(total) // 1024,
             "cores": len(os.sched_getaffinity(0)),
+            "physical_cores": physical_cores(os.sched_getaffinity(0)),
             "addresses": sorted(address for address, name in addresses.items() if name != "lo"),
             "numa_nodes": [line for line in nodes if not line.startswith("#")],
         }

@@ -25,6 +25,7 @@ from . import own_cards, refusals, sharing
 from .elsewhere import misfit_refusal
 from .estimate import estimate
 from .misfits import Beside, Misfit, advice, fewer_layers, layers
+from .threads import line, shares
 
 
 def memory_plan(
@@ -41,7 +42,7 @@ def memory_plan(
     """Plan every service.
 
     nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
-    numa: where asked for, see refusals.numa()}};
+    physical_cores: where they are known, numa: where asked for, see refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
@@ -49,14 +50,15 @@ def memory_plan(
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
-    table.lines()}
+    cards: {name: {node: UUIDs}} of services that have some; threads: of shares();
+    ports: {name: port} of those that give none; lines: of table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
     one.refused.extend(refusals.numa(nodes))
     one.sharing.extend(own_cards.claimed_twice(one.devices))
     cards = {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
     one.refuse_misfits()
+    threads = shares(one)
     found: dict[str, Any] = {
         "services": {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()},
         "unplanned": one.unplanned,
@@ -71,9 +73,11 @@ def memory_plan(
         "hopeless": hopeless(services, models, groups, nodes),
         "sharing": one.sharing,
         "cards": {name: found for name, found in cards.items() if found is not None},
+        "threads": threads,
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
-    return dict(found, lines=table.lines(found, only))
+    shared = line({name: own for name, own in threads.items() if name == (only or name)}, nodes)
+    return dict(found, lines=table.lines(found, only) + ([shared] if shared else []))
 
 
 class _Inventory:

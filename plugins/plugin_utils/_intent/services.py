@@ -205,6 +205,8 @@ def _head(
     facts = hostvars[host]
     model = models[service.settings["model"]]
     settings = resolved(service.settings, model)
+    threads = plan.get("threads", {}).get(service.name, {}).get(host)
+    settings.update({"threads": threads} if threads else {})
     split = value(settings, "tensor_split")
     api_keys = facts.get("llama_api_keys") or {}
     experts = value(settings, "cpu_moe") or 0

@@ -107,6 +107,17 @@ def test_the_machine(program):
     assert facts.machine({"numa": True})["machine"]["numa_nodes"] == ["0", "1"]
 
 
+def test_siblings_are_one_core(tmp_path):
+    for cpu, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
+        (tmp_path / ("cpu%d" % cpu) / "topology").mkdir(parents=True)
+        (tmp_path / ("cpu%d" % cpu) / "topology/thread_siblings_list").write_text(siblings + "\n")
+    assert facts.physical_cores(range(4), str(tmp_path)) == 2
+    assert facts.physical_cores([0, 1], str(tmp_path)) == 2
+    assert facts.physical_cores(range(6), str(tmp_path)) == 4, "those that do not tell"
+    machine = facts.machine({"numa": False})["machine"]
+    assert 1 <= machine["physical_cores"] <= machine["cores"]
+
+
 @pytest.mark.parametrize("name", ["python3", "x\nMainPID=99\n", "\n---\nId=y\nMainPID=9\n", "x\rLISTEN 0 1"])
 def test_our_processes_are_those_that_systemd_names(program, name):
     """A listening process may have lines like systemd's for a name."""
