@@ -79,11 +79,14 @@ def header_errors(entry: str, header: Mapping[str, Any]) -> list[str]:
     for key, value in header.items():
         if key in HEADER_KEYS:
             found.extend(_value_errors("%s.%s" % (entry, key), value, HEADER_KEYS[key].kind))
-    blocks = header.get("block_count")
-    if not found and is_a(blocks, int) and blocks > MAX_BLOCKS:
-        found.append("%s.block_count: %d seen, 1 to %d is needed: correct it" % (entry, blocks, MAX_BLOCKS))
-    used, count = header.get("expert_used_count"), header.get("expert_count")
-    if not found and used and count and used > count:
+    if found or not header:
+        return found
+    if header["block_count"] > MAX_BLOCKS:
+        found.append(
+            "%s.block_count: %d seen, 1 to %d is needed: correct it" % (entry, header["block_count"], MAX_BLOCKS)
+        )
+    used, count = header.get("expert_used_count", 0), header.get("expert_count", 0)
+    if used > count:
         found.append(
             "%s.expert_used_count: %d seen, at most the %d of expert_count are allowed: correct one of them"
             % (entry, used, count)

@@ -99,8 +99,8 @@ def test_what_a_table_says_below_its_rows():
         "  no answer",
     ]
     assert table.table(service_plan(source="assumed"))[0] == (
-        "chat: big Q8_0, 8192 tokens a slot of f16 KV cache, ESTIMATED from assumed figures in llama_models, its header "
-        "was not read"
+        "chat: big Q8_0, 8192 tokens a slot of f16 KV cache, ESTIMATED from assumed figures in llama_models, its "
+        "header was not read"
     )
 
 
