@@ -114,7 +114,7 @@ def april(**changes):
         for name, service in intent["llama_services"].items()
         if changes.get(name, {}) is not None
     }
-    there = plan_cards("", groups, {host: described for host in hosts}, margin_mib=1024)
+    there = plan_cards("", groups, dict.fromkeys(hosts, described), margin_mib=1024)
     nodes = {host: {"devices": there["devices"][host], "main": there["main"][host], "cores": 36} for host in hosts}
     return memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"])
 
@@ -162,9 +162,11 @@ def test_the_stopped_72b_is_the_one_of_the_jobs():
     planned = april(qwen36=None, minimax=None, reasoning={"state": "started"})
     (one,) = planned["services"]["reasoning"]
     assert (planned["refused"], one["layers"]) == ([], {"vasp-01": 39, "vasp-03": 41})
-    assert one["source"] == "assumed" and [
-        part["source"] for name, parts in planned["services"].items() if name != "reasoning" for part in parts
-    ] == ["catalog"] * 6
+    assert (
+        one["source"] == "assumed"
+        and [part["source"] for name, parts in planned["services"].items() if name != "reasoning" for part in parts]
+        == ["catalog"] * 6
+    )
 
 
 def test_each_header_has_its_source_or_says_that_it_has_none():
