@@ -45,8 +45,9 @@ PRODUCED = (
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py",
-    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_models.py",
-    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_header.py",
+    "plugin_utils/_intent/check_models.py", "plugin_utils/_intent/check_nodes.py",
+    "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
@@ -886,6 +887,18 @@ REFUSALS = [
         "block_count, ",
         "is needed to estimate a plan",
         model(header={"architecture": "qwen3"}),
+    ),
+    (
+        "llama_models.m.header.block_count:",
+        "513 seen",
+        "1 to 512 is needed",
+        model(header=dict(FACTS, block_count=513)),
+    ),
+    (
+        "llama_models.m.header.expert_used_count:",
+        "9 seen",
+        "at most the 8 of expert_count are allowed",
+        model(header=dict(FACTS, expert_count=8, expert_used_count=9, expert_feed_forward_length=512)),
     ),
     # The memory plan.
     (

@@ -58,7 +58,7 @@ class ServicePlan(NamedTuple):
     service: str
     model: str
     quant: str
-    source: str  # header or catalog
+    source: str  # header, catalog or assumed
     ctx_size: int
     slot_ctx_size: int
     cache_type: str

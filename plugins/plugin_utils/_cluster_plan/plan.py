@@ -197,14 +197,14 @@ class _Inventory:
         self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
     def _shape(self, model: str, quant: str) -> tuple[Shape, str]:
-        """-> (Shape, header or catalog); raises Refusal."""
+        """-> (Shape, header, catalog or assumed); raises Refusal."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
             return Shape.of(known["shape"]), "header"
         size = weights(self.models[model], quant)[0]
         facts = self.models[model].get("header")
         if size and facts:
-            return estimate(facts, size), "catalog"
+            return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:
@@ -289,7 +289,9 @@ class _Inventory:
             shape, source = self._shape(service["model"], service["quant"])
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
-            if value(service, "cpu_moe") and source == "catalog":
+            # What was planned from a header stays, and only a description of the experts tells them without one.
+            described = any(shape.expert_bytes) and not any(part.source == "header" for part in self._same(name))
+            if value(service, "cpu_moe") and source != "header" and not described:
                 raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:
             self._without(name, str(problem))

@@ -116,6 +116,42 @@ def test_without_a_header_an_earlier_number_holds():
     assert sentence.startswith("llama_services.chat: not planned, cpu_moe needs its header, which was not read")
 
 
+def test_without_a_header_a_description_tells_the_experts():
+    header = {
+        "architecture": "qwen3moe",
+        "block_count": 94,
+        "context_length": 40960,
+        "embedding_length": 4096,
+        "head_count": 64,
+        "head_count_kv": 4,
+        "key_length": 128,
+        "vocab_size": 151936,
+        "expert_count": 128,
+        "expert_used_count": 8,
+        "expert_feed_forward_length": 1536,
+    }
+    models = {"moe": dict(MODELS["moe"], header=header)}
+
+    def estimated(wish, previous=(), **more):
+        described = {"moe": dict(models["moe"], header=dict(header, **more))}
+        services = {"chat": dict(SERVICE, cpu_moe=wish)}
+        return memory_plan(services, described, GROUPS, {"node1": node()}, (), "b11434", previous)
+
+    plan = estimated("auto")
+    assert plan["refused"] == []
+    assert plan["lines"][0].endswith(", ESTIMATED from llama_models, its header was not read")
+    # What is no expert is taken wider than it is in the file.
+    real = layers(planned(cpu_moe="auto"))
+    assert real <= layers(plan) <= real + 3
+    assert layers(estimated("all")) == 94
+    # With a header it was planned better: that stays.
+    first = planned(cpu_moe="auto")
+    assert layers(estimated("auto", kept(first))) == real
+    assert estimated("auto", kept(plan))["unchanged"] == ["chat"]
+    (title, *_rest) = estimated("all", assumed=True)["lines"]
+    assert title.endswith(", ESTIMATED from assumed figures in llama_models, its header was not read")
+
+
 def test_services_share_main_memory_too():
     one = dict(SERVICE, cpu_moe="all")
     alone = planned(services={"chat": one})
