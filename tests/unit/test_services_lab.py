@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `make services-test` deploys and breaks, which is run by hand, is what an inventory may say and a drill can do."""
+"""What `make services-test` deploys and breaks, by hand, is what an inventory may say and a drill can do."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.test_benchmarks im
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests/lab/services/group_vars/all"
-SERVICES = yaml.safe_load((FOLDER / "services.yml").read_text())["llama_services"]
+SERVICES = yaml.safe_load((FOLDER / "services.yml").read_text().replace("{{ llama_quant }}", "Q4_1"))["llama_services"]
 MODELS = yaml.safe_load((FOLDER / "models.yml").read_text())["llama_models"]
 
 
