@@ -30,6 +30,8 @@ THOUGHTS = re.compile(
 )
 # And a call.
 CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|tool_call|<function[ =]|<\|python_tag\|>|functools\[")
+# And a template that has something to do with tools.
+OF_TOOLS = re.compile(r"\b(tools|tool_calls)\b")
 NAME = "get_temperature"
 ASKED = {"role": "user", "content": "Use the tool to find out how warm it is in Paris."}
 TOOLS = [
@@ -157,24 +159,25 @@ def judge_call(reply: Reply) -> Verdict:
                 "build parses, or another build" % found.group()
             )
         return "did not call the tool", None
-    given = table(reply.calls[0].get("function")).get("arguments")
-    if not isinstance(given, str):
-        return None, (
-            "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a chat_template "
-            "whose calls it parses" % ("object" if isinstance(given, dict) else type(given).__name__)
-        )
-    if reply.finish == "length":
-        return "called, and was cut off", None
-    try:
-        parsed = json.loads(given)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
-        return None, (
-            "a tool call has arguments that are no JSON object (%s), one is needed: set another chat_template or build"
-            % plain(given)
-        )
-    return "called", None
+    given = [table(call.get("function")).get("arguments") for call in reply.calls]
+    for one in given:
+        if not isinstance(one, str):
+            return None, (
+                "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a "
+                "chat_template whose calls it parses" % ("object" if isinstance(one, dict) else type(one).__name__)
+            )
+    # The last one may have ended with the tokens.
+    for one in given[:-1] if reply.finish == "length" else given:
+        try:
+            parsed = json.loads(str(one))
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            return None, (
+                "a tool call has arguments that are no JSON object (%s), one is needed: set another chat_template or "
+                "build" % plain(one)
+            )
+    return "called, and was cut off" if reply.finish == "length" else "called", None
 
 
 def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
@@ -295,7 +298,10 @@ class Conversation:
 
     def _use_tools(self, props: Dict[str, Any], slot: Optional[int]) -> None:
         caps = table(props.get("chat_template_caps"))
-        if not self.told.tools or not (caps.get("supports_tools") and caps.get("supports_tool_calls")):
+        has = bool(caps.get("supports_tools") and caps.get("supports_tool_calls"))
+        # One that fails with every tool has none for llama-server, which tries it at its start: clients try it, too.
+        speaks = OF_TOOLS.search("%s %s" % (props.get("chat_template"), props.get("chat_template_tool_use")))
+        if not self.told.tools or not (has or speaks):
             self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
             return
         what = "a request with tools"
@@ -303,6 +309,9 @@ class Conversation:
         reply = self._ask(what, request, SHORT)
         if reply.unfinished:
             reply = self._ask(what, request, max(self._allowance(slot)[0], SHORT))
+        if not has:
+            self.said["tools"] = "skipped: no tools"
+            return
         self._note("tools", judge_call(reply))
         self._note_thoughts(reply)
         if self.said["tools"] is None:

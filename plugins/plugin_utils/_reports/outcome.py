@@ -20,7 +20,7 @@ from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .drill import outage_lines
 from .failures import NO_REASON
-from .speed import speed_lines
+from .speed import speed_lines, unmeasured_lines
 from .status import status_lines
 
 HostVars = Mapping[str, Mapping[str, Any]]
@@ -121,6 +121,7 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
         "%s: %s serves, %s" % (names, run["build"], outage),
         *("%s: stopped, as the inventory says" % name for name in stopped),
         *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
+        *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
         "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]

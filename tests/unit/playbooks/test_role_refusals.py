@@ -36,9 +36,9 @@ REFUSALS = {
     ),
     "drill of a service of embeddings": (
         "drill",
-        "names",
-        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--port", "1", "--embeddings"]}),
-        "drills: chat serves embeddings, a service that generates is needed: name another one with -e service=NAME",
+        "choose",
+        dict(DRILL, drill_names=["head_kill_idle", "head_kill"], drill_head=dict(ALONE, args=["--embeddings"])),
+        "drills: head_kill: chat serves embeddings, nothing is generated: leave them out of -e drills=",
     ),
     "chat template that is not there": (
         "head_server",

@@ -375,6 +375,14 @@ def test_a_build_that_is_slower_than_four_fifths_is_rolled_back(upgraded, tmp_pa
     assert cluster.builds() == ALL_B1
 
 
+def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgraded, tmp_path):
+    cluster = upgraded.copy(tmp_path, "at-proving")
+    (cluster.node("node1") / "health.json").write_text('{"state": "busy", "reason": "1 of 1 slots work"}')
+    status, output = cluster.run("upgrade", *TO_B2)
+    assert status == 0, output
+    assert "chat: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: " in output
+
+
 def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
     status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-deaf")
     assert status != 0

@@ -199,6 +199,14 @@ def test_an_upgrade_says_what_serves_how_fast_and_what_follows():
     )
 
 
+def test_an_upgrade_says_whose_speed_nobody_measured():
+    facts = {"apply_changes": NOTHING, "upgrade_unmeasured": {"embed": "busy, 1 of 1 slots work"}}
+    assert (
+        "embed: its speed was not measured (busy, 1 of 1 slots work) and may be lower than before: measure it when it "
+        "is idle" in upgraded(facts)
+    )
+
+
 def test_an_upgrade_without_a_restart_has_no_outage():
     assert upgraded()[0] == "chat, embed: b2-cpu serves, no head had to restart"
 
