@@ -318,6 +318,8 @@ def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = No
     if "cache" in entry:
         both = entry.pop("cache")
         entry.update(cache_type_k=both, cache_type_v=both)
+    if entry.get("draft") is False:
+        del entry["draft"]
     if "mmap" in entry:
         entry["load_mode"] = "mmap" if entry.pop("mmap") else "none"
     return entry

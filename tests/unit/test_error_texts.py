@@ -45,9 +45,9 @@ PRODUCED = (
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py",
-    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_header.py",
-    "plugin_utils/_intent/check_models.py", "plugin_utils/_intent/check_nodes.py",
-    "plugin_utils/_intent/check_services.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_head.py",
+    "plugin_utils/_intent/check_header.py", "plugin_utils/_intent/check_models.py",
+    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
@@ -85,10 +85,19 @@ def chat(**keys):
     return intent(services={"chat": service})
 
 
+DRAFT = {"model": "m", "quant": "Q8_0"}
+
+
+def alone_with(**keys):
+    """What a service of one node with these keys is told."""
+    return chat(workers=None, rpc_port=None, **keys)
+
+
 def of_build(build, **keys):
     """What a service with these keys is told whose head runs this build."""
     hostvars = dict(INVENTORY["hostvars"], node1=dict(INVENTORY["hostvars"]["node1"], llama_cpp_version=build))
-    return intent(services={"chat": dict(CHAT, **keys)}, hostvars=hostvars)
+    service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
+    return intent(services={"chat": service}, hostvars=hostvars)
 
 
 def cached_by(build):
@@ -838,6 +847,47 @@ REFUSALS = [
         "20 seen with layers per node in tensor_split",
         "auto is needed there",
         chat(n_gpu_layers=20, tensor_split={"node1": 32}, workers=None, rpc_port=None),
+    ),
+    ("llama_services.chat.draft:", "true seen", "a model is needed: write {model: NAME", alone_with(draft=True)),
+    ("llama_services.chat.draft:", "'small' seen", "true or false or a map is needed", alone_with(draft="small")),
+    ("llama_services.chat.draft.quant:", "nothing seen", "a text is needed", alone_with(draft={"model": "m"})),
+    (
+        "llama_services.chat.draft.max:",
+        "65 seen",
+        "1 to 64 tokens are allowed",
+        alone_with(draft=dict(DRAFT, max=65)),
+    ),
+    (
+        "llama_services.chat.draft.min:",
+        "9 seen",
+        "at most max (8) is allowed",
+        alone_with(draft=dict(DRAFT, max=8, min=9)),
+    ),
+    ("llama_services.chat.draft.most:", "unknown key", "known keys: max, min", alone_with(draft=dict(DRAFT, most=8))),
+    (
+        "llama_services.chat.draft.model:",
+        "x is not in llama_models",
+        "known models",
+        alone_with(draft=dict(DRAFT, model="x")),
+    ),
+    ("llama_services.chat.draft:", "seen with workers", "a service of one node is needed", chat(draft=DRAFT)),
+    (
+        "llama_services.chat.draft:",
+        "seen with embeddings",
+        "draft: false",
+        alone_with(draft=DRAFT, embeddings=True),
+    ),
+    (
+        "llama_services.chat.draft:",
+        "seen with llama_cpp_version b9000",
+        "b11434 or newer is needed",
+        of_build("b9000", draft=DRAFT, workers=None, rpc_port=None),
+    ),
+    (
+        "llama_services.chat.draft:",
+        "moe with a vocabulary of 151936 tokens seen",
+        "one like the 152192 of big is needed",
+        lambda **_fixtures: mixture.other_words()["refused"],
     ),
     ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
     ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),

@@ -30,6 +30,14 @@ class Dialect(NamedTuple):
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
 
+# What a draft model is told, from a build on. b11434 drafts nothing unless it is told how (--spec-type), and says so at
+# info level only. None of the builds between the two was looked at.
+DRAFTS = (
+    (DIALECTS[0].first, {"type": [], "max": "--draft-max", "min": "--draft-min"}),
+    (11434, {"type": ["--spec-type", "draft-simple"], "max": "--spec-draft-n-max", "min": "--spec-draft-n-min"}),
+)
+DRAFTS_UNKNOWN = range(7773, 11434)
+
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
 
@@ -87,6 +95,8 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     if instance.get("cpu_moe"):
         args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
     args += arguments(service, build)
+    if service.get("draft"):
+        args += _draft_args(instance["draft_path"], service, build)
     if service.get("numa") in LLAMA_NUMA:
         args += ["--numa", service["numa"]]
     template = service.get("chat_template")
@@ -100,6 +110,18 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
     return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]
 
 
+def _draft_args(path: str, service: Mapping[str, Any], build: int) -> List[str]:
+    """Its layers lie where those of the model do. Its cache is llama.cpp's own, f16."""
+    words: Mapping[str, Any] = [known for first, known in DRAFTS if first <= build][-1]
+    args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] + words["type"]
+    if service.get("cards") == []:
+        args += ["--device-draft", "none"]
+    for bound in ("max", "min"):
+        if bound in service["draft"]:
+            args += [words[bound], str(service["draft"][bound])]
+    return args
+
+
 class Told(NamedTuple):
     """What a command line of llama-server says about its answers."""
 
@@ -109,6 +131,7 @@ class Told(NamedTuple):
     reasoning_raw: bool  # thoughts stay in the content
     slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
+    draft: bool  # a draft model goes ahead
 
 
 def told(arguments: Sequence[str]) -> Told:
@@ -130,4 +153,5 @@ def told(arguments: Sequence[str]) -> Told:
         reasoning_raw=value("--reasoning-format") == "none",
         slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
         n_predict=int(limit) if limit.isdigit() else 0,
+        draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
     )

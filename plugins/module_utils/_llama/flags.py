@@ -46,6 +46,12 @@ INSTEAD = (
     ("cards", "-dev --device"),
     ("cpu_moe", "-cmoe --cpu-moe -ncmoe --n-cpu-moe"),
     ("numa", "--numa"),
+    (
+        "draft",
+        "-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max --draft-min "
+        "--draft-n-min --spec-draft-n-min -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -devd "
+        "--device-draft --spec-draft-device",
+    ),
     ("n_gpu_layers", "-ngl --gpu-layers --n-gpu-layers"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),

@@ -11,6 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 from .._settings import OWN
 from .compute_buffer import compute_bytes
+from .draft import draft_counts, draft_settings
 from .kv_cache import Settings, kv_bytes
 from .shape import Shape, read_shape
 
@@ -85,4 +86,10 @@ def place(
         kept = kept._replace(
             layers=before, first_layer=0, last_layer=before - 1, kv=sum(kv_bytes(shape.left, settings))
         )
+    if shape.draft:
+        own = place(
+            shape.draft, draft_settings(settings), draft_counts(shape.draft.block_count, counts), local, fit_params
+        )
+        devices = [share.beside(more) for share, more in zip(devices, own.devices)]
+        kept = kept.beside(own.host)
     return Placed(devices, kept)

@@ -168,15 +168,27 @@ def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: 
         set(range(len(devices))) - set(equals),
         key=lambda index: (-(devices[index].bandwidth or 0), -devices[index].room()),
     )
+    bare = shape._replace(draft=None)
     for more in range(len(others) + 1):
         chosen = sorted(equals + others[:more])
         part = [devices[index] for index in chosen]
-        counts = split(shape, settings, [device.room() for device in part], _speeds(part), local)
+        counts = split(bare, settings, _rooms(shape, settings, part, local), _speeds(part), local)
         if counts:
             return _spread(dict(zip(chosen, counts)), devices)
-    counts = split(shape, settings, None, _speeds([devices[index] for index in equals]), local)
+    counts = split(bare, settings, None, _speeds([devices[index] for index in equals]), local)
     # Fewer layers than devices: one each.
     return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
+
+
+def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> List[int]:
+    """Bytes of each device for the model's own layers: a draft model has its part of each."""
+    rooms = [device.room() for device in devices]
+    if not shape.draft or shape.block_count < len(devices):
+        return rooms
+    even = [shape.block_count // len(devices)] * len(devices)
+    even[0] += shape.block_count - sum(even)
+    with_draft, without = (place(one, settings, even, local).devices for one in (shape, shape._replace(draft=None)))
+    return [room - both.total() + own.total() for room, both, own in zip(rooms, with_draft, without)]
 
 
 def _spread(counts: Dict[int, int], devices: Sequence[Device]) -> List[int]:

@@ -102,6 +102,9 @@ def table(*parts: ServicePlan) -> List[str]:
         else:
             found.append("  %s: %s" % (part.node, first))
         found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
+    draft = [entry for entry in one.inputs if isinstance(entry, list) and entry[:1] == ["draft"]]
+    if draft:
+        found.append("  with its draft model %s %s, f16 KV cache" % tuple(draft[0][1:]))
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
     return found

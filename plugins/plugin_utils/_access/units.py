@@ -42,11 +42,12 @@ def unit_refusals(
         if not all(item.get("cards") or [])
     ]
     for item in instances if kind == "head" else []:
-        if deployed and node["files"][item["model_path"]] is None:
-            found.append(
-                "%s: missing on %s, the model of service %s is needed: run with --tags model first"
-                % (item["model_path"], host, item["service"])
-            )
+        found += [
+            "%s: missing on %s, the model of service %s is needed: run with --tags model first"
+            % (item[path], host, item["service"])
+            for path in ("model_path", "draft_path")
+            if deployed and item.get(path) and node["files"][item[path]] is None
+        ]
         if item["tensor_split"] is None and (item["workers"] or item["layers"]):
             found.append(
                 "llama_services.%s.tensor_split: no plan of this run seen, that of role preflight is needed: run "

@@ -207,6 +207,16 @@ class _Inventory:
             return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
+    def _with_draft(self, service: Mapping[str, Any], shape: Shape) -> Shape:
+        """The model with the one that drafts for it; raises Refusal."""
+        draft = service.get("draft")
+        if not draft:
+            return shape
+        try:
+            return shape._replace(draft=self._shape(draft["model"], draft["quant"])[0])
+        except Refusal as problem:
+            raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
+
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:
         return [self._claimed(device) for node in nodes for device in self.devices[node]]
 
@@ -289,6 +299,7 @@ class _Inventory:
             shape, source = self._shape(service["model"], service["quant"])
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
+            shape = self._with_draft(service, shape)
             # What was planned from a header stays, and only a description of the experts tells them without one.
             described = any(shape.expert_bytes) and not any(part.source == "header" for part in self._same(name))
             if value(service, "cpu_moe") and source != "header" and not described:
@@ -313,6 +324,7 @@ class _Inventory:
         told = refusals.settings(name, service, shape, settings, devices)
         told += refusals.experts(name, service, shape, own[0], main)
         told += refusals.offload(name, service, shape, own[0], main)
+        told += refusals.draft(name, service, shape)
         counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
@@ -323,6 +335,7 @@ class _Inventory:
         inputs = [model, quant, source, *inputs_of(shape, settings, devices)]
         # Not what main memory it has: a kernel's update changes that.
         inputs += [[experts]] if experts else []
+        inputs += [["draft", service["draft"]["model"], service["draft"]["quant"]]] if shape.draft else []
         whole, offloaded = shape, value(service, "n_gpu_layers")
         if offloaded != "auto":
             inputs += [["n_gpu_layers", offloaded]]

@@ -18,6 +18,7 @@ from ...module_utils._settings import LLAMA_NUMA, kind_of, value
 from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
+DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -228,6 +229,17 @@ def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device,
             % (entry, device.node)
         ]
     return []
+
+
+def draft(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
+    """A draft model that llama-server would not use: it says so in its log, and serves without it."""
+    if not shape.draft or abs(shape.n_vocab - shape.draft.n_vocab) <= DRAFT_VOCABULARY:
+        return []
+    return [
+        "llama_services.%s.draft: %s with a vocabulary of %d tokens seen, one like the %d of %s is needed, since "
+        "llama-server drafts with no other: choose a smaller model of the same family"
+        % (name, service["draft"]["model"], shape.draft.n_vocab, shape.n_vocab, service["model"])
+    ]
 
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import OLDEST, build_number
+from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._settings import (
     BY_KIND,
     CACHE_TYPES,
@@ -25,6 +25,7 @@ from ...module_utils._settings import (
 )
 from ...module_utils._text import Refusal
 from .check_family import build_errors, family_errors, sound_family
+from .check_head import draft_build_errors, draft_errors, numa_errors, offload_errors
 from .extra_args import extra_errors
 from .hosts import build_of, expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
@@ -79,6 +80,10 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     found.extend(family_errors(where, whole))
     found.extend(extra_errors(entry, service))
     found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
+    wrong = draft_errors(where, whole)
+    if "draft" in whole and not wrong:
+        wrong = _quant_errors(where("draft"), "model", whole["draft"]["model"], whole["draft"]["quant"], models)
+    found.extend(wrong)
     hosts = {}
     for key in ("head", "workers"):
         if key in service:
@@ -88,7 +93,7 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
         found.extend(_replica_errors(entry, service, hosts["head"]))
     elif hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
-    found.extend(_numa_errors(entry, service, hosts.get("head", []), hostvars))
+    found.extend(numa_errors(entry, service, hosts.get("head", []), hostvars))
     if "cards" in service:
         found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
     if "rpc_cache" in service:
@@ -96,7 +101,9 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
         for version in dict.fromkeys(build_of(head, hostvars) for head in hosts["head"]):
-            found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
+            if (build_number(version) or OLDEST) >= OLDEST:
+                found.extend(build_errors(where, whole, version))
+                found.extend(draft_build_errors(where, whole, version, command_line_of(version)))
     return found
 
 
@@ -135,7 +142,7 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "anyway: drop one of them" % entry
         )
     if value(service, "n_gpu_layers") != "auto":
-        found.extend(_offload_errors(entry, service))
+        found.extend(offload_errors(entry, service))
     if "workers" in service and value(service, "cache_ram"):
         found.append(
             "%s.cache_ram: %d seen with workers, 0 is needed, since a head with RPC workers aborts when it saves a "
@@ -148,32 +155,6 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             if key in service
         )
     return found
-
-
-def _offload_errors(entry: str, service: Settings) -> list[str]:
-    """What layers in main memory do not go with."""
-    seen = "%s.n_gpu_layers: %d seen with" % (entry, service["n_gpu_layers"])
-    if "workers" in service:
-        return [
-            "%s workers, a service of one node is needed for it, since the other layers lie in the head's main memory: "
-            "drop the key or the workers" % seen
-        ]
-    if service.get("cards") == []:
-        return [
-            "%s cards [], a card is needed for it, since without one all layers lie in main memory: drop one of both"
-            % seen
-        ]
-    if "cpu_moe" in service:
-        return [
-            "%s cpu_moe, one of both is needed, since both say what lies in main memory: drop one (of a mixture of "
-            "experts, cpu_moe keeps more on the cards)" % seen
-        ]
-    if isinstance(service.get("tensor_split"), dict):
-        return [
-            "%s layers per node in tensor_split, auto is needed there, since not all layers lie on cards: drop it"
-            % seen
-        ]
-    return []
 
 
 def _twice(entry: str, service: Settings) -> list[str]:
@@ -327,20 +308,6 @@ def _cards_errors(
                     "the key" % (entry, wanted, node)
                 )
     return found
-
-
-def _numa_errors(entry: str, service: Settings, heads: Iterable[str], hostvars: HostVars) -> list[str]:
-    entry, wish = entry + ".numa", service.get("numa")
-    if isinstance(wish, dict) and (set(wish) != {"node"} or not is_a(wish["node"], int) or wish["node"] < 0):
-        return [
-            "%s: %s seen, a map such as {node: 0} is needed: write the number of one NUMA node" % (entry, shown(wish))
-        ]
-    return [
-        "%s: bind seen, head_server_numa_node of %s is empty, the number of a NUMA node is needed: set it, or write "
-        "{node: N} here" % (entry, head)
-        for head in heads
-        if wish == "bind" and str(hostvars[head].get("head_server_numa_node", "")) == ""
-    ]
 
 
 def _tensor_cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:

@@ -89,6 +89,8 @@ class Head(Record):
     quant: str
     aliases: list[str]
     model_path: str
+    # Of the model that drafts for it, empty for none.
+    draft_path: str
     shares: list[Share]
     layers: dict[str, int]
     tensor_split: list[int] | None

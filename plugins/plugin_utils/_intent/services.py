@@ -183,6 +183,11 @@ def head_instances(
     return [_head(service, models, host, hostvars, models_dir, plan or {}) for service in own]
 
 
+def _draft_path(settings: Mapping[str, Any], models: Models, models_dir: str) -> str:
+    draft = settings.get("draft")
+    return "%s/%s" % (models_dir, model_file(models[draft["model"]], draft["quant"])) if draft else ""
+
+
 def numa_policy(settings: Mapping[str, Any]) -> str:
     """`numa` of a head."""
     wish = settings.get("numa", "")
@@ -229,6 +234,7 @@ def _head(
         quant=settings["quant"],
         aliases=[settings["model"]] + list(model.get("aliases") or []),
         model_path="%s/%s" % (models_dir, model_file(model, settings["quant"])),
+        draft_path=_draft_path(settings, models, models_dir),
         shares=[Share(node, service.worker_unit, endpoint, layers.get(node)) for node, endpoint in workers],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,

@@ -176,7 +176,7 @@ def _conversation_lines(report: Map) -> list[str]:
     """What llama_health and llama_long_prompt said of it, a line each."""
     said = report["conversation"] or {}
     parts = [said[name] for name in ("question",) if said.get(name)]
-    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning") if said.get(name)]
+    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning", "draft") if said.get(name)]
     parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
     lines = ["conversation: %s" % ", ".join(parts)] if parts else []
     return lines + ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else lines

@@ -115,7 +115,7 @@ def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
 def _running_parts(item: Instance) -> dict[str, Any]:
     """What says something of what a service runs with. Without cards of its own it has all, and without a policy of its
     own that of its node, which is no part of it."""
-    same = (("cards", None), ("numa", ""))
+    same = (("cards", None), ("numa", ""), ("draft_path", ""))
     return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) not in same}
 
 
@@ -133,7 +133,8 @@ def _own_parts(
     """What one head runs with. The model's size and time stand for its content: a model published anew means a
     restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
-    parts = [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+    models = [files.get(item[path]) for path in ("model_path", "draft_path") if item.get(path)]
+    parts = [*models, hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
     return parts + ([templates[item["service"]]] if item.get("chat_template_file") else [])
 
 

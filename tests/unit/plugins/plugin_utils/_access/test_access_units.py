@@ -86,7 +86,7 @@ TOLD = """----- common params -----
         (["-m", "/m.gguf", "--no-jinja"], True, TOLD, []),
         (["--model", "/m.gguf", "--port", "-1"], True, TOLD, [("port", "--port")]),
         (["--mine", "--reasoning", "off", "--draft", "4"], True, TOLD, [
-            ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("extra_args", "--draft"),
+            ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("draft", "--draft"),
         ]),
         (["--other"], True, TOLD, [("extra_args", "--other")]),
         (["--mine"], False, TOLD, []),
