@@ -945,6 +945,14 @@ REFUSALS = [
         model(header=dict(FACTS, block_count=513)),
     ),
     (
+        "llama_models.m.header.key_length_mla:",
+        "64 seen",
+        "more than the 64 of rope_dimension_count is needed",
+        model(
+            header=dict(FACTS, kv_lora_rank=512, key_length_mla=64, value_length_mla=128, rope_dimension_count=64),
+        ),
+    ),
+    (
         "llama_models.m.header.expert_used_count:",
         "9 seen",
         "at most the 8 of expert_count are allowed",

@@ -11,6 +11,7 @@ from typing import Any
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
 from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
+from ...module_utils._plan.place import ServicePlan
 from .._intent.check_header import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]
@@ -41,6 +42,12 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     widths = _widths(named, size)
     tensors = [Tensor(name, dims, "F32", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
+
+
+def tells_experts(shape: Shape, source: str, earlier: Iterable[ServicePlan]) -> bool:
+    """Whether experts can be planned with this shape: with a header, or with a description of them where none of the
+    earlier plans was made with a header, which is better."""
+    return source == "header" or any(shape.expert_bytes) and not any(part.source == "header" for part in earlier)
 
 
 def _whole(facts: Mapping[str, Any], value: Any) -> Any:

@@ -23,7 +23,7 @@ from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
 from . import own_cards, refusals, sharing
 from .elsewhere import misfit_refusal
-from .estimate import estimate
+from .estimate import estimate, tells_experts
 from .misfits import Beside, Misfit, advice, fewer_layers, layers
 from .threads import line, shares
 
@@ -300,9 +300,7 @@ class _Inventory:
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
             shape = self._with_draft(service, shape)
-            # What was planned from a header stays, and only a description of the experts tells them without one.
-            described = any(shape.expert_bytes) and not any(part.source == "header" for part in self._same(name))
-            if value(service, "cpu_moe") and source != "header" and not described:
+            if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):
                 raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:
             self._without(name, str(problem))

@@ -85,6 +85,12 @@ def header_errors(entry: str, header: Mapping[str, Any]) -> list[str]:
         found.append(
             "%s.block_count: %d seen, 1 to %d is needed: correct it" % (entry, header["block_count"], MAX_BLOCKS)
         )
+    rotated = header.get("rope_dimension_count", 0)
+    if "kv_lora_rank" in header and header["key_length_mla"] <= rotated:
+        found.append(
+            "%s.key_length_mla: %d seen, more than the %d of rope_dimension_count is needed: give both parts of a key "
+            "together" % (entry, header["key_length_mla"], rotated)
+        )
     used, count = header.get("expert_used_count", 0), header.get("expert_count", 0)
     if used > count:
         found.append(

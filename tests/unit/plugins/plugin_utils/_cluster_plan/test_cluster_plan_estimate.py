@@ -17,27 +17,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
 
 Q8_0 = 34 / 32
 SETTINGS = memory.settings_of(ctx_size=65536, parallel=2, cache_type_k="q8_0", cache_type_v="q8_0", build=11434)
-# Of a model whose weights are those of text_config in Qwen3.6's config.json.
-STATES = {
-    "architecture": "qwen35moe",
-    "block_count": 40,
-    "context_length": 262144,
-    "embedding_length": 2048,
-    "head_count": 16,
-    "head_count_kv": 2,
-    "key_length": 256,
-    "value_length": 256,
-    "vocab_size": 248320,
-    "expert_count": 256,
-    "expert_used_count": 8,
-    "expert_feed_forward_length": 512,
-    "expert_shared_feed_forward_length": 512,
-    "full_attention_interval": 4,
-    "ssm_conv_kernel": 4,
-    "ssm_state_size": 128,
-    "ssm_group_count": 16,
-    "ssm_inner_size": 4096,
-}
 
 
 def read(model):
@@ -57,15 +36,18 @@ def described(header, **more):
 
 
 @pytest.mark.parametrize(
-    ("model", "more"),
+    ("model", "more", "near"),
     [
-        (model_files.qwen3_32b, {}),
-        (model_files.qwen3_235b, {}),
-        (model_files.gemma3_27b, {"tie_word_embeddings": True}),
-        (model_files.deepseek_v3, {"expert_shared_feed_forward_length": 2048}),
+        (model_files.qwen3_32b, {}, 0.001),
+        (model_files.qwen3_235b, {}, 0.001),
+        (model_files.gemma3_27b, {"tie_word_embeddings": True}, 0.001),
+        # Its layers without a window have no weights of values.
+        (model_files.gemma4_31b, {"tie_word_embeddings": True}, 0.025),
+        (model_files.qwen36_35b, {}, 0.001),
+        (model_files.deepseek_v3, {"expert_shared_feed_forward_length": 2048}, 0.001),
     ],
 )
-def test_it_is_the_shape_of_the_file(model, more):
+def test_it_is_the_shape_of_the_file(model, more, near):
     header = read(model())
     facts = described(header, **more)
     assert header_errors("header", facts) == []
@@ -80,8 +62,8 @@ def test_it_is_the_shape_of_the_file(model, more):
     for block in range(real.block_count):
         own = [tensor for tensor in header.tensors if tensor.name.startswith("blk.%d." % block)]
         experts = sum(prod(tensor.dims) for tensor in own if "_exps.weight" in tensor.name)
-        assert found.block_bytes[block] == pytest.approx(sum(prod(tensor.dims) for tensor in own) * Q8_0, rel=0.001)
-        assert found.expert_bytes[block] == pytest.approx(experts * Q8_0, rel=0.001)
+        assert found.block_bytes[block] == pytest.approx(sum(prod(tensor.dims) for tensor in own) * Q8_0, rel=near)
+        assert found.expert_bytes[block] == pytest.approx(experts * Q8_0, rel=near)
     assert sum(found.block_bytes) + found.input_bytes + found.output_bytes == pytest.approx(
         weights * Q8_0 + (found.input_bytes if found.tied else 0), rel=0.001
     )
@@ -103,21 +85,10 @@ def test_of_a_mixture_all_but_the_experts_is_at_least_q8_0():
 
 
 def test_a_file_smaller_than_that_is_taken_as_of_one_width():
-    facts = dict(STATES, expert_count=1, expert_used_count=1)
-    found = estimate(facts, 10**9)
+    header = read(model_files.qwen36_35b())
+    found = estimate(described(header), 10**9)
     assert sum(found.block_bytes) + found.input_bytes + found.output_bytes == pytest.approx(10**9, rel=0.001)
-    assert 0 < found.expert_bytes[0] < found.block_bytes[0]
-
-
-def test_layers_of_constant_state_have_no_cache():
-    found = estimate(STATES, int(34.66e9 * Q8_0))
-    attends = [block % 4 == 3 for block in range(40)]
-    assert [bool(heads) for heads in found.n_head_kv] == attends
-    assert [not state for state in found.recurrent] == attends
-    # (conv - 1) * (inner + 2 * groups * state) + state * inner, in F32
-    assert found.recurrent[0] == 4 * (3 * (4096 + 2 * 16 * 128) + 128 * 4096)
-    # The 34.66 billion weights that its makers' figures come to are those of a width of Q8_0.
-    assert found.input_bytes == pytest.approx(2048 * 248320 * Q8_0, rel=0.001)
+    assert found.expert_bytes[0] > 0.9 * found.block_bytes[0]
 
 
 def test_a_list_that_is_shorter_than_the_model_repeats():

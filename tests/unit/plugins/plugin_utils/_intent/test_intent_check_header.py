@@ -94,6 +94,11 @@ def test_what_belongs_together_is_there_together(whole, key):
             "correct it",
         ),
         (
+            dict(COMPRESSED, key_length_mla=64),
+            "m.header.key_length_mla: 64 seen, more than the 64 of rope_dimension_count is needed: give both parts of "
+            "a key together",
+        ),
+        (
             dict(EXPERTS, expert_used_count=65),
             "m.header.expert_used_count: 65 seen, at most the 64 of expert_count are allowed: correct one of them",
         ),
