@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a model estimated from the catalog, for a plan where no header can be had. Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
+from ...module_utils._text import Refusal
 from .._intent.check_models import HEADER_KEYS
 
 
@@ -26,6 +27,18 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     mean = size / float(sum(rows * columns for _name, (rows, columns) in dims))
     tensors = [Tensor(name, (rows, columns), "F32", 0, int(rows * columns * mean)) for name, (rows, columns) in dims]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
+
+
+def with_draft(
+    shape: Shape, draft: Mapping[str, Any] | None, shape_of: Callable[[str, str], tuple[Shape, str]]
+) -> Shape:
+    """A model with the one that drafts for it, of the same headers; raises Refusal."""
+    if not draft:
+        return shape
+    try:
+        return shape._replace(draft=shape_of(draft["model"], draft["quant"])[0])
+    except Refusal as problem:
+        raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
 
 
 def _tensors(facts: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
