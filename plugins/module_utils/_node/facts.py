@@ -179,17 +179,18 @@ def listeners(_asked: Any) -> Facts:
 
 
 def plans(asked: Iterable[str]) -> Facts:
-    """{service: its memory plan as {item: service, content: base64}}; without the content where there is none."""
+    """{service: {item: service, content: its memory plan, prompt: how fast it read a long prompt}}, both as base64, and
+    without what there is none of."""
     return {"plans": {service: _plan(service) for service in asked}}
 
 
 def _plan(service: str) -> Dict[str, str]:
-    text = text_of(paths.PLANS.replace("*", service))
-    return (
-        {"item": service}
-        if text is None
-        else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
-    )
+    found = {"item": service}
+    for name, path in (("content", paths.PLANS), ("prompt", paths.PROMPTS)):
+        text = text_of(path.replace("*", service))
+        if text is not None:
+            found[name] = base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return found
 
 
 def build(asked: Facts) -> Facts:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a model estimated from the catalog, for a plan where no header can be had. Private to the collection."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle, islice
 from math import prod
 from typing import Any
@@ -12,6 +12,7 @@ from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
 from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
 from ...module_utils._plan.place import ServicePlan
+from ...module_utils._text import Refusal
 from .._intent.check_header import HEADER_KEYS
 
 Named = tuple[str, tuple[int, ...]]
@@ -42,6 +43,18 @@ def estimate(facts: Mapping[str, Any], size: int) -> Shape:
     widths = _widths(named, size)
     tensors = [Tensor(name, dims, "F32", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
+
+
+def with_draft(
+    shape: Shape, draft: Mapping[str, Any] | None, shape_of: Callable[[str, str], tuple[Shape, str]]
+) -> Shape:
+    """A model with the one that drafts for it, of the same headers; raises Refusal."""
+    if not draft:
+        return shape
+    try:
+        return shape._replace(draft=shape_of(draft["model"], draft["quant"])[0])
+    except Refusal as problem:
+        raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
 
 
 def tells_experts(shape: Shape, source: str, earlier: Iterable[ServicePlan]) -> bool:

@@ -12,6 +12,7 @@ from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.experts import plan_experts
+from ...module_utils._plan.full_prompt import Measured, measured
 from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import inputs_of, kept, unchanged
@@ -21,11 +22,11 @@ from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from .._intent.services import ports
-from . import own_cards, refusals, sharing
+from . import notes, own_cards, refusals, sharing
 from .elsewhere import misfit_refusal
-from .estimate import estimate, tells_experts
+from .estimate import estimate, tells_experts, with_draft
 from .misfits import Beside, Misfit, advice, fewer_layers, layers
-from .threads import line, shares
+from .threads import shares
 
 
 def memory_plan(
@@ -44,7 +45,8 @@ def memory_plan(
     nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
     physical_cores: where they are known, numa: where asked for, see refusals.numa()}};
     headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
-    service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
+    service, content: what stored() kept of an earlier plan, JSON in base64, prompt: see
+    full_prompt.measured()}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
@@ -76,8 +78,7 @@ def memory_plan(
         "threads": threads,
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
-    shared = line({name: own for name, own in threads.items() if name == (only or name)}, nodes)
-    return dict(found, lines=table.lines(found, only) + ([shared] if shared else []))
+    return dict(found, lines=table.lines(found, only) + notes.lines(one, found, only))
 
 
 class _Inventory:
@@ -100,8 +101,10 @@ class _Inventory:
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
         self.complete, self.build = complete, build
         self.previous: dict[tuple[str, str], list[ServicePlan]] = {}  # by service and the head's node
-        for item, plans in ((one["item"], kept(one)) for one in previous):
+        self.measured: dict[tuple[str, str], Measured | None] = {}
+        for item, plans, read in ((one["item"], kept(one), measured(one)) for one in previous):
             self.previous.update({(item, plans[0].node): plans} if plans else {})
+            self.measured.update({(item, plans[0].node): read} if plans else {})
         self.planned: dict[str, list[ServicePlan]] = {}
         self.unplanned: dict[str, str] = {}
         self.rendered: dict[str, dict[str, Any]] = {}
@@ -207,16 +210,6 @@ class _Inventory:
             return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
-    def _with_draft(self, service: Mapping[str, Any], shape: Shape) -> Shape:
-        """The model with the one that drafts for it; raises Refusal."""
-        draft = service.get("draft")
-        if not draft:
-            return shape
-        try:
-            return shape._replace(draft=self._shape(draft["model"], draft["quant"])[0])
-        except Refusal as problem:
-            raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
-
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:
         return [self._claimed(device) for node in nodes for device in self.devices[node]]
 
@@ -299,7 +292,7 @@ class _Inventory:
             shape, source = self._shape(service["model"], service["quant"])
             settings = settings_for(service, self.build)
             slot_context(shape, settings)
-            shape = self._with_draft(service, shape)
+            shape = with_draft(shape, service.get("draft"), self._shape)
             if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):
                 raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:

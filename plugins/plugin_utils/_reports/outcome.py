@@ -275,7 +275,12 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
     """Every service, then every unit of every node, as status.yml has found them."""
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
-    return status_lines(nodes, [(answer["item"], answer) for answer in asked])
+    facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
+    return status_lines(
+        nodes,
+        [(answer["item"], answer) for answer in asked],
+        {host: one.get("plans", {}) for host, one in facts.items()},
+    )
 
 
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {

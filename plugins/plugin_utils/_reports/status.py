@@ -6,16 +6,24 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ...module_utils._llama.args import told
 from ...module_utils._node.units import units_of
+from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
+from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .acceptance import context_of
 
 
-def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+def status_lines(
+    nodes: Mapping[str, Any],
+    heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    plans: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
     """A cluster's state as lines to print.
 
-    nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health).
+    nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health); plans:
+    {node: `plans` of node_facts}.
     """
     lines = []
     for head, health in heads:
@@ -33,6 +41,8 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
         reason += ", and the inventory says stopped: run site.yml" if stopped else ""
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (label, health["state"], head["endpoint"], reason, known))
+        prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
+        lines += ["  %s" % prompt] if prompt else []
     for node, info in nodes.items():
         lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
     for node, info in nodes.items():
@@ -50,6 +60,15 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
                 % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, info["current_build"], note)
             )
     return lines
+
+
+def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[str, Any]) -> str:
+    """How long a full prompt takes, of a head that serves by a plan of its own."""
+    read = plans.get(head["service"], {})
+    parts = kept(read)
+    if not parts or not health.get("n_ctx") or told(head.get("args") or []).embeddings:
+        return ""
+    return full_prompt(health["n_ctx"], parts[0].inputs, measured(read)) or NOT_KNOWN
 
 
 def trial_of(one: Mapping[str, Any], node: str) -> str:

@@ -300,7 +300,7 @@ class ActionModule(ActionBase):
         """Units, a build and interfaces are all that the roles ask for which are not replaced."""
         if arguments.get("forget"):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
-        assert set(arguments) <= {"units", "build", "again", "interfaces", "files"}, arguments
+        assert set(arguments) <= {"units", "build", "again", "interfaces", "files", "plans"}, arguments
         found = self.do_llama_unit_info({})
         build = self.node.build(arguments.get("build", {}).get("release"))
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
@@ -308,8 +308,14 @@ class ActionModule(ActionBase):
         files = {
             path: None if (self.node.root / "old-programs").exists() else [1, 1] for path in arguments.get("files", [])
         }
-        facts.update(build=build, interfaces=interfaces, files=files)
+        plans = {service: self._plan(service) for service in arguments.get("plans", [])}
+        facts.update(build=build, interfaces=interfaces, files=files, plans=plans)
         return {"changed": False, "ansible_facts": {"llama_node": facts}}
+
+    def _plan(self, service):
+        """No plan, and what was kept of a long prompt."""
+        kept = self.node.root / "var/lib/llama-cluster" / ("prompt-%s.json" % service)
+        return {"item": service, **({"prompt": kept.read_text()} if kept.exists() else {})}
 
     def do_model_facts(self, arguments):
         """A model is there, unless the node has a file `unproved`."""
@@ -400,7 +406,8 @@ class ActionModule(ActionBase):
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
-        return {"changed": False, "said": "3686 of the 4096 tokens of a slot read in 15 s"}
+        said = "3686 of the 4096 tokens of a slot read in 15 s"
+        return {"changed": False, "said": said, "tokens": 3686, "slot": 4096, "seconds": 14.7}
 
     def do_tensor_caches(self, arguments):
         if arguments["services"]:

@@ -179,6 +179,19 @@ def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
     assert "long prompt: 3686 of the 4096 tokens of a slot read in 15 s" in output
 
 
+def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
+    kept = cluster.node("node1") / "var/lib/llama-cluster/prompt-chat.json"
+    status, output = cluster.run("verify", "-e", "deep=true")
+    assert status == 0 and not kept.exists(), "without a plan nobody could say what it was measured with"
+    plan = {"node": "node1", "devices": [], "layers": {}, "tensor_split": [], "inputs": ["m", 1], "cpu_moe": 0}
+    given = json.dumps({"preflight_plan": {"services": {"chat": [plan]}}})
+    status, output = cluster.run("verify", "-e", "deep=true", "-e", given)
+    assert status == 0, output
+    found = json.loads(kept.read_text())
+    assert (found["tokens"], found["seconds"], found["inputs"]) == (3686, 14.7, ["m", 1])
+    assert re.match(r"^20\d\d-\d\d-\d\dT", found["measured_at"])
+
+
 BROKEN = "a request with tools is answered 500 (Object expected), 200 is needed: set another chat_template or build"
 
 

@@ -143,6 +143,9 @@ def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
     assert facts.plans(["chat", "none", "link"]) == {
         "plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}
     }
+    monkeypatch.setattr(facts.paths, "PROMPTS", str(tmp_path / "prompt-*.json"))
+    (tmp_path / "prompt-chat.json").write_text("{}")
+    assert facts.plans(["chat"])["plans"]["chat"] == {"item": "chat", "content": "WzFd", "prompt": "e30="}
 
 
 def test_a_build_with_its_links(tmp_path):

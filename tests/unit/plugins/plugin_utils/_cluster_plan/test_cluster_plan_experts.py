@@ -61,7 +61,10 @@ def test_the_table_of_the_page_is_what_is_printed():
     card = node(cards=(24576,))
     card.update(devices=[dict(one, node="gpu3") for one in card["devices"]], main=dict(card["main"], node="gpu3"))
     models = {"qwen3-235b-a22b": MODELS["moe"]}
-    printed = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")["lines"]
+    *printed, prompt = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")[
+        "lines"
+    ]
+    assert prompt.startswith("thinker: how long a full prompt takes is not known yet")
     assert "\n".join(printed) in (DOCS / "plan.md").read_text()
     assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
 
