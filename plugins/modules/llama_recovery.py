@@ -31,9 +31,6 @@ options:
     description: Keeps the head generating until it is cut off, and says when that was.
     type: bool
     default: false
-  model:
-    description: Of a router, the model that is asked; the first answer loads it.
-    type: str
   embeddings:
     description: Whether the head serves embeddings alone; the first one is then waited for instead of a token.
     type: bool
@@ -133,7 +130,6 @@ def main():
             "unit": {"type": "str", "required": True},
             "api_key_file": {"type": "path", "no_log": False},
             "generate": {"type": "bool", "default": False},
-            "model": {"type": "str"},
             "embeddings": {"type": "bool", "default": False},
             "armed_file": {"type": "path", "required": True},
             "timeout": {"type": "int", "default": 1800},
@@ -146,8 +142,7 @@ def main():
             pass
 
     try:
-        key = read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None
-        api = LlamaApi(wanted["url"], key, wanted["model"])
+        api = LlamaApi(wanted["url"], read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None)
         shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
         pid = number(shown[0], "MainPID") if shown else 0
         if not pid:

@@ -85,12 +85,7 @@ def test_without_workers_the_head_alone_is_broken(tmp_path):
     assert status == 0, output
     assert output.count("not run, chat has no workers") == len(DRILLS) - 3
     assert "model_damaged: the head comes back" in output
-    # In the middle of what answer? The first model of a router is asked, and no file is all that it has.
-    embeds = dict(head, models=[{"model": "vectors", "args": ["--embeddings"]}, {"model": "chat", "args": []}])
-    status, output = choose(tmp_path, [], ["all"], embeds)
-    assert status == 0, output
-    assert "model_damaged: not run, chat is a router, " in output
-    assert "head_kill: not run, chat serves embeddings, nothing is generated" in output
+    # In the middle of what answer?
     status, output = choose(tmp_path, [], ["all"], dict(head, args=["--embeddings"]))
     assert status == 0, output
     assert "head_kill: not run, chat serves embeddings, nothing is generated" in output

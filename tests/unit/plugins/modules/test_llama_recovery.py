@@ -42,26 +42,14 @@ def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
             "pid": pid,
             "answered_at": None,
             "seconds_to_token": None,
-            "client": {
-                "url": api.url,
-                "model": api.model,
-                "timeout": timeout,
-                "generate": generate,
-                "embeddings": embeddings,
-            },
+            "client": {"url": api.url, "timeout": timeout, "generate": generate, "embeddings": embeddings},
         }
 
     shown(monkeypatch, 948)
     monkeypatch.setattr(llama_recovery, "watch", watch)
-    code, result = run(capsys, tmp_path, generate=True, embeddings=True, model="small")
+    code, result = run(capsys, tmp_path, generate=True, embeddings=True)
     assert (code, result["pid"], result["changed"]) == (0, 948, False)
-    seen = {
-        "url": "http://127.0.0.1:1",
-        "model": "small",
-        "timeout": 3,
-        "generate": llama_recovery.PROMPT,
-        "embeddings": True,
-    }
+    seen = {"url": "http://127.0.0.1:1", "timeout": 3, "generate": llama_recovery.PROMPT, "embeddings": True}
     assert result["client"] == seen
 
 
