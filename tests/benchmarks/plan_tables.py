@@ -53,7 +53,7 @@ def rows(inventory):
                     quant,
                     tokens,
                     cache,
-                    memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"]),
+                    memory_plan(services, models, groups, nodes, (), intent["llama_builds"]),
                 )
 
 
