@@ -77,6 +77,13 @@ KEYS = (
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
     Key(
+        "build",
+        str,
+        "The entry of `llama_builds` that its head and its workers run: [Builds](inventory.md#builds).",
+        default="default",
+        kinds=KINDS,
+    ),
+    Key(
         "head",
         str,
         "The node that answers: a host, group or pattern, with `workers` of exactly one host; several are "

@@ -55,7 +55,7 @@ def rows(inventory):
                     quant,
                     tokens,
                     cache,
-                    memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"]),
+                    memory_plan(services, models, groups, nodes, (), intent["llama_builds"]),
                 )
 
 

@@ -62,7 +62,7 @@ def planned(memory_mib=257000, cards=(32510,), previous=(), services=None, heade
         GROUPS,
         {"node1": node(memory_mib, cards)},
         headers,
-        "b11434",
+        {},
         previous,
         complete,
     )

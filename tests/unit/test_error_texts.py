@@ -45,7 +45,8 @@ PRODUCED = (
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py",
-    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_head.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_builds.py",
+    "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_head.py",
     "plugin_utils/_intent/check_header.py", "plugin_utils/_intent/check_models.py",
     "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
@@ -95,15 +96,18 @@ def alone_with(**keys):
 
 def of_build(build, **keys):
     """What a service with these keys is told whose head runs this build."""
-    hostvars = dict(INVENTORY["hostvars"], node1=dict(INVENTORY["hostvars"]["node1"], llama_cpp_version=build))
     service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
-    return intent(services={"chat": service}, hostvars=hostvars)
+    return intent(services={"chat": service}, hostvars=built(default={"version": build}))
 
 
-def cached_by(build):
-    """What a service with a tensor cache is told whose worker runs this build."""
-    hostvars = dict(INVENTORY["hostvars"], node2=dict(INVENTORY["hostvars"]["node2"], llama_cpp_version=build))
-    return intent(services={"chat": dict(CHAT, rpc_cache="80G")}, hostvars=hostvars)
+def built(**builds):
+    """The variables of nodes that have these builds."""
+    return {name: dict(facts, llama_builds=builds) for name, facts in INVENTORY["hostvars"].items()}
+
+
+def entry(**keys):
+    """What an inventory is told that has an entry of llama_builds with these keys."""
+    return intent(hostvars=built(turbo=keys))
 
 
 def variables(**facts):
@@ -118,9 +122,7 @@ def second(**keys):
 
 def visible(accelerator, environment):
     """What a service with a card of its own is told whose nodes are like this."""
-    facts = {"llama_cpp_accelerator": accelerator}
-    hostvars = {name: dict(known, **facts) for name, known in INVENTORY["hostvars"].items()}
-    hostvars["node2"]["llama_cpp_accelerator"] = "cuda"
+    hostvars = built(default={"accelerator": accelerator})
     hostvars["node1"]["head_server_environment"] = environment
     return intent(services={"chat": dict(CHAT, cards=1)}, hostvars=hostvars)
 
@@ -427,9 +429,9 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.rpc_cache:",
-        "llama_cpp_version b7772 of node2",
+        "build b7772",
         "b11434 or newer is needed",
-        cached_by("b7772"),
+        of_build("b7772", rpc_cache="80G"),
     ),
     (
         "llama_services.chat.memory_max:",
@@ -622,18 +624,13 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.load_mode:",
-        "mlock seen with llama_cpp_version b10500",
+        "mlock seen with build b10500",
         "which knows auto, dio, mmap, none: choose one of these",
-        intent(
-            services={"chat": dict(CHAT, load_mode="mlock")},
-            hostvars=dict(
-                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b10500"}
-            ),
-        ),
+        of_build("b10500", load_mode="mlock"),
     ),
     (
         "llama_services.chat.reasoning_budget:",
-        "512 seen with llama_cpp_version b7772, which knows 0 and -1",
+        "512 seen with build b7772, which knows 0 and -1",
         "b8692 or newer is needed",
         of_build("b7772", reasoning_budget=512),
     ),
@@ -718,14 +715,70 @@ REFUSALS = [
         chat(extra_args=["--metrics"]),
     ),
     (
-        "llama_cpp_version:",
-        "b7000 seen",
-        "b7760 or a newer release is needed",
+        "llama_builds: ",
+        "node2 has other builds than node1",
+        "write them in group_vars/all",
         intent(
             hostvars=dict(
-                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b7000"}
+                built(),
+                node1={"llama_fabric_address": "10.1.0.1"},
+                node2=dict(INVENTORY["hostvars"]["node2"], llama_builds={"turbo": {}}),
             )
         ),
+    ),
+    ("llama_builds.Turbo 2:", "a name of lower-case letters", "rename it", intent(hostvars=built(**{"Turbo 2": {}}))),
+    ("llama_services.chat.build:", "'turbo' is not in llama_builds", "add it there or choose one", chat(build="turbo")),
+    (
+        "llama_builds.turbo.version:",
+        "'latest' seen",
+        "the tag of a release such as b11434 is needed",
+        entry(version="latest"),
+    ),
+    ("llama_builds.turbo.commit:", "'main' seen", "copy the whole commit", entry(commit="main")),
+    (
+        "llama_builds.turbo.version:",
+        "seen beside repository",
+        "drop the other",
+        entry(repository="https://x/y", commit="0" * 40, version="b11434"),
+    ),
+    ("llama_builds.turbo.commit:", "missing", "are needed with repository", entry(repository="https://x/y")),
+    ("llama_builds.turbo.commit:", "seen without repository", "add it", entry(commit="0" * 40)),
+    ("llama_builds.turbo.source_sha256:", "missing", "add it", entry(source="/srv/x.tar.gz")),
+    ("llama_builds.turbo.number:", "seen beside version", "drop one of them", entry(version="b11434", number=11434)),
+    (
+        "llama_builds.turbo.number:",
+        "7000 seen",
+        "7760 or more is needed",
+        entry(repository="https://x/y", commit="0" * 40, number=7000),
+    ),
+    ("llama_builds.turbo.accelerator:", "'rocm' seen", "one of auto, cpu, cuda is needed", entry(accelerator="rocm")),
+    (
+        "llama_builds.turbo.cmake_options.-DX:",
+        "no name of a CMake option",
+        "without -D",
+        entry(cmake_options={"-DX": 1}),
+    ),
+    (
+        "llama_builds.turbo.cmake_options.X:",
+        "a list of 1 seen",
+        "one word or number is needed",
+        entry(cmake_options={"X": [1]}),
+    ),
+    ("llama_builds.turbo.cuda_architectures:", "'86' seen", "auto or a list is needed", entry(cuda_architectures="86")),
+    ("llama_builds.turbo.cuda_architectures:", "'8.6' seen", "write 86 for 8.6", entry(cuda_architectures=["8.6"])),
+    (
+        "llama_builds.turbo.cache_types.T:",
+        "a name as --cache-type-k takes it",
+        "correct it",
+        entry(cache_types={"T": 4}),
+    ),
+    ("llama_builds.turbo.cache_types.q8_0:", "a type of llama.cpp itself", "drop it", entry(cache_types={"q8_0": 8})),
+    ("llama_builds.turbo.cache_types.t:", "99 seen", "above 0 and up to 32", entry(cache_types={"t": 99})),
+    (
+        "llama_builds.turbo.version:",
+        "b7000 seen",
+        "b7760 or a newer release is needed",
+        entry(version="b7000"),
     ),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
     (
@@ -1004,8 +1057,8 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.cards:",
-        "1 seen with llama_cpp_accelerator cpu of node1",
-        "cuda is needed to use cards",
+        "1 seen with llama_builds.default.accelerator cpu",
+        "cuda or auto is needed to use cards",
         visible("cpu", {}),
     ),
     (

@@ -36,7 +36,7 @@ def reference(name, **changes):
         host: {"devices": plan_devices.as_dicts(plan_devices.of_inventory(host, devices, 1024)), "cores": 40}
         for host in groups["all"]
     }
-    return memory_plan(services, models, groups, hosts, (), intent["llama_cpp_version"])
+    return memory_plan(services, models, groups, hosts, (), intent["llama_builds"])
 
 
 def test_the_table_of_the_first_page_is_the_plan_of_the_example():
@@ -51,7 +51,7 @@ def test_the_table_of_the_first_page_is_the_plan_of_the_example():
         host: {"devices": plan_devices.as_dicts(plan_devices.of_inventory(host, described, 1024)), "cores": None}
         for host in groups["all"]
     }
-    lines = memory_plan(intent["llama_services"], models, groups, hosts, (), intent["llama_cpp_version"])["lines"]
+    lines = memory_plan(intent["llama_services"], models, groups, hosts, (), intent["llama_builds"])["lines"]
     readme = (INVENTORIES.parent / "README.md").read_text()
     (shown,) = re.findall(r"^```text\n(chat: .*?)^```", readme, re.DOTALL | re.MULTILINE)
     title, *rows = shown.splitlines()

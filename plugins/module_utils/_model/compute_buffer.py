@@ -12,7 +12,7 @@ import operator
 from typing import List, NamedTuple, Sequence, Tuple
 
 from .build_ranges import BuildRange, ranges_of
-from .kv_cache import CACHE_TYPES, Settings, cells, kv_bytes
+from .kv_cache import Settings, cells, is_plain, kv_bytes
 from .shape import Shape
 
 F32 = 4
@@ -53,7 +53,7 @@ def _core(
     row = F32 * tokens
     n_embd, query = shape.n_embd, _query(shape)
     beside = query if known.rotated_cache else n_embd
-    if known.rotated_cache and query < n_embd and CACHE_TYPES[settings.cache_type_k][0] > 1:
+    if known.rotated_cache and query < n_embd and not is_plain(settings.cache_type_k):
         beside = 2 * query
     widest = [2 * n_embd + query]
     if shape.n_ff:

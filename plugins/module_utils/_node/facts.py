@@ -17,7 +17,7 @@ from .._text import Refusal
 from . import fabric as fabrics
 from . import nvidia_smi, paths
 from . import units as services
-from .build import build_info
+from .build import build_info, kept_releases
 from .ours import is_our_alias
 from .trials import Trials
 
@@ -194,19 +194,21 @@ def _plan(service: str) -> Dict[str, str]:
 
 
 def build(asked: Facts) -> Facts:
-    """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are
-    there. Errors: Refusal."""
+    """Of each release that is asked for whether its files are those of its manifest, the links, all releases that are
+    there, and those that snapshots and trials lead back to. The empty name is for the one that is current. Errors:
+    Refusal."""
     prefix = asked["prefix"]
-    found = build_info(prefix, asked["release"])
     links = {
         name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))
     }
     folder = os.path.join(prefix, "releases")
-    found.update(
-        links=links,
-        taken=[name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
-        releases=sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
-    )
+    found = {
+        "of": {release: build_info(prefix, release or None) for release in asked["releases"]},
+        "links": links,
+        "taken": [name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
+        "releases": sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+        "kept": kept_releases(),
+    }
     return {"build": found}
 
 

@@ -81,10 +81,15 @@ class ServicePlan(NamedTuple):
         return cls(plan=Plan(**plan), **own)
 
 
-def settings_for(service: Mapping[str, Any], build: Optional[str]) -> Settings:
-    """Settings of a service; build: llama_cpp_version, such as b11434."""
+def settings_for(
+    service: Mapping[str, Any], build: Optional[str], extra_types: Optional[Mapping[str, float]] = None
+) -> Settings:
+    """Settings of a service; build: its release, such as b11434; extra_types: bits per element of the types of a KV
+    cache that its build has beside llama.cpp's."""
     given = dict(memory_settings(service))
     given["flash_attn"] = given.get("flash_attn") != "off"
+    for key, bits in (("cache_type_k", "bits_k"), ("cache_type_v", "bits_v")):
+        given[bits] = (extra_types or {}).get(given.get(key, ""))
     return settings_of(build=build_number(build), **given)
 
 

@@ -18,6 +18,7 @@ from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import inputs_of, kept, unchanged
 from ...module_utils._settings import is_stopped, kind_of, resolved, value
 from ...module_utils._text import Refusal
+from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
@@ -35,7 +36,7 @@ def memory_plan(
     groups: Groups,
     nodes: Mapping[str, Mapping[str, Any]],
     headers: Iterable[dict[str, Any]] = (),
-    build: str | None = None,
+    builds: Mapping[str, Any] | None = None,
     previous: Iterable[dict[str, Any]] = (),
     complete: bool = False,
     only: str = "",
@@ -44,7 +45,7 @@ def memory_plan(
 
     nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
     physical_cores: where they are known, numa: where asked for, see refusals.numa()}};
-    headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
+    headers: results of llama_plan, each with its item of model_items(); builds: llama_builds; previous: [{item:
     service, content: what stored() kept of an earlier plan, JSON in base64, prompt: see
     full_prompt.measured()}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
@@ -55,7 +56,7 @@ def memory_plan(
     cards: {name: {node: UUIDs}} of services that have some; threads: of shares();
     ports: {name: port} of those that give none; lines: of table.lines()}
     """
-    one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
+    one = _Inventory(services, models, groups, nodes, headers, builds, previous, complete)
     one.refused.extend(refusals.numa(nodes))
     one.sharing.extend(own_cards.claimed_twice(one.devices))
     cards = {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
@@ -89,7 +90,7 @@ class _Inventory:
         groups: Groups,
         nodes: Mapping[str, Mapping[str, Any]],
         headers: Iterable[dict[str, Any]],
-        build: str | None,
+        builds: Mapping[str, Any] | None,
         previous: Iterable[dict[str, Any]],
         complete: bool,
     ) -> None:
@@ -99,7 +100,7 @@ class _Inventory:
         }
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.complete, self.build = complete, build
+        self.complete, self.builds = complete, builds_of({"llama_builds": builds})
         self.previous: dict[tuple[str, str], list[ServicePlan]] = {}  # by service and the head's node
         self.measured: dict[tuple[str, str], Measured | None] = {}
         for item, plans, read in ((one["item"], kept(one), measured(one)) for one in previous):
@@ -115,6 +116,10 @@ class _Inventory:
         self.misfits: list[Misfit] = []
         self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
         self.least: dict[str, list[Plan]] = {}  # of those with cpu_moe auto: with all experts in main memory
+
+    def _settings_of(self, service: Mapping[str, Any]) -> Settings:
+        build = dialect_of(entry_of(service, self.builds))
+        return settings_for(service, build, extra_types(service, self.builds))
 
     def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
         """What leaves no choice is placed first, then what can leave a card to others only as a whole, and last what
@@ -259,7 +264,7 @@ class _Inventory:
 
     def _add_router(self, name: str, service: Mapping[str, Any], hosts: Sequence[str]) -> None:
         """Every host serves every model, and has models_max of them at once."""
-        settings = settings_for(service, self.build)
+        settings = self._settings_of(service)
         parts: list[ServicePlan] = []
         for host in hosts:
             found: list[ServicePlan] = []
@@ -290,7 +295,7 @@ class _Inventory:
     def _add_server(self, name: str, service: Mapping[str, Any], heads: Sequence[str]) -> None:
         try:
             shape, source = self._shape(service["model"], service["quant"])
-            settings = settings_for(service, self.build)
+            settings = self._settings_of(service)
             slot_context(shape, settings)
             shape = with_draft(shape, service.get("draft"), self._shape)
             if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):

@@ -151,7 +151,8 @@ def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list
             ("cache_type_k", settings.cache_type_k, shape.head_k),
             ("cache_type_v", settings.cache_type_v, shape.head_v),
         )
-        for block in [CACHE_TYPES[cache_type][0]]
+        # Of a type that is not llama.cpp's nobody knows the blocks.
+        for block in [CACHE_TYPES.get(cache_type, (1, 1))[0]]
         for odd in [
             [weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]
         ]

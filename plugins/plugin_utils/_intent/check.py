@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
+from .check_builds import build_errors
 from .check_models import model_errors
 from .check_nodes import node_errors
 from .check_services import service_errors
@@ -55,11 +56,12 @@ def intent_errors(
         return found
     for name, model in models.items():
         found.extend(model_errors(name, model))
+    builds = build_errors(nodes, hostvars)
     for name, service in services.items():
-        told = service_errors(name, service, models, groups, hostvars)
+        told = service_errors(name, service, models, groups, hostvars, not builds)
         # Services of one model are told the same of its entry.
         found.extend(sentence for sentence in told if sentence not in found)
-    found.extend(node_errors(nodes, hostvars))
+    found.extend(builds + node_errors(nodes, hostvars))
     if not found:
         found.extend(shared_errors(services, groups))
         found.extend(route_errors({} if routes is None else routes, services, models))

@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...module_utils._family import is_template_file
-from ...module_utils._llama.args import build_number, head_args, rpc_args
+from ...module_utils._llama.args import head_args, rpc_args
 from ...module_utils._node import paths
 from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, kind_of, resolved, value
-from .hosts import build_of, expand, node_address, rpc_address
+from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
+from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
 
@@ -133,10 +134,19 @@ def rpc_instances(
     services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
 ) -> list[Worker]:
     """The RPC workers of a node. plan: as for head_instances()."""
-    return [_worker(service, host, hostvars, plan) for service in managed(services, groups) if host in service.workers]
+    own = [service for service in managed(services, groups) if host in service.workers]
+    return [_worker(service, host, groups, hostvars, plan) for service in own]
 
 
-def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, Any] | None = None) -> Worker:
+def _runs(settings: Mapping[str, Any], host: str, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
+    """What a head or worker of a service runs on a host."""
+    build = build_on(value(settings, "build"), host, builds_of(hostvars[host]), hostvars, groups)
+    return {"build": build.release, "accelerator": build.accelerator, "rdma": build.rdma}
+
+
+def _worker(
+    service: Service, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> Worker:
     settings, head = service.settings, service.heads[0]
     worker = Worker(
         service=service.name,
@@ -151,6 +161,7 @@ def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, 
         memory_max=settings.get("rpc_memory_max", ""),
         cards=_cards(service, host, plan or {}),
         cache=settings.get("rpc_cache", ""),
+        **_runs(settings, host, groups, hostvars),
     )
     return replace(worker, args=rpc_args(worker.as_dict()))
 
@@ -180,7 +191,7 @@ def head_instances(
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
     own = [service for service in managed(services, groups) if host in service.heads]
-    return [_head(service, models, host, hostvars, models_dir, plan or {}) for service in own]
+    return [_head(service, models, host, groups, hostvars, models_dir, plan or {}) for service in own]
 
 
 def _draft_path(settings: Mapping[str, Any], models: Models, models_dir: str) -> str:
@@ -205,9 +216,16 @@ def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 
 
 def _head(
-    service: Service, models: Models, host: str, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]
+    service: Service,
+    models: Models,
+    host: str,
+    groups: Groups,
+    hostvars: HostVars,
+    models_dir: str,
+    plan: Mapping[str, Any],
 ) -> Head:
     facts = hostvars[host]
+    build = entry_of(service.settings, builds_of(facts))
     model = models[service.settings["model"]]
     settings = resolved(service.settings, model)
     threads = plan.get("threads", {}).get(service.name, {}).get(host)
@@ -244,7 +262,8 @@ def _head(
         numa=numa_policy(settings),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=_template_file(settings, facts),
-        asks_build=bool(settings.get("extra_args")) or build_number(build_of(host, hostvars)) is None,
+        **_runs(settings, host, groups, hostvars),
+        asks_build=bool(settings.get("extra_args")) or asks_build(build),
         api_key_file="%s/%s" % (paths.KEYS, service.name) if api_keys.get(service.name) else "",
     )
-    return replace(head, args=head_args(head.as_dict(), settings, build_of(host, hostvars)))
+    return replace(head, args=head_args(head.as_dict(), settings, dialect_of(build)))

@@ -3,15 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What status.yml prints. Private to the collection."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...module_utils._llama.args import told
-from ...module_utils._node.units import units_of
+from ...module_utils._node import paths
+from ...module_utils._node.units import Unit, units_of
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
 from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
+from .._intent.releases import named
 from .acceptance import context_of
 
 
@@ -57,7 +60,7 @@ def status_lines(
             note = ", its configuration changed since it started" if unit.stale else ""
             lines.append(
                 "  %-12s %-36s %s since %s, %d restarts, build %s%s"
-                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, info["current_build"], note)
+                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, _build_of(unit, info), note)
             )
     return lines
 
@@ -69,6 +72,12 @@ def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[s
     if not parts or not health.get("n_ctx") or told(head.get("args") or []).embeddings:
         return ""
     return full_prompt(health["n_ctx"], parts[0].inputs, measured(read)) or NOT_KNOWN
+
+
+def _build_of(unit: Unit, info: Mapping[str, Any]) -> str:
+    """The release that a unit names."""
+    found = named([{"arguments": unit.arguments}], paths.BUILDS)
+    return os.path.basename(min(found, default=info["current_build"] or "none"))
 
 
 def trial_of(one: Mapping[str, Any], node: str) -> str:

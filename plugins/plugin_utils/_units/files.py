@@ -35,18 +35,22 @@ def unit_files(
     keys: Mapping[str, Sequence[str]] | None = None,
     salt: str = "",
     templates: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
 ) -> list[Entry]:
     """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
     primary service, and the absence of what no service has any more.
 
     kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models;
     process: what the processes of all units run with beside their instance, see the filter; plans, keys, templates: by
-    service; salt: root's secret, without which keys could be tried against a digest.
+    service; salt: root's secret, without which keys could be tried against a digest; only: the services whose files
+    are written, all where none is named.
     """
     plans, templates = plans or {}, templates or {}
     entries: list[Entry] = []
-    for item in instances:
-        sandbox = unit_sandbox(process["accelerator"], bool(_numactl(item, process)), process["rdma"])
+    written = [item for item in instances if not only or item["service"] in only]
+    for item in written:
+        accelerator, build = item.get("accelerator", "cpu"), node["build"]["of"][item.get("build", "")]
+        sandbox = unit_sandbox(accelerator, bool(_numactl(item, process)), bool(item.get("rdma")))
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind == "head" else None
         entries.append(
             {
@@ -55,12 +59,14 @@ def unit_files(
                 "vars": dict(
                     _words(item, process),
                     item=item,
+                    release="%s/releases/%s" % (paths.BUILDS, build["current_build"] or item.get("build") or "none"),
+                    accelerator=accelerator,
                     sandbox=sandbox,
-                    digest=digest([process, sandbox, _running_parts(item), own]),
+                    digest=digest([process, build["build_sha256"], sandbox, _running_parts(item), own]),
                 ),
             }
         )
-    for item in instances:
+    for item in written:
         if item.get("chat_template_file"):
             entries.append({"path": _template_path(item["service"]), "content": templates[item["service"]]})
         # Of replicas, each keeps its own.
@@ -70,7 +76,10 @@ def unit_files(
         # The watchdog asks systemd for a unit without a process again and again.
         if not is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
-    entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
+    entries += _boot_links(written, kind, node, at_boot)
+    if only:
+        return entries
+    entries += _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
     if kind == "head":

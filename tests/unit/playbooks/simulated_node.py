@@ -80,7 +80,7 @@ def worker_at(endpoint):
         process = json.loads(path.read_text())
         arguments = process["arguments"]
         if "%s:%s" % (arguments[arguments.index("--host") + 1], arguments[arguments.index("--port") + 1]) == endpoint:
-            return None if process["release"].endswith("deaf") else process
+            return None if "-deaf-" in process["release"] else process
     return None
 
 
@@ -123,8 +123,8 @@ class ActionModule(ActionBase):
     # The roles that simulation.py replaces.
 
     def do_stage(self, arguments):
-        """A build lies beside the one in use."""
-        self.event("stage %s" % arguments["build"])
+        """Builds lie beside the one in use."""
+        self.event("stage %s" % " ".join(arguments["builds"]))
         return {"changed": False}
 
     def do_activate(self, arguments):
@@ -143,10 +143,18 @@ class ActionModule(ActionBase):
     def do_configure(self, arguments):
         """Writes the units of one kind."""
         changed = False
-        build = self.node.build(arguments["build"] or None)
         for one in arguments["instances"]:
+            if arguments["only"] and one["service"] not in arguments["only"]:
+                continue
+            build = self.node.build(one["build"])
             name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
-            options = ["--host", one["address"], "--port", str(one["port"])]
+            options = [
+                "/opt/llama.cpp/releases/%s/bin/server" % one["build"],
+                "--host",
+                one["address"],
+                "--port",
+                str(one["port"]),
+            ]
             if one.get("model_path"):
                 options += ["--model", one["model_path"]]
             if one.get("rpc_endpoints"):
@@ -302,7 +310,8 @@ class ActionModule(ActionBase):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
         assert set(arguments) <= {"units", "build", "again", "interfaces", "files", "plans"}, arguments
         found = self.do_llama_unit_info({})
-        build = self.node.build(arguments.get("build", {}).get("release"))
+        names = arguments.get("build", {}).get("releases", [])
+        build = {"of": {name: self.node.build(name or None) for name in names}, "kept": []}
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
         facts = {name: found[name] for name in ("units", "held", "trials")}
         files = {
@@ -376,7 +385,7 @@ class ActionModule(ActionBase):
         elif not all(workers) or {worker["release"] for worker in workers} - {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
         elif (
-            process["release"].endswith("mute")
+            "-mute-" in process["release"]
             or process["settings"] == "mute"
             or any("-mute.gguf" in word for word in process["arguments"])
         ):

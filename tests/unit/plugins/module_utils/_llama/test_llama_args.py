@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import flags
@@ -246,12 +245,6 @@ def test_a_number_below_zero_is_no_flag():
 def test_aliases_and_verbosity_by_build(build, aliases, verbosity):
     args = dict(flags_of(llama_args.head_args(INSTANCE, {}, build)))
     assert (args["--alias"], args["--log-verbosity"]) == (aliases, verbosity)
-
-
-def test_the_pin_is_the_roles_default():
-    assert (
-        yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_version"] == llama_args.PIN
-    )
 
 
 @pytest.mark.parametrize(

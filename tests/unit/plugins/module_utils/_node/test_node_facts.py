@@ -149,12 +149,14 @@ def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
 
 
 def test_a_build_with_its_links(tmp_path):
-    prefix = {"prefix": str(tmp_path), "release": "b1"}
+    prefix = {"prefix": str(tmp_path), "releases": ["b1", ""]}
+    absent = dict.fromkeys(("current_build", "build_sha256", "build_identity", "build_intact", "build_broken"))
     assert facts.build(prefix)["build"] == {
-        **dict.fromkeys(("current_build", "build_sha256", "build_intact", "build_broken")),
+        "of": {"b1": absent, "": absent},
         "links": {},
         "taken": [],
         "releases": [],
+        "kept": [],
     }
     for release in ("b1", "b2"):
         (tmp_path / "releases" / release).mkdir(parents=True)
@@ -163,7 +165,8 @@ def test_a_build_with_its_links(tmp_path):
     (tmp_path / "previous").symlink_to("releases/gone")
     (tmp_path / "build").mkdir()
     found = facts.build(prefix)["build"]
-    assert (found["current_build"], found["build_intact"]) == ("b1", True)
+    assert (found["of"]["b1"]["current_build"], found["of"]["b1"]["build_intact"]) == ("b1", True)
+    assert found["of"][""]["current_build"] == "b2"
     assert found["links"] == {"current": "releases/b2", "previous": "releases/gone"}
     assert (found["taken"], found["releases"]) == (["build"], ["b1", "b2"])
 

@@ -22,7 +22,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
 
 DOCS = Path(__file__).resolve().parents[5] / "docs"
 
-HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 
 
 def words(plan, **keys):
@@ -61,9 +61,7 @@ def test_the_table_of_the_page_is_what_is_printed():
     card = node(cards=(24576,))
     card.update(devices=[dict(one, node="gpu3") for one in card["devices"]], main=dict(card["main"], node="gpu3"))
     models = {"qwen3-235b-a22b": MODELS["moe"]}
-    *printed, prompt = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")[
-        "lines"
-    ]
+    *printed, prompt = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)])["lines"]
     assert prompt.startswith("thinker: how long a full prompt takes is not known yet")
     assert "\n".join(printed) in (DOCS / "plan.md").read_text()
     assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
@@ -245,7 +243,7 @@ def test_no_workers_are_advised_to_what_may_have_none():
     nodes["node1"]["main"]["total_mib"] = 64000
     for wish in ("all", "auto"):
         services = {"chat": dict(SERVICE, cpu_moe=wish)}
-        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS, "b11434")["refused"]
+        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS)["refused"]
         assert "to workers" not in sentence
 
 

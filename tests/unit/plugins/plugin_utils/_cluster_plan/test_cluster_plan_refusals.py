@@ -168,7 +168,7 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
     part = {name: facts for name, facts in nodes().items() if name == "node2"}
 
     def told(services, nodes):
-        return memory_plan(services, MODELS, GROUPS, nodes, (), "b11434", complete=True)["refused"]
+        return memory_plan(services, MODELS, GROUPS, nodes, complete=True)["refused"]
 
     assert told(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
         "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a "
@@ -234,7 +234,7 @@ def test_another_node_for_experts_has_main_memory_for_them():
             "main": dict(other["main"], node="node2"),
         }
         known = {"node1": mixture.node(64000), "node2": other}
-        (sentence,) = memory_plan(services, mixture.MODELS, groups, known, mixture.HEADERS, "b11434")["refused"]
+        (sentence,) = memory_plan(services, mixture.MODELS, groups, known, mixture.HEADERS)["refused"]
         assert ("make node2 its head" in sentence) is there
 
 
@@ -248,6 +248,6 @@ def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
             mixture.GROUPS,
             {"node1": mixture.node()},
             [dict(mixture.HEADERS[1], shape=odd)],
-            "b11434",
+            {},
         )
         assert len([sentence for sentence in found["refused"] if "heads of big have 80" in sentence]) == refused
