@@ -89,7 +89,7 @@ def services(inventory):
     hosts = groups["llama_nodes"]
     there = plan_cards("", groups, {host: {"llama_devices": described} for host in hosts}, margin_mib=MARGIN)
     nodes = {host: {"devices": there["devices"][host], "main": there["main"][host], "cores": None} for host in hosts}
-    planned = memory_plan(intent["llama_services"], models, groups, nodes, (), intent["llama_cpp_version"])
+    planned = memory_plan(intent["llama_services"], models, groups, nodes, (), intent["llama_builds"])
     lines = ["| service | on | layers | weights | KV | compute | MiB, with margin |", "|---|---|---|---|---|---|---|"]
     for name, parts in sorted(planned["services"].items()):
         if intent["llama_services"][name].get("state") == "stopped":

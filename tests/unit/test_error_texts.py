@@ -932,7 +932,7 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.draft:",
-        "seen with llama_cpp_version b9000",
+        "seen with build b9000",
         "b11434 or newer is needed",
         of_build("b9000", draft=DRAFT, workers=None, rpc_port=None),
     ),

@@ -117,7 +117,7 @@ def april(**changes):
     }
     there = plan_cards("", groups, dict.fromkeys(hosts, described), margin_mib=1024)
     nodes = {host: {"devices": there["devices"][host], "main": there["main"][host], "cores": 36} for host in hosts}
-    return memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"])
+    return memory_plan(services, models, groups, nodes, (), intent["llama_builds"])
 
 
 def rows(planned, service):

@@ -93,6 +93,6 @@ def draft_build_errors(where: Where, service: Settings, version: str, build: int
     if "draft" not in service or build not in DRAFTS_UNKNOWN:
         return []
     return [
-        "%s: seen with llama_cpp_version %s, b%d or newer is needed, or at most b%d, whose flags for it are "
+        "%s: seen with build %s, b%d or newer is needed, or at most b%d, whose flags for it are "
         "known: take another release" % (where("draft"), version, DRAFTS[-1][0], DRAFTS_UNKNOWN[0] - 1)
     ]

@@ -13,7 +13,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture, mo
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import GROUPS, MODELS, SERVICE, node
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
 
-HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 DRAFT = {"model": "small", "quant": "Q8_0", "max": 8}
 KNOWN = dict(MODELS, small={"repo": "some/small", "quants": {"Q8_0": {"files": ["s"], "size": 10**9}}})
 SMALL = mixture.shape_of(model_files.qwen3_30b)
@@ -72,11 +72,12 @@ def test_without_its_header_nothing_is_planned():
 def test_another_file_of_it_restarts_the_head():
     (head,) = serving(chat(draft=DRAFT))["heads"]
     process = dict.fromkeys(("build", "template", "user", "cache_dir", "numa_node"), "")
-    process.update(environment={}, accelerator="cpu", rdma=False)
+    process["environment"] = {}
 
     def digest(item, size):
         files = {"/opt/models/b": [1, 1.5], "/opt/models/s": [size, 1.5]}
-        there = {"units": [], "aliases": [], "watched": [], "files": files}
+        built = {"of": {item["build"]: {"current_build": item["build"], "build_sha256": "1" * 64}}}
+        there = {"units": [], "aliases": [], "watched": [], "files": files, "build": built}
         return unit_files([item], "head", there, process, False)[0]["vars"]["digest"]
 
     assert digest(head, 1) != digest(head, 2)

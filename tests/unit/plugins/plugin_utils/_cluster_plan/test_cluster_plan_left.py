@@ -18,7 +18,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import (
 )
 from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import kept
 
-HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 BLOCKS = DENSE.block_count
 
 

@@ -11,7 +11,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.check_services import service_errors
 from ansible_collections.thefermisea.llama_cluster.tests.unit.mixture import GROUPS, HEADERS, MODELS, SERVICE, node
 
-HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 MAIN = dict(SERVICE, model="big", cards=[])
 CARD = dict(SERVICE, model="big")
 EXPERTS = dict(SERVICE, cpu_moe="auto")
