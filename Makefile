@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz mutants upgrade-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz mutants upgrade-test services-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -69,3 +69,6 @@ mutants:  ## a hundred small changes of the Python code, and whether the unit te
 
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
 	@tests/e2e/upgrade.sh
+
+services-test:  ## a service of every shape on one lab, proved, killed and proved again (about ten minutes)
+	@tests/e2e/services.sh

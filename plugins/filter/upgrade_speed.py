@@ -25,7 +25,12 @@ options:
     description: The least part of the baseline that is allowed.
     type: float
     default: 0
-positional: baselines, min_ratio
+  first:
+    description: Results of the requests that are not counted, each with the service's unit as its C(item).
+    type: list
+    elements: dict
+    default: []
+positional: baselines, min_ratio, first
 """
 
 EXAMPLES = """
@@ -36,7 +41,8 @@ RETURN = """
 _value:
   description:
     - RV(_value.rates), for each service requests, tokens_per_second and prompt_tokens_per_second;
-      RV(_value.refused), a sentence for each rate that is too low.
+      RV(_value.refused), a sentence for each rate that is too low; RV(_value.unmeasured), for each service that was
+      asked and has no rate, why.
   type: dict
 """
 

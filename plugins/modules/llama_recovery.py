@@ -35,6 +35,10 @@ options:
     description: Keeps the head generating until it is cut off, and says when that was.
     type: bool
     default: false
+  embeddings:
+    description: Whether the head serves embeddings alone; the first one is then waited for instead of a token.
+    type: bool
+    default: false
   armed_file:
     description:
       - Written when everything is in place, and after the first tokens with O(generate).
@@ -131,6 +135,7 @@ def main():
             "api_key_file": {"type": "path", "no_log": False},
             "model": {"type": "str"},
             "generate": {"type": "bool", "default": False},
+            "embeddings": {"type": "bool", "default": False},
             "armed_file": {"type": "path", "required": True},
             "timeout": {"type": "int", "default": 1800},
         }
@@ -158,6 +163,7 @@ def main():
             armed,
             lambda: os.path.exists(wanted["armed_file"]),
             PROMPT if wanted["generate"] else None,
+            embeddings=wanted["embeddings"],
         )
     except Refusal as error:
         module.fail_json(msg="llama_recovery: %s" % error)

@@ -1,7 +1,10 @@
 """What a conversation shows of the real llama-server: a template with tools, and settings that are broken on purpose.
 
-They come from a drop-in, which no playbook knows of: what the inventory says stays as it is.
+Those of the service come from a drop-in, which no playbook knows of: what the inventory says stays as it is. Most of
+what is broken has a server of its own, and all of these are judged in one run.
 """
+
+import json
 
 import pytest
 
@@ -35,11 +38,16 @@ TOOLS = r"""
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}
 """
-# They break at what verify sends alone: what llama-server tries at its start would tell it that there are no tools.
+# It breaks with every tool: what llama-server tries at its start tells it that there are none.
+NO_TOOLS = "{%- if tools %}{{- raise_exception('no tools here') }}{%- endif %}"
+# It breaks at what verify sends alone.
 NO_REQUEST = r"{%- if tools and 'Paris' in messages[0].content %}{{- raise_exception('no tools here') }}{%- endif %}"
-NO_RESULT = r"""
-{%- if messages[-1].role == 'tool' and 'celsius' in messages[-1].content %}{{- raise_exception('no results') }}
-{%- endif %}"""
+# Where what is generated begins: in a turn that has ended already.
+BEGINS = "{{- '<|im_start|>assistant\\n' }}"
+ENDED = "{{- '<|im_start|>assistant\\n<|im_end|>\\n' }}"
+# It wants the arguments of a call as clients send them, a string, and gets an object of llama-server.
+NO_OBJECT = "{%- if called.arguments.city %}{{- raise_exception('a string was expected') }}{%- endif %}"
+SETS = "{%- set called = tool_call.function %}"
 # It opens the thoughts of a model that has none and so never closes them.
 THINKS = r"""
 {%- for message in messages %}
@@ -49,6 +57,67 @@ THINKS = r"""
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n<think>\n' }}{%- endif %}
 """
+
+
+# Template, flags.
+BROKEN = {
+    "crash": (TOOLS.replace(BEGINS, ENDED), []),
+    "no-tools": (NO_TOOLS + TOOLS, []),
+    "object": (TOOLS.replace(SETS, SETS + NO_OBJECT), []),
+    "empty": (THINKS, []),
+    "raw": (THINKS, ["--reasoning", "off", "--reasoning-format", "none"]),
+}
+
+
+@pytest.fixture(scope="module", name="judged")
+def fixture_judged(lab):
+    """{what is broken: what llama_health says of it}"""
+    unit = "/etc/systemd/system/llama-head-chat.service"
+    line = lab.node1.check_output("grep -o '[^=]*bin/llama-server --model [^ ]*' %s", unit)
+    servers = []
+    for port, (name, (template, flags)) in enumerate(BROKEN.items(), 8100):
+        path = "/run/llama-broken-%s.jinja" % name
+        lab.node1.check_output("printf '%%s' %s >%s", template, path)
+        options = "--host 127.0.0.1 --port %d --threads 1 --ctx-size 4096 --parallel 1 --chat-template-file %s"
+        arguments = [*(options % (port, path)).split(), *flags]
+        servers.append({"name": name, "port": port, "arguments": arguments})
+        command = "systemd-run --unit=llama-broken-%s %s --device none " % (name, line)
+        lab.node1.check_output(command + " ".join(arguments))
+    try:
+        intent = json.dumps({"servers": servers})
+        status, output = lab.playbook("../molecule/acceptance/judge", "-e", intent)
+        assert status == 0, output
+        return json.loads(lab.node1.check_output("cat /run/llama-judged.json"))
+    finally:
+        lab.node1.run("systemctl stop 'llama-broken-*'; systemctl reset-failed 'llama-broken-*'")
+        lab.node1.run("rm -f /run/llama-broken-* /run/llama-judged.json")
+
+
+def test_a_template_that_ends_the_server_at_a_request_with_tools_is_named(judged):
+    """Its process dies of SIGABRT."""
+    assert " is degraded: a request with tools: it broke off while it answered a completion (" in judged["crash"]
+    assert "an answer is needed: set another chat_template or build" in judged["crash"]
+
+
+def test_a_template_that_fails_with_every_tool_is_named(judged):
+    assert " is degraded: a request with tools is answered 400 (Unable to generate parser" in judged["no-tools"]
+    assert "no tools here), 200 is needed: set another chat_template or build" in judged["no-tools"]
+
+
+def test_a_template_that_refuses_the_object_of_a_call_is_named(judged):
+    """What this build hands to clients is always a string; to the template it gives an object."""
+    assert " is degraded: the result of a tool call is answered 400 (" in judged["object"]
+    assert "a string was expected), 200 is needed: set another chat_template or build" in judged["object"]
+
+
+def test_an_answer_that_is_all_reasoning_is_named(judged):
+    assert " is degraded: a plain question is answered without visible content (" in judged["empty"]
+    assert 'set reasoning: "off", another reasoning_format or another chat_template' in judged["empty"]
+
+
+def test_the_wrong_reasoning_format_is_named(judged):
+    assert " is degraded: content holds raw thoughts (<think>), reasoning_content is needed for them: " in judged["raw"]
+    assert "set reasoning_format: auto, or a chat_template" in judged["raw"]
 
 
 @pytest.fixture(scope="module", name="verified")
@@ -107,12 +176,6 @@ def test_a_template_that_breaks_with_tools_is_named(verified):
     assert status != 0
     assert "is degraded: a request with tools is answered " in output and "no tools here" in output
     assert "200 is needed: set another chat_template or build; see journalctl -u llama-head-chat.service" in output
-
-
-def test_a_template_that_refuses_results_is_named(verified):
-    status, output = verified(NO_RESULT + TOOLS)
-    assert status != 0
-    assert "is degraded: the result of a tool call is answered " in output and "no results" in output
 
 
 @pytest.fixture(scope="module", name="hidden")

@@ -85,6 +85,14 @@ def test_one_answers_while_the_other_is_killed_and_comes_back(lab):
         assert "quick on %s: ready at http://%s:%s/v1" % (name, lab.ethernet(name), port) in output
 
 
+def test_one_of_them_is_drilled(lab):
+    """It has no worker, to whom a skipped task could be delegated."""
+    given = json.dumps({"llama_services": {"quick": QUICK}, "service": "quick", "node": "node3", "drills": "head_kill"})
+    status, output = lab.playbook("drill", "-e", given, core=lab.NEWEST)
+    assert status == 0, output
+    assert re.search(r"head_kill +[0-9.]+ +- +[0-9.]+ +[0-9.]+ +[0-9.]+ +recovered", output), output
+
+
 def test_it_stops_again(lab):
     chat = lab.node1.check_output("systemctl show --value -p MainPID llama-head-chat")
     output = site(lab, "stopped")

@@ -24,6 +24,7 @@ ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
 OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
 CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
+DRAFT = re.compile(r"loading draft model '")
 LOADED = re.compile(r": model loaded\s*$")
 RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
@@ -50,11 +51,12 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
 
     A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one.
     In it the shards of a model and the caches of a model with sliding windows have a line each and add up; compute
-    buffers are reserved anew and replace each other.
+    buffers are reserved anew and replace each other. The buffers of a draft model, which is loaded after it, are added;
+    layers and caches are those of the model.
     """
     build: Dict[str, Any] = {"build": None, "commit": None}
     devices: Dict[str, Optional[str]] = {}
-    layout = _Layout()
+    layout, whole = _Layout(), None
     for line in lines:
         found = BUILD.search(line)
         if found and build["build"] is None:
@@ -62,10 +64,15 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
         found = DEVICE.search(line)
         if found:
             devices[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2)) else None
-        if PASS.search(line):
+        if DRAFT.search(line):
+            whole = whole or layout
+        if PASS.search(line) or DRAFT.search(line):
             layout = _Layout()
         _read(layout, line)
-    return _report(build, devices, layout)
+    if whole:
+        for place, size in layout.mib.items():
+            whole.mib[place] = whole.mib.get(place, 0.0) + size
+    return _report(build, devices, whole or layout)
 
 
 def _read(layout: _Layout, line: str) -> None:

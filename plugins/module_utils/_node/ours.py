@@ -41,6 +41,7 @@ NODE_FILES = (
     (paths.SERVED_FILES, r"\A\d+ [0-9.]+\n\Z"),
     (paths.LENDING_RULES, r"\A# Rules of firewalld "),
     (paths.BASELINES, r'"measured_at": '),
+    (paths.PROMPTS, r'"measured_at": '),
     (paths.LAST_SNAPSHOT, r'\A\{"build": '),
     (paths.OPEN_SNAPSHOT, r'\A\{"build": '),
     (paths.TRIALS, r'\A\{"at": '),

@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import _files
 from .._text import Refusal
 from . import paths
+from .build import releases_in
 from .ours import is_our_alias, is_our_file, is_our_unit
 from .units import UNIT_NAME
 
@@ -44,7 +45,7 @@ class Snapshots:
         self.root = root
 
     def look(self) -> Dict[str, Any]:
-        """-> {open, last: {id, build, units} or None, differs: paths that are not as in the open one}."""
+        """-> {open, last: {id, build, releases, units} or None, differs: paths that are not as in the open one}."""
         opened = self._load("open")
         differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
         return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
@@ -253,6 +254,7 @@ def _summary(snapshot: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     return {
         "id": snapshot["id"],
         "build": snapshot["build"],
+        "releases": sorted(releases_in(snapshot["files"])),
         "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name)),
     }
 

@@ -30,6 +30,8 @@ THOUGHTS = re.compile(
 )
 # And a call.
 CALLS = re.compile(r"<tool_call>|\[TOOL_CALLS\]|<\|tool_call|<function[ =]|<\|python_tag\|>|functools\[")
+# And a template that has something to do with tools.
+OF_TOOLS = re.compile(r"\b(tools|tool_calls)\b")
 NAME = "get_temperature"
 ASKED = {"role": "user", "content": "Use the tool to find out how warm it is in Paris."}
 TOOLS = [
@@ -49,6 +51,8 @@ TOOLS = [
 # What a model would have called that does not: templates have to render it all the same. Mistral's want nine letters.
 CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
 
+# What is said of a conversation.
+PARTS = ("question", "embedding", "tools", "reasoning", "draft", "not_held")
 # (what is said of it, None for nothing; a sentence where it is refused)
 Verdict = Tuple[Optional[str], Optional[str]]
 
@@ -157,24 +161,25 @@ def judge_call(reply: Reply) -> Verdict:
                 "build parses, or another build" % found.group()
             )
         return "did not call the tool", None
-    given = table(reply.calls[0].get("function")).get("arguments")
-    if not isinstance(given, str):
-        return None, (
-            "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a chat_template "
-            "whose calls it parses" % ("object" if isinstance(given, dict) else type(given).__name__)
-        )
-    if reply.finish == "length":
-        return "called, and was cut off", None
-    try:
-        parsed = json.loads(given)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
-        return None, (
-            "a tool call has arguments that are no JSON object (%s), one is needed: set another chat_template or build"
-            % plain(given)
-        )
-    return "called", None
+    given = [table(call.get("function")).get("arguments") for call in reply.calls]
+    for one in given:
+        if not isinstance(one, str):
+            return None, (
+                "a tool call has arguments of type %s, a string of JSON is needed: set another build, or a "
+                "chat_template whose calls it parses" % ("object" if isinstance(one, dict) else type(one).__name__)
+            )
+    # The last one may have ended with the tokens.
+    for one in given[:-1] if reply.finish == "length" else given:
+        try:
+            parsed = json.loads(str(one))
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            return None, (
+                "a tool call has arguments that are no JSON object (%s), one is needed: set another chat_template or "
+                "build" % plain(one)
+            )
+    return "called, and was cut off" if reply.finish == "length" else "called", None
 
 
 def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
@@ -194,6 +199,18 @@ def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
     return "%d numbers" % len(numbers), None
 
 
+def judge_draft(timings: Dict[str, Any], speculative: List[Any]) -> Verdict:
+    """Of the answer to a plain question. speculative: what each slot says of itself."""
+    drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
+    if drafted:
+        return "%d of %d drafted tokens accepted" % (accepted, drafted), None
+    if False in speculative:
+        return None, (
+            "its draft model is not used, one with the model's own tokens is needed: set another draft, or draft: false"
+        )
+    return "nothing was drafted for this answer", None
+
+
 class Conversation:
     """With a head that gave a real answer (Head.check with deep). result: of that, which is changed; prompt,
     max_tokens and timeout: what it was asked."""
@@ -208,7 +225,9 @@ class Conversation:
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(("question", "embedding", "tools", "reasoning", "not_held"))
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(
+            ("question", "embedding", "tools", "reasoning", "draft", "not_held")
+        )
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""
@@ -252,6 +271,13 @@ class Conversation:
             return {}
         return table(body) if status == 200 else {}
 
+    def _slots(self) -> List[Any]:
+        try:
+            body = self.head.api.get("/slots", LOOK, of_model=True)[1]
+        except NoAnswer:
+            return []
+        return rows(body) or []
+
     def _talk(self, full: bool, slot: Optional[int]) -> None:
         props = self._look("/props")
         reply = reply_of(self.head.body)
@@ -267,6 +293,9 @@ class Conversation:
         else:
             self._note("question", judge_content(reply, limit, self.told.n_predict))
         self._note("reasoning", judge_reasoning(reply, self.told))
+        if self.told.draft:
+            slots = [table(one).get("speculative") for one in self._slots()]
+            self._note("draft", judge_draft(table(self.head.body.get("timings")), slots))
         if full:
             self._use_tools(props, slot)
 
@@ -296,7 +325,10 @@ class Conversation:
 
     def _use_tools(self, props: Dict[str, Any], slot: Optional[int]) -> None:
         caps = table(props.get("chat_template_caps"))
-        if not self.told.tools or not (caps.get("supports_tools") and caps.get("supports_tool_calls")):
+        has = bool(caps.get("supports_tools") and caps.get("supports_tool_calls"))
+        # One that fails with every tool has none for llama-server, which tries it at its start: clients try it, too.
+        speaks = OF_TOOLS.search("%s %s" % (props.get("chat_template"), props.get("chat_template_tool_use")))
+        if not self.told.tools or not (has or speaks):
             self.said["tools"] = "skipped: no tools" if self.told.tools else "skipped: no jinja"
             return
         what = "a request with tools"
@@ -304,6 +336,9 @@ class Conversation:
         reply = self._ask(what, request, SHORT)
         if reply.unfinished:
             reply = self._ask(what, request, max(self._allowance(slot)[0], SHORT))
+        if not has:
+            self.said["tools"] = "skipped: no tools"
+            return
         self._note("tools", judge_call(reply))
         self._note_thoughts(reply)
         if self.said["tools"] is None:

@@ -8,7 +8,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, Optional
 
-from .._llama.api import LlamaApi, NoAnswer, count, table
+from .._llama.api import LlamaApi, NoAnswer, count, rows, table
 from .._text import Refusal
 
 # Seconds between two looks, and for an endpoint that answers from memory.
@@ -64,12 +64,15 @@ class Client(threading.Thread):
             self.generating.set()
 
 
-def _answers(api: LlamaApi) -> bool:
-    """Whether the head gives a token now."""
+def _answers(api: LlamaApi, embeddings: bool) -> bool:
+    """Whether the head gives a token now, or an embedding."""
     try:
         status, _body = api.get("/health", LOOK)
         if status != 200:
             return False
+        if embeddings:
+            status, body = api.embed("Hello", TOKEN)
+            return status == 200 and bool((rows(table(body).get("data")) or [{}])[0].get("embedding"))
         status, body = api.chat("Hello", 1, TOKEN)
         return status == 200 and bool(count(table(table(body).get("usage")).get("completion_tokens")))
     except NoAnswer:
@@ -84,11 +87,13 @@ def watch(
     wanted: Callable[[], bool],
     generate: Optional[str] = None,
     alive: Callable[[int], Optional[str]] = process_identity,
+    embeddings: bool = False,
 ) -> Dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.
     generate: a prompt to keep it busy with. armed: called once when everything is in place. wanted: whether to go on.
+    embeddings: it serves them alone.
     Returns {pid, answered_at, seconds_to_token, client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)
@@ -108,7 +113,7 @@ def watch(
     asked_at, answered_at = 0.0, None
     while answered_at is None and time.time() < deadline and wanted():
         asked_at = time.time()
-        if alive(pid) != identity and _answers(api):
+        if alive(pid) != identity and _answers(api, embeddings):
             answered_at = time.time()
         else:
             time.sleep(max(0.0, asked_at + POLL - time.time()))

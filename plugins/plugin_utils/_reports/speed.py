@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether a service is as fast after a switch as it was before. Private to the collection."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Rates = Mapping[str, Any]
@@ -11,12 +11,23 @@ RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads pr
 
 
 def upgrade_speed(
-    answers: Iterable[Mapping[str, Any]], baselines: Mapping[str, Rates] | None = None, min_ratio: float = 0
+    answers: Sequence[Mapping[str, Any]],
+    baselines: Mapping[str, Rates] | None = None,
+    min_ratio: float = 0,
+    first: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """-> {rates, refused: a sentence for each rate below min_ratio of the baseline's}. answers: results of llama_health
-    with deep, of which the first one of each item is the unit that was asked."""
-    found = rates((answer["item"][0]["service"], answer) for answer in answers)
-    return {"rates": found, "refused": too_slow(found, baselines or {}, min_ratio)}
+    """-> {rates, refused: a sentence for each rate below min_ratio of the baseline's, unmeasured: {service: why}}.
+    answers: results of llama_health with deep, of which the first one of each item is the unit that was asked. first:
+    those that are not counted, whose item is the unit."""
+    named = [(answer["item"][0]["service"], answer) for answer in answers]
+    found = rates(named)
+    asked = [(answer["item"]["service"], answer) for answer in first] + named
+    why = {
+        service: "%s, %s" % (answer.get("state", "no answer"), answer.get("reason", "no reason given"))
+        for service, answer in asked
+        if service not in found
+    }
+    return {"rates": found, "refused": too_slow(found, baselines or {}, min_ratio), "unmeasured": why}
 
 
 def rates(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Rates]:
@@ -57,6 +68,14 @@ def too_slow(now: Mapping[str, Rates], baselines: Mapping[str, Rates], min_ratio
                     % (service, does, measured[key], min_ratio * before, min_ratio, before)
                 )
     return found
+
+
+def unmeasured_lines(unmeasured: Mapping[str, str]) -> list[str]:
+    """A slow build that nobody could measure is kept: it must not be kept in silence."""
+    return [
+        "%s: its speed was not measured (%s) and may be lower than before: measure it when it is idle" % one
+        for one in sorted(unmeasured.items())
+    ]
 
 
 def speed_lines(now: Mapping[str, Rates], baselines: Mapping[str, Rates]) -> list[str]:

@@ -32,7 +32,7 @@ def shown(monkeypatch, pid):
 
 
 def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
-    def watch(api, pid, timeout, armed, wanted, generate):
+    def watch(api, pid, timeout, armed, wanted, generate, embeddings):
         assert not wanted()
         armed()
         assert wanted()
@@ -42,14 +42,15 @@ def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
             "pid": pid,
             "answered_at": None,
             "seconds_to_token": None,
-            "client": {"url": api.url, "timeout": timeout, "generate": generate},
+            "client": {"url": api.url, "timeout": timeout, "generate": generate, "embeddings": embeddings},
         }
 
     shown(monkeypatch, 948)
     monkeypatch.setattr(llama_recovery, "watch", watch)
-    code, result = run(capsys, tmp_path, generate=True)
+    code, result = run(capsys, tmp_path, generate=True, embeddings=True)
     assert (code, result["pid"], result["changed"]) == (0, 948, False)
-    assert result["client"] == {"url": "http://127.0.0.1:1", "timeout": 3, "generate": llama_recovery.PROMPT}
+    seen = {"url": "http://127.0.0.1:1", "timeout": 3, "generate": llama_recovery.PROMPT, "embeddings": True}
+    assert result["client"] == seen
 
 
 def test_a_head_that_does_not_run_is_an_error(capsys, monkeypatch, tmp_path):

@@ -298,6 +298,27 @@ def test_a_request_with_tools_that_is_an_error_names_the_template(server, status
     )
 
 
+BARE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+FAILS = "{% if tools %}{{- raise_exception('no tools here') }}{% endif %}" + BARE
+
+
+@pytest.mark.parametrize("where", ["chat_template", "chat_template_tool_use"])
+def test_a_template_that_fails_with_every_tool_is_no_template_without_tools(server, where):
+    """llama-server has tried it with one at its start, and tells that it has none."""
+    props(server, template=BARE)
+    server.responses["/props"][1][where] = FAILS
+    answers(server, fake.answer(), (500, {"error": {"message": "no tools here", "type": "server_error"}}))
+    refused(server, "a request with tools is answered 500 (no tools here), 200 is needed: set another chat_template")
+    assert len(server.asked(CHAT)) == 2
+
+
+def test_a_template_that_leaves_tools_out_is_none_with_tools(server):
+    props(server, template="{# tools are not for this model #}" + BARE)
+    answers(server, fake.answer(), fake.answer(content="<tool_call>"))
+    assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
+    assert len(server.asked(CHAT)) == 2
+
+
 def test_a_second_turn_that_is_refused_names_the_template(server):
     props(server, tools=True)
     error = (500, {"error": {"code": 500, "message": "Object expected", "type": "server_error"}})
@@ -321,6 +342,25 @@ def test_arguments_that_no_client_can_read_are_named(server, arguments, words):
     answers(server, fake.answer(), tool_answer(broken))
     refused(server, words, "chat_template")
     assert len(server.asked(CHAT)) == 2
+
+
+@pytest.mark.parametrize("arguments", [{"city": "Rome"}, '{"city":', "7"])
+def test_each_of_several_calls_is_judged(server, arguments):
+    props(server, tools=True)
+    second = dict(CALL, id="Ub1GqhAnQ", function={"name": "get_temperature", "arguments": arguments})
+    answers(server, fake.answer(), tool_answer(tool_calls=[CALL, second]))
+    refused(server, "a tool call has arguments ")
+    assert len(server.asked(CHAT)) == 2
+
+
+def test_of_several_calls_the_last_alone_may_be_cut_off(server):
+    props(server, tools=True)
+    cut = dict(CALL, function={"name": "get_temperature", "arguments": '{"ci'})
+    for calls, sound in (([CALL, cut], True), ([cut, CALL], False)):
+        answers(server, fake.answer(), fake.answer(finish="length", content="", tool_calls=calls), fake.answer())
+        state, reason, said = talk(server)
+        assert (state == "ready") == sound, reason
+        assert said.get("tools") == ("called, and was cut off" if sound else None)
 
 
 def test_a_call_that_comes_as_text_names_the_template(server):
@@ -459,3 +499,27 @@ def test_an_answer_of_odd_types_is_an_empty_one(body):
 def test_what_was_not_told_is_not_judged(server):
     server.responses.update({"/props": (200, {}), "/v1/models": (404, {})})
     assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
+
+
+DRAFTED = {"prompt_n": 34, "predicted_n": 8, "predicted_per_second": 58.25, "draft_n": 24, "draft_n_accepted": 19}
+
+
+@pytest.mark.parametrize("flag", ["--model-draft", "-md", "--spec-draft-model"])
+def test_a_draft_model_has_what_was_accepted_of_it(server, flag):
+    props(server)
+    answers(server, fake.answer(timings=DRAFTED, finish="stop"))
+    state, _reason, said = talk(server, line=(*LINE, flag, "/opt/models/d.gguf"))
+    assert (state, said["draft"]) == ("ready", "19 of 24 drafted tokens accepted")
+    assert "draft" not in talk(server)[2]
+
+
+def test_a_draft_model_that_is_not_used_is_refused(server):
+    """llama-server serves without one whose vocabulary is another, and says so in its log alone."""
+    props(server)
+    line = (*LINE, "--model-draft", "/opt/models/d.gguf")
+    server.responses["/slots"] = (200, [fake.IDLE])
+    answers(server, fake.answer(finish="stop"))
+    refused(server, "its draft model is not used", "set another draft, or draft: false", line=line)
+    for slots in ((200, [dict(fake.IDLE, speculative=True)]), (501, {}), fake.CUT):
+        server.responses["/slots"] = slots
+        assert talk(server, line=line)[2]["draft"] == "nothing was drafted for this answer"

@@ -32,7 +32,7 @@ class Process:
         return "1" if self.looks >= 0 else None
 
 
-def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
+def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None, embeddings=False):
     armed = []
     result = recovery.watch(
         api.LlamaApi(server.url),
@@ -42,6 +42,7 @@ def watch(server, looks=2, timeout=5, wanted=lambda: True, generate=None):
         wanted,
         generate,
         Process(looks).alive,
+        embeddings,
     )
     return result, armed
 
@@ -75,6 +76,16 @@ def test_the_first_token_of_the_next_one(server):
 def test_an_answer_without_a_token_is_none(server):
     server.responses["/v1/chat/completions"] = fake.answer(tokens=0)
     assert watch(server, timeout=0.5)[0]["answered_at"] is None
+
+
+def test_the_first_embedding_of_the_next_one(server):
+    none = (200, {"data": [{"embedding": []}]})
+    replies = iter([(503, {"error": {"message": "Loading model"}}), none, (200, {"data": []})])
+    server.responses["/v1/embeddings"] = lambda: next(replies, (200, {"data": [{"embedding": [0.5]}]}))
+    result, _armed = watch(server, embeddings=True)
+    assert result["answered_at"]
+    assert server.asked("/v1/embeddings") == [{"input": "Hello"}] * 4
+    assert server.asked("/v1/chat/completions") == []
 
 
 def test_a_watch_that_nobody_wants_any_more_ends(server):

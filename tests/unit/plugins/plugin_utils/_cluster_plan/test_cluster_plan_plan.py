@@ -219,9 +219,7 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
     router = dict(FAST, models={"small": "Q8_0", "medium": "Q8_0"})
     free = []
     for most in (1, 2):
-        planned = memory_plan(
-            dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000), (), "b11434"
-        )
+        planned = memory_plan(dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000))
         free.append(
             {device["node"]: device["free_mib"] for device in planned["services"]["chat"][0]["devices"]}["node3"]
         )

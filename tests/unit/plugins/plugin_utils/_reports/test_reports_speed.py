@@ -41,10 +41,21 @@ def test_what_is_at_the_limit_is_allowed():
 def test_the_filter_measures_and_judges():
     answers = [dict(answer(rate, 10 * rate), item=[{"service": "chat"}, 0]) for rate in (9.0, 1.0, 5.0)]
     rates = {"chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
-    assert reports_speed.upgrade_speed(answers) == {"rates": rates, "refused": []}
+    assert reports_speed.upgrade_speed(answers) == {"rates": rates, "refused": [], "unmeasured": {}}
     found = reports_speed.upgrade_speed(answers, BEFORE, 0.8)
     assert (found["rates"], found["refused"]) == (rates, reports_speed.too_slow(rates, BEFORE, 0.8))
     assert len(found["refused"]) == 2
+
+
+def test_a_service_that_was_busy_is_named():
+    """One was busy from the beginning, the other from the first answer that counts, the third once."""
+    busy = {"state": "busy", "reason": "1 of 1 slots work"}
+    first = [dict(one, item={"service": name}) for name, one in (("chat", busy), ("embed", answer(1.0)), ("c", busy))]
+    counted = [dict(one, item=[{"service": name}, 0]) for name, one in (("embed", busy), ("c", busy), ("c", answer(1)))]
+    found = reports_speed.upgrade_speed(counted, BEFORE, 0.8, first)
+    why = "busy, 1 of 1 slots work"
+    assert (list(found["rates"]), found["unmeasured"]) == (["c"], {"chat": why, "embed": why})
+    assert reports_speed.unmeasured_lines(found["unmeasured"])[0].startswith("chat: its speed was not measured (busy, ")
 
 
 def test_without_a_baseline_nothing_is_judged():
