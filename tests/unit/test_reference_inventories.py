@@ -74,7 +74,7 @@ def test_the_maps_that_the_reference_inventories_name_are_those_of_the_plan():
 def test_the_tiers_of_the_reference_cluster_share_no_card():
     planned = reference("beefcake2-slurm")
     assert planned["refused"] == []
-    assert planned["sharing"] == ["fast loads 1 of its 1 models at a time on vasp-02"]
+    assert planned["sharing"] == []
     assert [device["node"] for device in planned["services"]["reasoning"][0]["devices"]] == ["vasp-03", "vasp-01"]
     assert [device["node"] for device in planned["services"]["fast"][0]["devices"]] == ["vasp-02"]
 

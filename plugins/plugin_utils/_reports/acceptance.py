@@ -112,7 +112,8 @@ def _report(
         "answer": health.get("answer"),
         "conversation": health.get("conversation"),
         "long_prompt": health.get("long_prompt") or None,
-        "full_prompt": None if embeds else _full_prompt(health, plans),
+        # A router's models are sent no long prompt.
+        "full_prompt": None if embeds or head.get("models") else _full_prompt(health, plans),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
         "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'"

@@ -383,7 +383,7 @@ def prompted(plans, **health):
 
 
 def test_how_long_a_full_prompt_takes_is_kept_and_said():
-    plan = {"node": "node1", "devices": [], "inputs": ["m", 1]}
+    plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
     kept, lines = prompted([plan], long=PROMPT)
     assert kept == dict(PROMPT, inputs=["m", 1]) and lines == [KNOWN]
     read = {"prompt": base64.b64encode(json.dumps(kept).encode()).decode()}
@@ -394,7 +394,7 @@ def test_how_long_a_full_prompt_takes_is_kept_and_said():
 
 
 def test_a_service_of_embeddings_reads_no_full_prompt():
-    plan = {"node": "node1", "devices": [], "inputs": ["m", 1]}
+    plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
     judged = accepted(dict(HEAD, args=["--embeddings"]), READY, LOAD, "Where?", 8, [plan])
     assert judged["report"]["full_prompt"] is None
 
