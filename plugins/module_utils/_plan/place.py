@@ -85,6 +85,7 @@ def settings_for(service: Mapping[str, Any], build: Optional[str]) -> Settings:
     """Settings of a service; build: llama_cpp_version, such as b11434."""
     given = dict(memory_settings(service))
     given["flash_attn"] = given.get("flash_attn") != "off"
+    given["embeddings"] = bool(given.get("embeddings") or service.get("reranking"))
     return settings_of(build=build_number(build), **given)
 
 

@@ -53,7 +53,8 @@ class Head:
     processes must own these connections; without it any process of this node may. own_key: whether to take the API key
     from the service's own key file.
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
-    embeddings: it serves them alone, and is asked for one where others are for a completion.
+    embeddings: it generates nothing, and is asked for an embedding where others are for a completion, with reranking
+    for scores.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Head:
         own_key: bool = False,
         health_only: bool = False,
         embeddings: bool = False,
+        reranking: bool = False,
     ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
@@ -71,7 +73,10 @@ class Head:
         self.own_key = own_key
         self.health_only = health_only
         self.embeddings = embeddings
-        self._asked = "a request for an embedding" if embeddings else "a completion"
+        self.reranking = reranking
+        self._asked = (
+            "a request for scores" if reranking else "a request for an embedding" if embeddings else "a completion"
+        )
         self.body: Dict[str, Any] = {}  # of the last answer to deep
         self.pid: Optional[int] = None
         self._restarts: Optional[int] = None  # of the unit at the first look
@@ -298,6 +303,8 @@ class Head:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
     def _ask(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
+        if self.reranking:
+            return self.api.rerank(prompt, timeout)
         if self.embeddings:
             return self.api.embed(prompt, timeout)
         return self.api.chat(prompt, max_tokens, timeout)

@@ -101,9 +101,12 @@ class HeadWatch(Watch):
         super(HeadWatch, self).__init__("head " + service, config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
-        embeddings = config.get("embeddings", False)
         api = samples.HeadApi(
-            config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)), embeddings
+            config["url"],
+            config["api_key_file"],
+            lambda text: say("head %s %s" % (service, text)),
+            config.get("embeddings", False),
+            config.get("reranking", False),
         )
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)

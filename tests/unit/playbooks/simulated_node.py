@@ -394,7 +394,7 @@ class ActionModule(ActionBase):
         answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
         if "conversation" in arguments:
             self.event("talk %s with %s" % (arguments["conversation"], arguments["unit"]))
-            parts = dict.fromkeys(("question", "embedding", "tools", "reasoning", "context", "not_held"))
+            parts = dict.fromkeys(("question", "embedding", "reranking", "tools", "reasoning", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
             broken = self.node.root / "conversation"  # with whom nobody can talk
             if broken.exists() and state == "ready":

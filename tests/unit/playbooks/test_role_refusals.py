@@ -38,7 +38,15 @@ REFUSALS = {
         "drill",
         "names",
         dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--port", "1", "--embeddings"]}),
-        "drills: chat serves embeddings, a service that generates is needed: name another one with -e service=NAME",
+        "drills: chat serves embeddings or scores alone, a service that generates is needed: name another one with -e "
+        "service=NAME",
+    ),
+    "drill of a service of reranking": (
+        "drill",
+        "names",
+        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--reranking", "--port", "1"]}),
+        "drills: chat serves embeddings or scores alone, a service that generates is needed: name another one with -e "
+        "service=NAME",
     ),
     "chat template that is not there": (
         "head_server",
