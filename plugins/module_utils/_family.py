@@ -183,7 +183,8 @@ FAMILY = (
         "draft",
         (bool, dict),
         "A small model that drafts what this one checks: `{model: NAME, quant: Q}`, with `max` and `min` tokens that "
-        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers`, `embeddings` or `reranking`. "
+        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers`, "
+        "`embeddings` or `reranking`. "
         "[Draft models](inventory.md#draft-models).",
         family=True,
     ),
