@@ -172,10 +172,19 @@ FAMILY = (
         family=True,
     ),
     Key(
+        "reranking",
+        bool,
+        "Whether it serves scores of documents for a query, and nothing else; a query and a document together may have "
+        "`ubatch_size` tokens. Not with `embeddings`.",
+        flag=((EVER, {True: ["--reranking"], False: []}),),
+        family=True,
+    ),
+    Key(
         "draft",
         (bool, dict),
         "A small model that drafts what this one checks: `{model: NAME, quant: Q}`, with `max` and `min` tokens that "
-        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers` or `embeddings`. "
+        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers`, "
+        "`embeddings` or `reranking`. "
         "[Draft models](inventory.md#draft-models).",
         family=True,
     ),

@@ -74,7 +74,8 @@ options:
   arguments:
     description:
       - The server's command line, for what it is told of reasoning, templates, context and embeddings.
-      - A server with C(--embeddings) among them is asked for an embedding by O(deep).
+      - A server with C(--embeddings) among them is asked for an embedding by O(deep), one with C(--reranking) for the
+        scores of two documents.
     type: list
     elements: str
     default: []
@@ -248,11 +249,13 @@ seconds_to_answer:
   sample: 1.8
 conversation:
   description:
-    - What was seen of each part of O(conversation), C(question), C(embedding), C(tools), C(reasoning) and C(draft),
+    - What was seen of each part of O(conversation), C(question), C(embedding), C(reranking), C(tools),
+      C(reasoning) and C(draft),
       V(null) for what was not looked at or is refused, and C(not_held), why the rest was not asked.
   type: dict
   returned: with O(conversation), where it serves
-  sample: {question: answers, embedding: null, tools: called, reasoning: none, draft: null, not_held: null}
+  sample: {question: answers, embedding: null, reranking: null, tools: called, reasoning: none, draft: null,
+    not_held: null}
 waited:
   description: Seconds spent in O(wait).
   type: float

@@ -944,6 +944,24 @@ REFUSALS = [
     ),
     ("llama_services.chat.draft:", "seen with workers", "a service of one node is needed", chat(draft=DRAFT)),
     (
+        "llama_services.chat.reranking:",
+        "seen with embeddings",
+        "one of both is needed",
+        alone_with(reranking=True, embeddings=True),
+    ),
+    (
+        "llama_services.chat.ubatch_size:",
+        "seen with reranking and batches of 2048",
+        "write batch_size: 8192",
+        alone_with(ubatch_size=8192, reranking=True),
+    ),
+    (
+        "llama_services.chat.draft:",
+        "seen with reranking",
+        "draft: false",
+        alone_with(draft=DRAFT, reranking=True),
+    ),
+    (
         "llama_services.chat.draft:",
         "seen with embeddings",
         "draft: false",

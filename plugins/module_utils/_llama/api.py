@@ -22,6 +22,8 @@ SILENCE = 3600
 LARGEST = 2 << 20
 METRIC = re.compile(r"^llamacpp:(\w+)\s+([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)$", re.MULTILINE)
 
+# What a server that reranks is asked to score.
+DOCUMENTS = ["Red, yellow and blue are colors.", "Paris is a city in France."]
 
 # An HTTP status, and JSON or text.
 Answer = Tuple[int, Any]
@@ -238,6 +240,10 @@ class LlamaApi:
     def embed(self, text: str, timeout: float) -> Answer:
         """The embedding of a text -> (status, JSON or text)."""
         return self._of_model("/v1/embeddings", {"input": text}, timeout)
+
+    def rerank(self, query: str, timeout: float) -> Answer:
+        """The scores of DOCUMENTS for a query -> (status, JSON or text)."""
+        return self._of_model("/v1/rerank", {"query": query, "documents": DOCUMENTS}, timeout)
 
     def _of_model(self, path: str, request: Dict[str, Any], timeout: float) -> Answer:
         named = {"model": self.model} if self.model else {}

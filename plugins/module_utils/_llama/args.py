@@ -139,13 +139,14 @@ def _draft_args(path: str, service: Mapping[str, Any], build: int) -> List[str]:
 class Told(NamedTuple):
     """What a command line of llama-server says about its answers."""
 
-    embeddings: bool  # it serves them alone
+    embeddings: bool  # it serves them alone, or scores: it generates nothing
     tools: bool  # its template may offer tools: without jinja none does
     reasoning_off: bool
     reasoning_raw: bool  # thoughts stay in the content
     slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
     draft: bool  # a draft model goes ahead
+    reranking: bool  # it serves scores alone
 
 
 def told(arguments: Sequence[str]) -> Told:
@@ -161,11 +162,12 @@ def told(arguments: Sequence[str]) -> Told:
     limit = value("--n-predict", "--predict", "-n")
     off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
     return Told(
-        embeddings=bool(last("--embedding", "--embeddings")),
+        embeddings=bool(last("--embedding", "--embeddings", "--rerank", "--reranking")),
         tools=last("--jinja", "--no-jinja") != "--no-jinja",
         reasoning_off=off,
         reasoning_raw=value("--reasoning-format") == "none",
         slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
         n_predict=int(limit) if limit.isdigit() else 0,
         draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
+        reranking=bool(last("--rerank", "--reranking")),
     )

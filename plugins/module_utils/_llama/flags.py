@@ -28,6 +28,7 @@ SPELLINGS = {
     "-to": "--timeout",
     "-rea": "--reasoning",
     "--embedding": "--embeddings",
+    "--rerank": "--reranking",
 }
 # What stands for flags that no row of the table renders.
 INSTEAD = (
@@ -63,7 +64,7 @@ INSTEAD = (
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "
         "--log-prompts-dir --verbose-prompt -h --help --usage --version --license -cl --cache-list "
-        "--completion-bash --list-devices --rerank --reranking --props",
+        "--completion-bash --list-devices --props",
     ),
     # Files that nobody verified, and programs that run as the account of the heads for everybody who reaches the port.
     (

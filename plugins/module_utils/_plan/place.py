@@ -91,6 +91,7 @@ def settings_for(
     given["flash_attn"] = given.get("flash_attn") != "off"
     for key, bits in (("cache_type_k", "bits_k"), ("cache_type_v", "bits_v")):
         given[bits] = (extra_types or {}).get(given.get(key, ""))
+    given["embeddings"] = bool(given.get("embeddings") or service.get("reranking"))
     return settings_of(build=build_number(build), **given)
 
 

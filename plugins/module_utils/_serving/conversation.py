@@ -13,7 +13,7 @@ import math
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from .._llama.api import NoAnswer, count, error_text, plain, rows, table
+from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, table
 from .._llama.args import Told
 from .._text import Refusal
 from .health import LOOK, Head, Result
@@ -52,7 +52,7 @@ TOOLS = [
 CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
 
 # What is said of a conversation.
-PARTS = ("question", "embedding", "tools", "reasoning", "draft", "not_held")
+PARTS = ("question", "embedding", "reranking", "tools", "reasoning", "draft", "not_held")
 # (what is said of it, None for nothing; a sentence where it is refused)
 Verdict = Tuple[Optional[str], Optional[str]]
 
@@ -199,6 +199,21 @@ def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
     return "%d numbers" % len(numbers), None
 
 
+def judge_scores(body: Dict[str, Any], documents: int) -> Verdict:
+    """documents: how many were sent."""
+    scores: Dict[Any, Any] = {
+        str(one.get("index")): one.get("relevance_score") for one in rows(body.get("results")) or []
+    }
+    found = [scores.get(str(at)) for at in range(documents)]
+    sound = [one for one in found if isinstance(one, (int, float)) and abs(one) < math.inf]
+    if len(sound) < documents:
+        return None, (
+            "%d scores for %d documents seen, one for each is needed: set a model that is made for reranking, or "
+            "another build" % (len(sound), documents)
+        )
+    return "%d scores for %d documents" % (len(sound), documents), None
+
+
 def judge_draft(timings: Dict[str, Any], speculative: List[Any]) -> Verdict:
     """Of the answer to a plain question. speculative: what each slot says of itself."""
     drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
@@ -225,9 +240,7 @@ class Conversation:
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(
-            ("question", "embedding", "tools", "reasoning", "draft", "not_held")
-        )
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(PARTS)
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""
@@ -239,7 +252,9 @@ class Conversation:
         slot = self.result["n_ctx"]
         self._refuse(refuse_context(slot, self.told.slot_ctx, count(meta.get("n_ctx_train"))))
         try:
-            if self.told.embeddings:
+            if self.told.reranking:
+                self._note("reranking", judge_scores(self.head.body, len(DOCUMENTS)))
+            elif self.told.embeddings:
                 self._note("embedding", judge_embedding(self.head.body, count(meta.get("n_embd"))))
             else:
                 self._talk(full, slot)

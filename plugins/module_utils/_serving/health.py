@@ -57,7 +57,7 @@ class Head:
     from the service's own key file.
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
     told: by its command line; of a router by that of the model that is asked. A server that serves embeddings alone is
-    asked for one where others are for a completion.
+    asked for one where others are for a completion, one of reranking for scores.
     """
 
     def __init__(
@@ -82,6 +82,8 @@ class Head:
 
     @property
     def _asked(self) -> str:
+        if self.told.reranking:
+            return "a request for scores"
         return "a request for an embedding" if self.told.embeddings else "a completion"
 
     def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
@@ -321,6 +323,8 @@ class Head:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
     def _ask(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
+        if self.told.reranking:
+            return self.api.rerank(prompt, timeout)
         if self.told.embeddings:
             return self.api.embed(prompt, timeout)
         return self.api.chat(prompt, max_tokens, timeout)

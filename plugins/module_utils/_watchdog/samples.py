@@ -182,10 +182,13 @@ def _slot(shown: Dict[str, Any]) -> Dict[str, Any]:
 
 class HeadApi:
     """A head's HTTP API. say(text) is called once for each reason why it cannot be asked; embeddings: it serves them
-    alone."""
+    alone, with reranking scores."""
 
-    def __init__(self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False) -> None:
+    def __init__(
+        self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False, reranking: bool = False
+    ) -> None:
         self._url, self._api_key_file, self._say, self.embeddings = url, api_key_file, say, embeddings
+        self._reranking = reranking
         self._said: Optional[str] = None
 
     def _api(self) -> LlamaApi:
@@ -229,7 +232,10 @@ class HeadApi:
         0 when it could not be asked; tokens that this cost)."""
         try:
             api = self._api()
-            status, body = api.embed("Hello", TOKEN) if seed is None else api.token(seed, TOKEN)
+            if self._reranking:
+                status, body = api.rerank("Hello", TOKEN)
+            else:
+                status, body = api.embed("Hello", TOKEN) if seed is None else api.token(seed, TOKEN)
         except NoAnswer as error:
             return (None if error.kind == "timeout" else 0), 0
         except Refusal as error:

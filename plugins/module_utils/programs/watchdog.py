@@ -102,9 +102,14 @@ class HeadWatch(Watch):
         super(HeadWatch, self).__init__("%s %s" % (self.role, service), config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
-        embeddings = config.get("embeddings", False)
         asks = samples.RouterApi if self.role == "router" else samples.HeadApi
-        api = asks(config["url"], config["api_key_file"], lambda text: say("%s %s" % (self.words, text)), embeddings)
+        api = asks(
+            config["url"],
+            config["api_key_file"],
+            lambda text: say("%s %s" % (self.words, text)),
+            config.get("embeddings", False),
+            config.get("reranking", False),
+        )
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])

@@ -26,7 +26,7 @@ def lines(inventory: Inventory, found: Mapping[str, Any], only: str) -> list[str
     wanted = [name for name in sorted(inventory.planned) if name == (only or name) and name not in found["unchanged"]]
     prompts, unknown = [], []
     for name in wanted:
-        if inventory.services[name].get("embeddings") or "models" in inventory.services[name]:
+        if {"embeddings", "reranking", "models"} & {key for key, given in inventory.services[name].items() if given}:
             continue
         parts = inventory.planned[name]
         for part in parts:

@@ -45,12 +45,18 @@ def family_errors(where: Where, service: Settings) -> list[str]:
         found.append(
             "%s: seen without embeddings, which it is for: add embeddings: true or drop the key" % where("pooling")
         )
-    ubatch, batch = effective(service, "ubatch_size"), effective(service, "batch_size")
-    if service.get("embeddings") and ubatch > batch:
+    if service.get("embeddings") and service.get("reranking"):
         found.append(
-            "%s: micro-batches of %d tokens seen with embeddings and batches of %d, at most that is allowed, since no "
+            "%s: seen with embeddings, one of both is needed, since a server pools in one way: drop one, or set it to "
+            "false" % where("reranking")
+        )
+    ubatch, batch = effective(service, "ubatch_size"), effective(service, "batch_size")
+    whole = "embeddings" if service.get("embeddings") else "reranking" if service.get("reranking") else ""
+    if whole and ubatch > batch:
+        found.append(
+            "%s: micro-batches of %d tokens seen with %s and batches of %d, at most that is allowed, since no "
             "text is longer than either: write batch_size: %d"
-            % (where("ubatch_size" if "ubatch_size" in service else "batch_size"), ubatch, batch, ubatch)
+            % (where("ubatch_size" if "ubatch_size" in service else "batch_size"), ubatch, whole, batch, ubatch)
         )
     if "yarn_orig_ctx" in service and service.get("rope_scaling") != "yarn":
         found.append(

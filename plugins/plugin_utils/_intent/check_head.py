@@ -83,8 +83,9 @@ def draft_errors(where: Where, service: Settings) -> list[str]:
             "%s: seen with workers, a service of one node is needed for it, since drafting over RPC is slower than not "
             "drafting and ends heads: drop the workers, or set draft: false" % entry
         )
-    if service.get("embeddings"):
-        found.append("%s: seen with embeddings, which draft nothing: set draft: false" % entry)
+    for other in ("embeddings", "reranking"):
+        if service.get(other):
+            found.append("%s: seen with %s, for which nothing is generated: set draft: false" % (entry, other))
     return found
 
 

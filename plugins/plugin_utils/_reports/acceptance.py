@@ -9,10 +9,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._llama.api import DOCUMENTS
 from ...module_utils._llama.args import told
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured, record
 
 Map = Mapping[str, Any]
+# Of a conversation, what is said with its name.
+PARTS = ("embedding", "reranking", "tools", "reasoning", "draft")
 
 
 def acceptance(
@@ -94,9 +97,12 @@ def _report(
             }
         )
     rate = health.get("tokens_per_second")
-    embeds = told(head.get("args") or []).embeddings
+    line = told(head.get("args") or [])
+    embeds = line.embeddings
     asked = {"max_tokens": max_tokens, "temperature": 0, "messages": [{"role": "user", "content": prompt}]}
-    request = dict({"model": head["model"]}, **({"input": prompt} if embeds else asked))
+    alone = {"query": prompt, "documents": DOCUMENTS} if line.reranking else {"input": prompt}
+    request = dict({"model": head["model"]}, **(alone if embeds else asked))
+    path = "rerank" if line.reranking else "embeddings" if embeds else "chat/completions"
     # A single quote would end the shell's word; JSON can write it as an escape.
     body = json.dumps(request).replace("'", "\\u0027")
     # The key itself is nothing to print or keep.
@@ -116,8 +122,7 @@ def _report(
         "full_prompt": None if embeds or head.get("models") else _full_prompt(health, plans),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
-        "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'"
-        % (head["endpoint"], "embeddings" if embeds else "chat/completions", key, body),
+        "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'" % (head["endpoint"], path, key, body),
     }
 
 
@@ -189,7 +194,7 @@ def _conversation_lines(report: Map) -> list[str]:
     """What llama_health and llama_long_prompt said of it, a line each."""
     said = report["conversation"] or {}
     parts = [said[name] for name in ("question",) if said.get(name)]
-    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning", "draft") if said.get(name)]
+    parts += ["%s: %s" % (name, said[name]) for name in PARTS if said.get(name)]
     parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
     lines = ["conversation: %s" % ", ".join(parts)] if parts else []
     lines += ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else []

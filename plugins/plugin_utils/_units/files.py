@@ -202,6 +202,8 @@ def _watched(kind: str, item: Instance) -> Entry:
     if told(item["args"]).embeddings:
         # A model of embeddings alone has no token to give.
         entry["embeddings"] = True
+    if told(item["args"]).reranking:
+        entry["reranking"] = True
     return dict(
         entry,
         url=item["url"],

@@ -402,7 +402,7 @@ class ActionModule(ActionBase):
         if "conversation" in arguments:
             model = " for " + arguments["model"] if "model" in arguments else ""
             self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
-            parts = dict.fromkeys(("question", "embedding", "tools", "reasoning", "context", "not_held"))
+            parts = dict.fromkeys(("question", "embedding", "reranking", "tools", "reasoning", "context", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
             broken = self.node.root / "conversation"  # with whom nobody can talk
             if broken.exists() and state == "ready":

@@ -40,6 +40,13 @@ REFUSALS = {
         dict(DRILL, drill_names=["head_kill_idle", "head_kill"], drill_head=dict(ALONE, args=["--embeddings"])),
         "drills: head_kill: chat serves embeddings, nothing is generated: leave them out of -e drills=",
     ),
+    "drill of a service of reranking": (
+        "drill",
+        "names",
+        dict(DRILL, drill_names=["all"], drill_head={"workers": ["node1"], "args": ["--reranking", "--port", "1"]}),
+        "drills: chat serves scores alone, a service that generates or gives embeddings is needed: name another one "
+        "with -e service=NAME",
+    ),
     "chat template that is not there": (
         "head_server",
         "templates",

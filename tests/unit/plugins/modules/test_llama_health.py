@@ -81,6 +81,7 @@ def test_a_conversation_is_deep_and_says_what_it_saw(run, server):
     assert result["conversation"] == {
         "question": "answers",
         "embedding": None,
+        "reranking": None,
         "tools": "skipped: no tools",
         "reasoning": "none",
         "draft": None,

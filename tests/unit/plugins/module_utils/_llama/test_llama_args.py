@@ -227,7 +227,7 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
         ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
         ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
         ("-ngl", "n_gpu_layers"), ("--numa", "numa"), ("-md", "draft"),
-        ("--draft-max", "draft"), ("--spec-type", None), ("-ot", None), ("--lora=x", None),
+        ("--draft-max", "draft"), ("--spec-type", None), ("--rerank", "reranking"), ("-ot", None), ("--lora=x", None),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):
@@ -276,7 +276,14 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.told(words.split()) == (*expected, False)
+    assert llama_args.told(words.split()) == (*expected, False, False)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_server_that_reranks_generates_nothing(build):
+    told = llama_args.told(llama_args.head_args(INSTANCE, {"reranking": True}, build))
+    assert told.embeddings and told.reranking and llama_args.told(["--rerank"]) == llama_args.told(["--reranking"])
+    assert not llama_args.told(["--embeddings"]).reranking
 
 
 @pytest.mark.parametrize("build", BUILDS)

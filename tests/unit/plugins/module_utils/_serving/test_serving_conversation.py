@@ -523,3 +523,38 @@ def test_a_draft_model_that_is_not_used_is_refused(server):
     for slots in ((200, [dict(fake.IDLE, speculative=True)]), (501, {}), fake.CUT):
         server.responses["/slots"] = slots
         assert talk(server, line=line)[2]["draft"] == "nothing was drafted for this answer"
+
+
+RERANKS = (*LINE, "--reranking")
+
+
+def scores(*found):
+    """An answer of b11434."""
+    results = [{"index": index, "relevance_score": score} for index, score in found]
+    usage = {"prompt_tokens": 16, "total_tokens": 16}
+    return 200, {"model": "m", "object": "list", "usage": usage, "results": results}
+
+
+def test_scores_come_for_both_documents(server):
+    server.responses["/v1/rerank"] = scores((1, -1.69), (0, -1.45))
+    state, reason, said = talk(server, line=RERANKS)
+    assert (state, said) == ("ready", {"reranking": "2 scores for 2 documents"})
+    assert reason.startswith("it answered 16 tokens in ") and server.asked(CHAT) == []
+    asked = {"query": ASKED["prompt"], "documents": llama_api.DOCUMENTS}
+    assert server.asked("/v1/rerank") == [asked] and server.asked("/v1/embeddings") == []
+
+
+@pytest.mark.parametrize(
+    "found", [[(0, -1.45)], [(0, 1), (2, 1)], [(0, 1.0), (1, float("nan"))], [(0, 1.0), (1, "0.5")], []]
+)
+def test_a_score_that_is_missing_is_named(server, found):
+    server.responses["/v1/rerank"] = scores(*found)
+    refused(server, "for 2 documents seen, one for each is needed", line=RERANKS)
+
+
+def test_a_server_that_does_not_rerank_is_degraded(server):
+    server.responses["/v1/rerank"] = (501, {"error": {"message": "This server does not support reranking."}})
+    assert talk(server, line=RERANKS)[:2] == (
+        "degraded",
+        "a request for scores is answered 501 (This server does not support reranking.)",
+    )

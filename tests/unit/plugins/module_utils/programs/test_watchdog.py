@@ -895,14 +895,22 @@ def test_a_router_is_watched_by_what_its_loaded_models_do(server):
     assert samples.RouterApi(server.url, None, print).look(7.0, True)["requests"] == 0
 
 
+def test_a_head_that_reranks_is_asked_for_scores(server):
+    server.responses["/v1/rerank"] = (200, {"results": [], "usage": {"prompt_tokens": 16}})
+    head = samples.HeadApi(server.url, None, pytest.fail, embeddings=True, reranking=True)
+    assert head.token(None) == (200, 16)
+    assert [asked["query"] for asked in server.asked("/v1/rerank")] == ["Hello"]
+    assert server.asked("/v1/embeddings") == []
+
+
 def test_what_a_watch_is_told_of_embeddings(monkeypatch):
     told = []
     monkeypatch.setattr(samples, "HeadApi", lambda *arguments: told.append(arguments[3:]))
     monkeypatch.setattr(samples, "Looker", lambda api: types.SimpleNamespace(start=lambda: None))
     config = {"unit": "u", "url": "http://h:1", "rpc_endpoints": [], "api_key_file": None, "ubatch": 512}
-    for more in ({}, {"embeddings": True}):
+    for more in ({}, {"embeddings": True}, {"embeddings": True, "reranking": True}):
         watchdog.HeadWatch("chat", dict(config, **more))
-    assert told == [(False,), (True,)]
+    assert told == [(False, False), (True, False), (True, True)]
 
 
 def test_a_head_has_five_seconds_to_say_how_it_is(monkeypatch):

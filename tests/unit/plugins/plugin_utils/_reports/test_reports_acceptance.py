@@ -420,3 +420,12 @@ def test_status_says_how_long_a_full_prompt_takes():
     # Without a plan, or a head that tells its context, nobody can say it, and of embeddings nobody asks.
     assert lines(head, READY, {}) == lines(head, dict(READY, n_ctx=None), read) == []
     assert lines(dict(head, args=["--embeddings"]), READY, read) == []
+
+
+def test_a_service_that_reranks_is_asked_for_scores():
+    judged = accepted(
+        dict(HEAD, args=["--reranking"]), dict(READY, conversation={"reranking": "2 scores"}), LOAD, "Q", 8
+    )
+    assert "conversation: reranking: 2 scores" in judged["lines"]
+    (curl,) = [line for line in judged["lines"] if line.startswith("curl ")]
+    assert "/v1/rerank " in curl and '"query": "Q"' in curl and '"documents": [' in curl

@@ -126,11 +126,12 @@ def test_a_replica_keeps_its_own_plan_and_its_name_is_not_what_it_runs_with():
     assert "/etc/llama-cluster/plan-chat.json" not in paths
 
 
-@pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"]])
+@pytest.mark.parametrize("words", [["--port", "8000"], ["--embeddings", "--port", "8000"], ["--reranking"]])
 def test_the_watchdog_knows_a_head_of_embeddings(words):
     entries = heads(dict(HEAD, args=words))
     told = json.loads(of(entries, "/etc/llama-cluster/watchdog/head-chat.json")["content"])
-    assert told.get("embeddings", False) is ("--embeddings" in words)
+    assert told.get("embeddings", False) is ("--embeddings" in words or "--reranking" in words)
+    assert told.get("reranking", False) is ("--reranking" in words)
 
 
 def test_what_a_worker_is_made_of():
