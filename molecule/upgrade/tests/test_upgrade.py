@@ -199,3 +199,26 @@ def test_rollback_puts_the_old_build_back(lab, capsys):
         print("\n" + output[output.index("chat: as of") : output.index("the inventory may")])
     assert answers(lab) and runs(lab, "b11434") and current(lab) == {"b11434"}
     assert snapshots(lab) == {"last.json"}
+
+
+def test_one_service_moves_to_another_build_alone(lab, builds):
+    """Both of its builds lie side by side, and what serves beside it is not asked to restart."""
+    chat = lab.chat()
+    quick = dict(chat["chat"], primary=False, port=8001, workers=None, rpc_port=None, force_split=None)
+    quick = {key: value for key, value in dict(quick, tensor_split=None).items() if value is not None}
+    process = lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat")
+    turbo = {"version": "b11435", "source": "/nowhere/llama.cpp.tar.gz"}
+    for build, version in (("default", "b11434"), ("turbo", "b11435")):
+        given = {
+            "llama_services": dict(chat, quick=dict(quick, build=build)),
+            "llama_builds": {"default": {"version": "b11434", "source": "/nowhere/llama.cpp.tar.gz"}, "turbo": turbo},
+        }
+        status, output = lab.playbook(
+            "upgrade", "-e", "service=quick", "-e", json.dumps(dict(SHORT, llama_cpp_cache=builds, **given))
+        )
+        assert status == 0, output
+        assert "quick: %s-cpu-" % version in output
+        program = lab.node1.check_output("readlink -f /proc/$(systemctl show -p MainPID --value llama-head-quick)/exe")
+        assert "/%s-cpu-" % version in program
+        assert runs(lab, "b11434") and current(lab) == {"b11434"}
+        assert lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat") == process

@@ -81,7 +81,10 @@ REFUSALS = {
     "bundle without a source": (
         "llama_cpp",
         "bundle",
-        {"llama_builds": {"default": {"source": "/nonexistent/x.tar.gz"}}, "llama_cpp_bundle_folder": "FOLDER"},
+        {
+            "llama_builds": {"default": {"version": "b11434", "source": "/nonexistent/x.tar.gz"}},
+            "llama_cpp_bundle_folder": "FOLDER",
+        },
         "llama_builds.default.source: /nonexistent/x.tar.gz is no file on this machine, the source archive of "
         "llama.cpp b11434 is needed: fetch it or give its URL",
     ),

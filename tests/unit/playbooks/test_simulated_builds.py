@@ -1,0 +1,96 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks do with several builds side by side, and with one service alone, over simulated nodes
+(simulation.py)."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    INVENTORY,
+    Simulation,
+    build_collection,
+    once,
+)
+
+CHAT = INVENTORY["llama_nodes"]["vars"]["llama_services"]["chat"]
+BUILDS = {name: {"version": tag, "accelerator": "cpu"} for name, tag in (("default", "b1"), ("turbo", "b2"))}
+BEFORE = {"head-chat": "b1", "head-other": "b1", "rpc-chat": "b1", "rpc-other": "b1"}
+MOVED = dict(BEFORE, **{"head-other": "b2", "rpc-other": "b2"})
+ALONE = ("-e", "service=other")
+
+
+def intent(turbo="b2", chat="default", other="default", **more):
+    """Two services that run these builds, as an option of a playbook."""
+    services = {
+        "chat": dict(CHAT, primary=True, build=chat),
+        "other": dict(CHAT, port=8001, rpc_port=50053, build=other, **more),
+    }
+    builds = dict(BUILDS, turbo=dict(BUILDS["turbo"], version=turbo))
+    return ("-e", json.dumps({"llama_services": services, "llama_builds": builds}))
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site", *intent())
+        assert status == 0, output
+        assert cluster.builds() == BEFORE
+
+    folder = once(tmp_path_factory, "builds", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    return deployed.copy(tmp_path)
+
+
+def disturbed(cluster, service):
+    """Events that change what is configured of a service or runs."""
+    quiet = ("ask", "talk", "caches", "copy")
+    return [event for event in cluster.events if "-%s." % service in event and event.split()[1] not in quiet]
+
+
+def test_one_service_moves_alone_and_back(cluster):
+    before = {path: text for path, text in cluster.configuration().items() if "chat" in path}
+    # What the inventory says of the others by now is not for this run.
+    status, output = cluster.run("upgrade", *ALONE, *intent(chat="turbo", other="turbo"))
+    assert status == 0, output
+    assert "other: b2 serves, nothing served for " in output and "rollback.yml puts b1 of " in output
+    assert cluster.builds() == MOVED and cluster.current() == ["b1", "b1"]
+    assert disturbed(cluster, "chat") == []
+    assert {path: text for path, text in cluster.configuration().items() if "chat" in path} == before
+    status, output = cluster.run("upgrade", *ALONE, *intent(other="turbo"))
+    assert (status, "other: nothing to do, b2 serves" in output) == (0, True), output
+    status, output = cluster.run("rollback")
+    assert status == 0, output
+    assert cluster.builds() == BEFORE and disturbed(cluster, "chat") == []
+
+
+def test_a_service_whose_new_build_does_not_serve_is_taken_back_alone(cluster):
+    status, output = cluster.run("upgrade", *ALONE, *intent(turbo="b2-mute", other="turbo"))
+    assert status != 0
+    assert "http://node1:8001 is loading: it has been loading for ever: rolled back, b1 serves again" in output
+    assert cluster.builds() == BEFORE and disturbed(cluster, "chat") == []
+    assert cluster.snapshots() == [[], []]
+
+
+def test_a_service_that_there_is_not_stops_nothing(cluster):
+    status, output = cluster.run("upgrade", "-e", "service=othr", *intent(other="turbo"))
+    assert status != 0
+    assert "upgrade: service othr seen, one of chat, other is needed, did you mean other?" in output
+    assert cluster.events == []
+
+
+def test_the_current_build_is_that_of_the_primary_service(cluster):
+    status, output = cluster.run("upgrade", *intent(chat="turbo"))
+    assert status == 0, output
+    assert "chat, other: b1, b2 serves, " in output
+    assert cluster.builds() == {"head-chat": "b2", "rpc-chat": "b2", "head-other": "b1", "rpc-other": "b1"}
+    assert cluster.current() == ["b2", "b2"]
+    assert disturbed(cluster, "other") == []
