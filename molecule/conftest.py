@@ -26,7 +26,7 @@ CHAT = {
     "workers": "llama_rpc",
     "port": 8000,
     "rpc_port": 50052,
-    "threads": 2,
+    "threads": 1,
     "force_split": True,
 }
 # Where the collections are that playbooks name besides ours.

@@ -191,7 +191,8 @@ def test_undo_brings_back_what_was_there(lab, capsys):
         assert not node.file("/var/lib/llama-cluster/adopted").exists
         assert node.run("nft list ruleset | grep llama").rc != 0
     assert lab.node1.check_output("systemctl is-enabled llama-head") == "enabled"
-    assert lab.node3.check_output(SERVERS).split()[2:] == ["./ggml-rpc-server", "--host", "0.0.0.0", "--port", "50052"]
+    command = "./ggml-rpc-server --host 0.0.0.0 --port 50052 --threads 1"
+    assert lab.node3.check_output(SERVERS).split()[2:] == command.split()
     status, output = lab.playbook("adopt", "-e", "undo=true")
     assert status == 0, output
     assert lab.changed(output) == 0
