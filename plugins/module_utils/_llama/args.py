@@ -148,6 +148,13 @@ class Told(NamedTuple):
     draft: bool  # a draft model goes ahead
     reranking: bool  # it serves scores alone
 
+    @property
+    def asked(self) -> str:
+        """What a request to it is for."""
+        if self.reranking:
+            return "a request for scores"
+        return "a request for an embedding" if self.embeddings else "a completion"
+
 
 def told(arguments: Sequence[str]) -> Told:
     """The same of one that head_args() has rendered, or that a unit has."""

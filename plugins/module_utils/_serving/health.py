@@ -80,12 +80,6 @@ class Head:
         self.pid: Optional[int] = None
         self._restarts: Optional[int] = None  # of the unit at the first look
 
-    @property
-    def _asked(self) -> str:
-        if self.told.reranking:
-            return "a request for scores"
-        return "a request for an embedding" if self.told.embeddings else "a completion"
-
     def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
         """State of the head -> result of llama_health, see there.
 
@@ -294,7 +288,7 @@ class Head:
         if status != 200 or not isinstance(body, dict):
             result.update(
                 state="loading" if status == 503 else "degraded",
-                reason="%s is answered %d (%s)" % (self._asked, status, error_text(body)),
+                reason="%s is answered %d (%s)" % (self.told.asked, status, error_text(body)),
             )
             return
         if self.api.model and body.get("model") not in (self.api.model, None):
@@ -313,7 +307,7 @@ class Head:
             if not worker["connected"] or 0 in (worker["bytes_sent"], worker["bytes_received"])
         ]
         if not result["tokens"]:
-            result.update(state="degraded", reason="%s is answered without a token" % self._asked)
+            result.update(state="degraded", reason="%s is answered without a token" % self.told.asked)
         elif unused:
             result.update(
                 state="degraded",
