@@ -261,7 +261,7 @@ def watched(_asked: Any) -> Facts:
     found = []
     for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
-        if kind in ("rpc", "head") and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
+        if kind in ("rpc", *services.ANSWERING) and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
             found.append(path)
     return {"watched": found}
 

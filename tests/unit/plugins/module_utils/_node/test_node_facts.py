@@ -209,7 +209,8 @@ def test_watched_files_say_so(tmp_path, monkeypatch):
     (folder / "rpc-chat.json").write_text('{"unit": "llama-rpc-chat.service"}')
     (folder / "head-chat.json").write_text('{"unit": "somebody.service"}')
     (folder / "other.json").write_text('{"unit": "llama-rpc-chat.service"}')
-    assert facts.watched(True) == {"watched": [str(folder / "rpc-chat.json")]}
+    (folder / "router-fast.json").write_text('{"unit": "llama-router-fast.service"}')
+    assert facts.watched(True) == {"watched": [str(folder / "router-fast.json"), str(folder / "rpc-chat.json")]}
 
 
 def test_files_have_a_size_and_a_time(tmp_path):

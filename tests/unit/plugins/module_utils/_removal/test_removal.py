@@ -410,6 +410,7 @@ WRITTEN = {
     "etc/llama-cluster/salt": "llama-cluster 0123456789abcdefABCDEF0123456789",
     "etc/llama-cluster/held.json": '{"since": "2026-10-01T08:00:00Z"}\n',
     "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
+    "etc/llama-cluster/preset-fast.ini": "; Written by the collection from llama_services: change the inventory.\n",
     "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
     "etc/systemd/system/llama-firewall.service": OUR_UNIT,
     "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
