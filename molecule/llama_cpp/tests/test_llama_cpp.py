@@ -92,8 +92,8 @@ def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
     )
     assert status != 0
     assert (
-        "llama_builds.default.source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp "
-        "b11435 is needed" in output
+        "llama_builds.default.source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of "
+        "llama.cpp b11435 is needed" in output
     )
     assert lab.changed(output) == 0
 
@@ -195,8 +195,8 @@ def test_a_source_with_another_sha256_is_refused(lab):
     status, output = build(lab, entry, llama_cpp_cache="/nowhere")
     assert status != 0
     assert re.search(
-        "llama_builds.default.source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch the archive "
-        "again",
+        "llama_builds.default.source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch "
+        "the archive again",
         output,
     )
 
@@ -222,10 +222,12 @@ def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
     assert status == 0, output
     for sentence in (
-        "llama_builds.default.cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA "
-        "toolkit is needed",
-        "llama_builds.default.cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
-        "llama_builds.default.cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
+        "llama_builds.default.cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, "
+        "a CUDA toolkit is needed",
+        "llama_builds.default.cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed "
+        "for it",
+        "llama_builds.default.cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed "
+        "for it",
         "node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
         "taken: 12.2 for 70",
         "taken: 13.0 for 75",
