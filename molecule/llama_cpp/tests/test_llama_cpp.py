@@ -222,8 +222,8 @@ def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
     assert status == 0, output
     for sentence in (
-        "llama_builds.default.cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, "
-        "a CUDA toolkit is needed",
+        "llama_builds.default.cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has "
+        "none, a CUDA toolkit is needed",
         "llama_builds.default.cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed "
         "for it",
         "llama_builds.default.cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed "
