@@ -146,7 +146,10 @@ def fixture_another(lab, tmp_path_factory):
             ctx_size=2048, parallel=2, tensor_split={"node2": 20, "node3": 10}, memory_max="1G", **family
         ),
         "llama_api_keys": {"chat": KEYS},
-        "head_server_accelerator": "cuda",
+        # The build has none; what its unit may do on CUDA is what is tried. By a fact, which only a run knows.
+        "head_server_instances": "{{ (llama_services | thefermisea.llama_cluster.node_serving(llama_models, "
+        "inventory_hostname, groups, hostvars, '/opt/models', preflight_plan | default({}))).heads "
+        "| map('combine', {'accelerator': 'cuda' if ansible_facts else 'cpu'}) }}",
         "head_server_numa_node": 0,
     }
     status, output = lab.playbook("site", "--tags", "head,verify", "-vvv", "--diff", "-e", json.dumps(settings))

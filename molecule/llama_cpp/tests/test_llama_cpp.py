@@ -18,9 +18,13 @@ CACHE = pathlib.Path(
 )
 
 
-def build(lab, **variables):
-    """Has the scenario's own small build with these variables -> (exit status, output)."""
-    return lab.playbook(*BUILD, "-e", json.dumps(dict({"llama_cpp_targets": ["ggml-rpc-server"]}, **variables)))
+def build(lab, entry=None, **variables):
+    """Has the scenario's own small build with these variables -> (exit status, output). entry: of llama_builds, in the
+    place of the lab's."""
+    given = dict({"llama_cpp_targets": ["ggml-rpc-server"]}, **variables)
+    if entry:
+        given["llama_builds"] = {"default": dict({"version": "b11434"}, **entry)}
+    return lab.playbook(*BUILD, "-e", json.dumps(given))
 
 
 def links(node):
@@ -82,12 +86,14 @@ def test_a_missing_source_is_one_sentence_and_changes_nothing(lab):
         "--tags",
         "build",
         "-e",
-        "llama_cpp_source=/nowhere/llama.cpp.tar.gz llama_cpp_version=b11435 llama_cpp_cache=/nowhere",
+        json.dumps({"llama_builds": {"default": {"version": "b11435", "source": "/nowhere/llama.cpp.tar.gz"}}}),
+        "-e",
+        "llama_cpp_cache=/nowhere",
     )
     assert status != 0
     assert (
-        "llama_cpp_source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of llama.cpp "
-        "b11435 is needed" in output
+        "llama_builds.default.source: /nowhere/llama.cpp.tar.gz is no file on the controller, the source archive of "
+        "llama.cpp b11435 is needed" in output
     )
     assert lab.changed(output) == 0
 
@@ -164,10 +170,8 @@ def test_a_hostile_source_is_confined(lab, tmp_path):
         archive.addfile(info, io.BytesIO(HOSTILE.encode()))
     status, output = build(
         lab,
-        llama_cpp_source=str(tmp_path / "source.tar.gz"),
-        llama_cpp_source_sha256="",
+        {"source": str(tmp_path / "source.tar.gz"), "cmake_options": {"ANOTHER": "build"}},
         llama_cpp_cache=str(tmp_path),
-        llama_cpp_commit="x",
     )
     log = lab.node1.check_output("cat /opt/llama.cpp/.build/build.log")
     lab.node1.check_output(
@@ -187,11 +191,12 @@ def test_a_hostile_source_is_confined(lab, tmp_path):
 
 
 def test_a_source_with_another_sha256_is_refused(lab):
-    status, output = build(lab, llama_cpp_source_sha256="0" * 64, llama_cpp_cache="/nowhere")
+    entry = {"source": str(CACHE / "files/llama.cpp-b11434.tar.gz"), "source_sha256": "0" * 64}
+    status, output = build(lab, entry, llama_cpp_cache="/nowhere")
     assert status != 0
     assert re.search(
-        "llama_cpp_source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch the archive "
-        "again",
+        "llama_builds.default.source: [^ ]*/llama.cpp-b11434.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: fetch "
+        "the archive again",
         output,
     )
 
@@ -202,14 +207,14 @@ def test_a_source_by_url_with_another_sha256_is_refused(lab):
     lab.eventually(lambda: lab.connects(lab.node1, "127.0.0.1", 8099), 10, "the web server listens")
     status, output = build(
         lab,
-        llama_cpp_source="http://127.0.0.1:8099/x.tar.gz",
-        llama_cpp_source_sha256="0" * 64,
+        {"source": "http://127.0.0.1:8099/x.tar.gz", "source_sha256": "0" * 64},
         llama_cpp_cache="/nowhere",
     )
     lab.node1.check_output("systemctl stop served; rm -rf /var/tmp/served")
     assert status != 0
     assert re.search(
-        "llama_cpp_source: http://127.0.0.1:8099/x.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: correct", output
+        "llama_builds.default.source: http://127.0.0.1:8099/x.tar.gz has sha256 [0-9a-f]{64}, 0{64} is needed: correct",
+        output,
     )
 
 
@@ -217,10 +222,12 @@ def test_what_is_said_of_cuda_toolkits(lab):
     status, output = lab.playbook("../molecule/llama_cpp/toolchain")
     assert status == 0, output
     for sentence in (
-        "llama_cpp_cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has none, a CUDA "
-        "toolkit is needed",
-        "llama_cpp_cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed for it",
-        "llama_cpp_cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed for it",
+        "llama_builds.default.cuda_home: /var/tmp/stub_toolkit of node1 has no bin/nvcc that runs, and its PATH has "
+        "none, a CUDA toolkit is needed",
+        "llama_builds.default.cuda_architectures: 70-real seen with CUDA 13.0 of node1, CUDA 12.9 or older is needed "
+        "for it",
+        "llama_builds.default.cuda_architectures: 120 seen with CUDA 11.8 of node1, CUDA 12.8 or newer is needed "
+        "for it",
         "node1: g++ 12 seen, g++ 11 or older is needed by CUDA 11.8",
         "taken: 12.2 for 70",
         "taken: 13.0 for 75",

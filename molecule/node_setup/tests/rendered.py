@@ -23,7 +23,8 @@ ACCOUNTS = {
     "rpc_worker_user": "llama-rpc",
     "__node_setup_firewall_digest": "llama-cluster 0123456789abcdef",
 }
-NODE = {"units": [], "aliases": [], "watched": [], "files": {}}
+BUILT = {"current_build": "b1", "build_sha256": "0" * 64}
+NODE = {"units": [], "aliases": [], "watched": [], "files": {}, "build": {"of": {"": BUILT}}}
 FILTERS = {
     name: function
     for module in (node_rpc, node_serving, unit_files)
@@ -50,32 +51,27 @@ def units(accelerator="cpu", numa="", rdma=False, environment=None, api_key_file
     `accelerator`."""
     services = {"chat": dict(SERVICE, **service)}
     process = {
-        "build": "0" * 64,
         "template": "",
         "environment": environment or {},
-        "accelerator": accelerator,
-        "rdma": rdma,
         "numa_node": numa,
         "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
     workers = FILTERS["node_rpc"](services, "node2", GROUPS, HOSTVARS)["workers"]
     heads = FILTERS["node_serving"](services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models")["heads"]
-    heads = [dict(head, api_key_file=api_key_file, address=listen or head["address"]) for head in heads]
+    runs = {"build": "", "accelerator": accelerator, "rdma": rdma}
+    workers = [dict(worker, **runs) for worker in workers]
+    heads = [dict(head, **runs, api_key_file=api_key_file, address=listen or head["address"]) for head in heads]
     (worker,) = (entry for entry in FILTERS["unit_files"](workers, "rpc", NODE, process, False) if "template" in entry)
     (head,) = (entry for entry in FILTERS["unit_files"](heads, "head", NODE, process, False) if "template" in entry)
     return {
         "llama-rpc-chat.service": template(
             "rpc_worker/templates/llama-rpc.service.j2",
-            release=RELEASE,
-            rpc_worker_accelerator=accelerator,
             rpc_worker_cache_dir=process["cache_dir"],
-            **worker["vars"],
+            **dict(worker["vars"], release=RELEASE),
         ),
         "llama-head-chat.service": template(
             "head_server/templates/llama-head.service.j2",
-            release=RELEASE,
-            head_server_accelerator=accelerator,
-            **head["vars"],
+            **dict(head["vars"], release=RELEASE),
         ),
         "llama-watchdog.service": template("node_setup/templates/llama-watchdog.service.j2", digest="0123456789abcdef"),
         "llama-firewall.service": template("node_setup/templates/llama-firewall.service.j2"),

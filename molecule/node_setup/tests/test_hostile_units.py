@@ -36,20 +36,20 @@ ITEM = {
     "model_path": "/nowhere",
 }  # fmt: skip
 PROCESS = {
-    "build": "0" * 64, "template": "", "environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
-    "accelerator": "cpu", "rdma": False, "numa_node": "", "cache_dir": "/nowhere",
+    "template": "", "environment": {"V%02d" % number: value for number, value in enumerate(VALUES)},
+    "numa_node": "", "cache_dir": "/nowhere",
 }  # fmt: skip
 ROLE = {
     "release": "/srv/hostile",
-    "head_server_user": "daemon", "head_server_accelerator": "cpu",
-    "rpc_worker_user": "daemon", "rpc_worker_accelerator": "cpu", "rpc_worker_cache_dir": "/nowhere",
+    "head_server_user": "daemon",
+    "rpc_worker_user": "daemon", "rpc_worker_cache_dir": "/nowhere",
 }  # fmt: skip
 
 
 def template(kind, source, target):
     """What a role's task does, without the role and its sandbox."""
     (unit,) = (entry for entry in FILTERS["unit_files"]([ITEM], kind, NODE, PROCESS, False) if "template" in entry)
-    variables = dict(ROLE, **dict(unit["vars"], sandbox=[]))
+    variables = dict(unit["vars"], sandbox=[], **ROLE)
     command = [
         "ansible",
         "node1",

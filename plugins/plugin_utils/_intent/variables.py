@@ -118,11 +118,8 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
         near = difflib.get_close_matches(
             name, known() | set(EXTRA) | set(MOVED), 1, 0.75 if name.startswith(ours) else 0.85
         )
-        near = (
-            [MOVED[name]]
-            if name in MOVED
-            else near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
-        )
+        near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
+        near = [MOVED.get(one, one) for one in near]
         if near or name in typed or name.startswith("llama_"):
             having = [node for node, raw in of_nodes.items() if name in raw]
             found.append(

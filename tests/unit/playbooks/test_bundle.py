@@ -20,7 +20,7 @@ def bundle(folder, *arguments):
     settings = {
         "llama_services": {"chat": service},
         "llama_models": {"m": {"quants": {"F16": {"urls": ["file://%s/m.gguf" % folder], "file": "m.gguf"}}}},
-        "llama_cpp_source": str(folder / "source.tar.gz"),
+        "llama_builds": {"default": {"version": "b11434", "source": str(folder / "source.tar.gz")}},
         "llama_cpp_cache": str(folder / "none"),
     }
     (folder / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": {}}, "vars": settings}}))

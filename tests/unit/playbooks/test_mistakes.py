@@ -177,9 +177,6 @@ MODELS = [
 EVERYWHERE = [
     (32, {"llama_builds": {"default": {"accelerator": "rocm"}}},
      "llama_builds.default.accelerator: 'rocm' seen, one of auto, cpu, cuda is needed: choose one"),
-    (32, {"llama_builds": {"default": {"version": "latest"}}},
-     "llama_builds.default.version: 'latest' seen, the tag of a release such as b11434 is needed: "
-     "choose one of github.com/ggml-org/llama.cpp/releases, or give the source of your own"),
 ]  # fmt: skip
 
 

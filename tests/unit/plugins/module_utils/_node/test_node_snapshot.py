@@ -108,7 +108,7 @@ def test_a_look_tells_what_is_there_and_what_differs(snapshots, node):
     snapshots.open("one")
     (node / HEAD).write_text("new\n")
     assert snapshots.look() == {
-        "open": {"id": "one", "build": "b1", "units": ["llama-head-chat.service"]},
+        "open": {"id": "one", "build": "b1", "releases": [], "units": ["llama-head-chat.service"]},
         "last": None,
         "differs": [HEAD],
     }

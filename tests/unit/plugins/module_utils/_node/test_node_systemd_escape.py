@@ -130,16 +130,14 @@ def rendered(role, kind, args, environment):
     }
     process = {
         "environment": environment,
-        "accelerator": "cpu",
-        "rdma": False,
         "numa_node": "",
         "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
     node = {"units": [], "aliases": [], "watched": [], "files": {}}
+    node["build"] = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
     given = dict(unit_files([item], kind, node, process, True)[0]["vars"], ansible_managed="managed")
-    given["release"] = "/opt/llama.cpp/releases/b1"
     for name in ("head_server", "rpc_worker"):
-        given.update({name + "_user": "root", name + "_accelerator": "cpu", name + "_cache_dir": process["cache_dir"]})
+        given.update({name + "_user": "root", name + "_cache_dir": process["cache_dir"]})
     return templates.get_template("llama-%s.service.j2" % kind).render(**given)
 
 
