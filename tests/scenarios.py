@@ -35,6 +35,7 @@ BUDGETS = {
     "adoption": 600,
     "rpc_worker": 480,
     "head_server": 420,
+    "router_server": 300,
     "llama_cpp": 480,
     "enterprise_linux": 600,
     "acceptance": 540,

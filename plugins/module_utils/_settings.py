@@ -52,8 +52,8 @@ KEYS = (
     Key(
         "kind",
         str,
-        "`server`: one llama-server, with or without `workers`; `router`: llama-server's router mode, not deployed "
-        "yet.",
+        "`server`: one llama-server, with or without `workers`; `router`: llama-server's router mode, [several models "
+        "that take turns](inventory.md#routers).",
         default="server",
         choices=KINDS,
         kinds=KINDS,
@@ -84,9 +84,19 @@ KEYS = (
         "of one node.",
         form=HOSTS,
     ),
-    Key("host", str, "The nodes of a router: a host, group or pattern.", required=True, kinds=("router",)),
-    Key("models", dict, "The models of a router: name to quant.", required=True, kinds=("router",)),
-    Key("models_max", int, "How many models a router holds at a time.", default=1, kinds=("router",)),
+    Key(
+        "models",
+        dict,
+        "The models of a router: name to quant, or to a map with `quant` and settings for this model alone.",
+        required=True,
+        kinds=("router",),
+    ),
+    Key(
+        "models_max",
+        int,
+        "How many of its models are loaded at a time; without it as many as fit together.",
+        kinds=("router",),
+    ),
     Key(
         "port",
         int,
@@ -271,10 +281,19 @@ KEYS = (
     Key("partition", str, "SLURM's partition, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
     Key("qos", str, "SLURM's QoS, with `launcher: slurm`.", form=SLURM_NAME, kinds=KINDS),
 )
+# What each model of a router may have for itself, beside the keys of its family, and what all of them may have from
+# their router.
+MODEL_KEYS: Tuple[str, ...] = ("ctx_size", "slot_ctx_size", "parallel", "threads", "threads_batch", "batch_size")
+MODEL_KEYS += ("ubatch_size", "cache", "cache_type_k", "cache_type_v", "cache_reuse", "cache_ram", "flash_attn")
+MODEL_KEYS += ("load_mode", "mmap")
+ROUTER_KEYS = MODEL_KEYS + ("state", "head", "cards", "timeout", "memory_max")
 DEFAULTS = {key.name: key.default for key in KEYS}
 OWN = {key.name: key.own for key in KEYS if key.own is not None}
 FAMILY_KEYS = {key.name: key for key in KEYS if key.family}
-BY_KIND = {kind: {key.name: key for key in KEYS if kind in key.kinds} for kind in KINDS}
+BY_KIND = {
+    "server": {key.name: key for key in KEYS if "server" in key.kinds},
+    "router": {key.name: key for key in KEYS if "router" in key.kinds or key.name in ROUTER_KEYS},
+}
 # What a job asks SLURM for, and so means nothing under systemd.
 SLURM_KEYS = ("nodes", "partition", "qos")
 # What a service without workers has no use for.

@@ -29,8 +29,9 @@ options:
     type: path
   model:
     description:
-      - Model to ask for, needed for O(deep=true) at a router.
-      - The deep check loads it, and the router may unload another model for it.
+      - Model of a router to ask for with O(deep=true), by its own name. The answer has to be its.
+      - The deep check loads it, and the router may unload another model for it. Without a name a router is asked for
+        one that is loaded, else for the first.
     type: str
   unit:
     description:
@@ -163,6 +164,12 @@ model:
   type: str
   returned: always
   sample: or1-behemoth
+models:
+  description: The models of a router, each with C(unloaded), C(loading), C(loaded) or C(sleeping). No look loads one.
+    V(null) for any other server, and where O(model) names one.
+  type: dict
+  returned: always
+  sample: {coder: loaded, chat: unloaded}
 slots:
   description: Requests the server can work on at a time; V(null) when it does not tell.
   type: int
@@ -304,12 +311,12 @@ def main():
             params["unit"],
             not key,
             params["health_only"],
-            line.embeddings,
+            line,
         )
         asked = {name: params[name] for name in ("prompt", "max_tokens", "timeout")}
         result = head.check(params["wait"], asked if params["deep"] or params["conversation"] else None)
         if params["conversation"] and result["state"] in SERVING:
-            Conversation(head, line, result, **asked).hold(params["conversation"] == "full")
+            Conversation(head, head.told, result, **asked).hold(params["conversation"] == "full")
     except Refusal as error:
         module.fail_json(msg="llama_health: %s" % error)
     if result["state"] in params["fail_on"]:

@@ -27,6 +27,10 @@ options:
   api_key_file:
     description: File on the node with an API key of the head.
     type: path
+  model:
+    description:
+      - The model of a router to ask for.
+    type: str
   generate:
     description: Keeps the head generating until it is cut off, and says when that was.
     type: bool
@@ -129,6 +133,7 @@ def main():
             "url": {"type": "str", "required": True},
             "unit": {"type": "str", "required": True},
             "api_key_file": {"type": "path", "no_log": False},
+            "model": {"type": "str"},
             "generate": {"type": "bool", "default": False},
             "embeddings": {"type": "bool", "default": False},
             "armed_file": {"type": "path", "required": True},
@@ -142,7 +147,8 @@ def main():
             pass
 
     try:
-        api = LlamaApi(wanted["url"], read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None)
+        key = read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None
+        api = LlamaApi(wanted["url"], key, wanted["model"])
         shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
         pid = number(shown[0], "MainPID") if shown else 0
         if not pid:

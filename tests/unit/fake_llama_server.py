@@ -69,6 +69,13 @@ def models(**meta):
     }
 
 
+def router(**states):
+    """What /models says of the models of a router; each has a slot."""
+    args = ["llama-server", "--ctx-size", "4096", "--parallel", "1"]
+    models = [{"id": name, "status": {"value": value, "args": args}} for name, value in states.items()]
+    return {"/props": (200, {"role": "router"}), "/models": (200, {"data": models, "object": "list"})}
+
+
 def metrics(decoded=96, processing=0):
     return (
         200,

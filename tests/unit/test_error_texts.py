@@ -55,7 +55,7 @@ PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
 # The smallest inventory with a head and a worker.
 CHAT = {"model": "m", "quant": "Q8_0", "head": "node1", "workers": "llama_rpc", "port": 8000, "rpc_port": 50052}
-FAST = {"kind": "router", "host": "node2", "models": {"m": "Q8_0"}, "port": 8080}
+FAST = {"kind": "router", "head": "node2", "models": {"m": "Q8_0"}, "port": 8080}
 INVENTORY = {
     "services": {"chat": CHAT},
     "models": {"m": {"repo": "some/m-GGUF", "quants": {"Q8_0": {"files": ["m.Q8_0.gguf"]}}}},

@@ -49,7 +49,7 @@ CHAT = {
 }
 FAST = {
     "kind": "router",
-    "host": "node3",
+    "head": "node3",
     "models": {"small": "Q8_0"},
     "models_max": 1,
     "port": 8080,

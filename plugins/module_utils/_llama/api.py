@@ -131,6 +131,12 @@ class LlamaApi:
         self._parts = parts
         self.use_key(api_key)
 
+    def of(self, model: str) -> "LlamaApi":
+        """The same server, asked for one of its models."""
+        other = LlamaApi(self.url, model=model)
+        other._headers = self._headers
+        return other
+
     def use_key(self, api_key: Optional[str]) -> None:
         """The key that the next requests carry; None for none."""
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}

@@ -58,25 +58,25 @@ def rpc_args(instance: Mapping[str, Any]) -> List[str]:
 
 def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
     """Arguments of llama-server for a head: where it listens and what it uses from the instance, its settings from the
-    service, for a release tag.
+    service, for a release tag."""
+    args = model_args(instance, service, version)
+    if instance["api_key_file"]:
+        args += ["--api-key-file", instance["api_key_file"]]
+    return args + ["--metrics", "--log-verbosity", str(_dialect(version).log_verbosity)]
+
+
+def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
+    """Arguments of llama-server for one model: those of a head, but for its keys, metrics and log; or those of a model
+    of a router, which listens where the router says.
 
     --fit off keeps llama.cpp from changing what the inventory says.
     A build that takes one alias gets the model's name: a server of one model answers to every name.
     """
-    build = command_line_of(version)
-    dialect = [one for one in DIALECTS if one.first <= build][-1]
-    aliases = instance["aliases"] if dialect.many_aliases else instance["aliases"][:1]
-    args = [
-        "--model",
-        instance["model_path"],
-        "--alias",
-        ",".join(aliases),
-        "--host",
-        instance["address"],
-        "--port",
-        str(instance["port"]),
-    ]
-    if instance["rpc_endpoints"]:
+    aliases = instance["aliases"] if _dialect(version).many_aliases else instance["aliases"][:1]
+    args = ["--model", instance["model_path"], "--alias", ",".join(aliases)]
+    if "address" in instance:
+        args += ["--host", instance["address"], "--port", str(instance["port"])]
+    if instance.get("rpc_endpoints"):
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer"]
     if service.get("cards") == []:
         args += ["--device", "none"]
@@ -85,16 +85,29 @@ def head_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: 
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     if instance.get("cpu_moe"):
         args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
-    args += arguments(service, build)
+    args += arguments(service, command_line_of(version))
     template = service.get("chat_template")
     if template is not None and is_template_file(template):
         args += ["--chat-template-file", paths.TEMPLATES.replace("*", instance["service"])]
     elif template is not None:
         args += ["--chat-template", template]
-    args += service.get("extra_args") or []
+    return args + (service.get("extra_args") or [])
+
+
+def router_args(instance: Mapping[str, Any], service: Mapping[str, Any], version: Optional[str] = PIN) -> List[str]:
+    """Arguments of llama-server for a router. Whatever is said here, each of its models is told too."""
+    args = ["--models-preset", paths.PRESETS.replace("*", instance["service"])]
+    args += ["--models-max", str(instance["models_max"]), "--host", instance["address"], "--port"]
+    args.append(str(instance["port"]))
+    if "timeout" in service:
+        args += ["--timeout", str(service["timeout"])]
     if instance["api_key_file"]:
         args += ["--api-key-file", instance["api_key_file"]]
-    return args + ["--metrics", "--log-verbosity", str(dialect.log_verbosity)]
+    return args + ["--log-verbosity", str(_dialect(version).log_verbosity)]
+
+
+def _dialect(version: Optional[str]) -> Dialect:
+    return [one for one in DIALECTS if one.first <= command_line_of(version)][-1]
 
 
 class Told(NamedTuple):

@@ -24,6 +24,8 @@ HELD = CONFIGURATION + "/held.json"
 KEYS = CONFIGURATION + "/keys"
 # The memory plan by which a head was started.
 PLANS = CONFIGURATION + "/plan-*.json"
+# The models of a router.
+PRESETS = CONFIGURATION + "/preset-*.ini"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
@@ -52,6 +54,8 @@ DIGEST_FILES = DIGESTS + "/llama-*.service"
 # The runs that have served.
 SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
+# Root's, and always empty: where a router looks for models that its preset does not name.
+NO_MODELS = RUN + "/no-models"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # What outlasts a boot and is no configuration.

@@ -27,15 +27,18 @@ OF_SYSTEMD = (
 )
 OF_WATCHDOG = (
     ("firewall", re.compile(r"^firewall: (?P<text>.*)$")),
-    ("serves", re.compile(r"^head (?P<service>[^:\s]+): (?P<text>serves .*)$")),
-    ("refused", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*not repaired again before .*)$")),
-    ("repair", re.compile(r"^(?P<role>head|worker) (?P<service>[^:\s]+): (?P<text>.*): restarting it$")),
+    ("serves", re.compile(r"^(?P<role>head|router) (?P<service>[^:\s]+): (?P<text>serves .*)$")),
+    (
+        "refused",
+        re.compile(r"^(?P<role>head|router|worker) (?P<service>[^:\s]+): (?P<text>.*not repaired again before .*)$"),
+    ),
+    ("repair", re.compile(r"^(?P<role>head|router|worker) (?P<service>[^:\s]+): (?P<text>.*): restarting it$")),
 )
 # What shows that a process ended, or has to.
 NOTICES = ("exited", "scheduled", "repair")
 # Lines of the servers themselves are not events; those of the programs that run before and after them are.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
-PREFIXES = {"head": "llama-head-", "worker": "llama-rpc-"}
+PREFIXES = {"head": "llama-head-", "router": "llama-router-", "worker": "llama-rpc-"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
 
 

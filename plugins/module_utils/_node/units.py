@@ -18,6 +18,8 @@ from .systemd_escape import systemd_words
 Properties = Dict[str, str]
 Show = Callable[..., str]
 UNIT_NAME = re.compile(r"^llama-(rpc|head|router)-(.+)\.service\Z")
+# Kinds of units that clients talk to.
+ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
@@ -154,11 +156,11 @@ def failed_in_a_row(properties: Properties) -> int:
 
 
 def where(kind: Optional[str], arguments: Sequence[str]) -> Dict[str, Any]:
-    """Where a head or a worker listens and which workers a head has, by the command line of its unit."""
+    """Where a head, router or worker listens and which workers a head has, by the command line of its unit."""
     found = {name: value for name, value in zip(arguments, arguments[1:]) if name in ("--host", "--port", "--rpc")}
     listens = "%s:%s" % (found["--host"], found["--port"]) if {"--host", "--port"} <= set(found) else None
     return {
-        "url": "http://" + listens if listens and kind == "head" else None,
+        "url": "http://" + listens if listens and kind in ANSWERING else None,
         "endpoint": listens if kind == "rpc" else None,
         "rpc_endpoints": found["--rpc"].split(",") if kind == "head" and found.get("--rpc") else [],
     }

@@ -67,6 +67,7 @@ class ServicePlan(NamedTuple):
     problem: Optional[str] = None  # why the header was not read
     unplanned: List[str] = []  # words for llama-server that nobody counted
     node: str = ""  # the head's, none of a model by itself
+    models_max: int = 0  # how many models of its router are loaded at a time
 
     def as_dict(self) -> Dict[str, Any]:
         found = self._asdict()

@@ -244,8 +244,9 @@ class Conversation:
             self.refused.append(refused)
 
     def _meta(self) -> Dict[str, Any]:
-        models = self._look("/v1/models")
-        return table((rows(table(models).get("data")) or [{}])[0].get("meta"))
+        models = rows(table(self._look("/v1/models")).get("data")) or [{}]
+        own = [one for one in models if one.get("id") == self.head.api.model]
+        return table((own or models)[0].get("meta"))
 
     def _look(self, path: str) -> Dict[str, Any]:
         try:

@@ -15,10 +15,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .. import _files
 from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_key, parse_metrics, rows, table
+from .._llama.args import Told
+from .._llama.args import told as told_by
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, traffic
 from .._node.units import Properties, failed_in_a_row, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal
+from . import router
 
 Result = Dict[str, Any]
 STATES = ("loading", "ready", "busy", "degraded", "down")
@@ -53,7 +56,8 @@ class Head:
     processes must own these connections; without it any process of this node may. own_key: whether to take the API key
     from the service's own key file.
     health_only: ask /health alone, the one question that needs no key; what serves is then "ready".
-    embeddings: it serves them alone, and is asked for one where others are for a completion.
+    told: by its command line; of a router by that of the model that is asked. A server that serves embeddings alone is
+    asked for one where others are for a completion.
     """
 
     def __init__(
@@ -63,18 +67,22 @@ class Head:
         unit: Optional[str] = None,
         own_key: bool = False,
         health_only: bool = False,
-        embeddings: bool = False,
+        told: Optional[Told] = None,
     ) -> None:
         self.api = api
         self.endpoints = list(endpoints)
         self.unit = unit
         self.own_key = own_key
         self.health_only = health_only
-        self.embeddings = embeddings
-        self._asked = "a request for an embedding" if embeddings else "a completion"
+        self.told = told or told_by([])
+        self.models: List[router.Model] = []  # of a router
         self.body: Dict[str, Any] = {}  # of the last answer to deep
         self.pid: Optional[int] = None
         self._restarts: Optional[int] = None  # of the unit at the first look
+
+    @property
+    def _asked(self) -> str:
+        return "a request for an embedding" if self.told.embeddings else "a completion"
 
     def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
         """State of the head -> result of llama_health, see there.
@@ -93,6 +101,10 @@ class Head:
             time.sleep(POLL)
         result.update(waited=round(time.monotonic() - start, 1) if wait else 0.0, waited_for=waited_for if wait else [])
         if deep and result["state"] in SERVING:
+            if self.models and not self.api.model:
+                # Whichever costs least: that all of them answer is asked of each by its name.
+                self.api, self.told = self.api.of(self.models[0].name), self.models[0].told
+                deep = dict(deep, timeout=max(deep["timeout"], wait))  # it may have to be loaded first
             self._deep(result, **deep)
         return result
 
@@ -101,6 +113,7 @@ class Head:
         result = dict.fromkeys(
             ("model", "slots", "slots_busy", "n_ctx", "answer", "tokens", "prompt_tokens", "progress")
         )
+        result["models"] = None
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
         self.pid = number(shown, "MainPID") or None if shown else None
@@ -177,6 +190,8 @@ class Head:
             )
         if silent:
             return "busy", "it is too busy to answer /slots in %g s" % LOOK
+        if self.models:
+            return router.state(self.models)
         if result["slots_busy"]:
             return "busy", "%d of %s slots work" % (result["slots_busy"], result["slots"] or "its")
         if sleeping:
@@ -202,7 +217,10 @@ class Head:
         """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
         busy to tell)."""
         props, _silent = self._get("/props")
-        if isinstance(props, dict) and props.get("role") != "router":
+        if isinstance(props, dict) and props.get("role") == "router":
+            self.models, silent = router.describe(self.api, result, LOOK)
+            return False, silent
+        if isinstance(props, dict):
             result["model"] = props.get("model_alias") or props.get("model_path")
             result["slots"] = count(props.get("total_slots"), SLOTS_MOST) or None
             result["n_ctx"] = count(table(props.get("default_generation_settings")).get("n_ctx"), CONTEXT_MOST) or None
@@ -277,9 +295,14 @@ class Head:
                 reason="%s is answered %d (%s)" % (self._asked, status, error_text(body)),
             )
             return
+        if self.api.model and body.get("model") not in (self.api.model, None):
+            result.update(state="degraded", reason=router.refuse_answer(self.api.model, body))
+            return
+        if self.api.model and result["n_ctx"] is None:  # it is loaded by now
+            self._describe(result)
         self.body = body
         _read_answer(result, body)
-        if self.embeddings:  # nothing is generated, its text is read
+        if self.told.embeddings:  # nothing is generated, its text is read
             result["tokens"] = count(result["prompt_tokens"])
         result["seconds_to_answer"] = seconds
         unused = [
@@ -298,7 +321,7 @@ class Head:
             result["reason"] = "it answered %d tokens in %.1f s" % (result["tokens"], result["seconds_to_answer"])
 
     def _ask(self, prompt: str, max_tokens: int, timeout: float) -> Answer:
-        if self.embeddings:
+        if self.told.embeddings:
             return self.api.embed(prompt, timeout)
         return self.api.chat(prompt, max_tokens, timeout)
 

@@ -240,6 +240,40 @@ class HeadApi:
         return status, sum(map(count, cost)) if status == 200 else 0
 
 
+class RouterApi(HeadApi):
+    """A router's: what its loaded models do, together. No look loads one, and nobody is asked for a token: that would
+    say which one was used last, which stays loaded."""
+
+    def look(self, at: float, may_sleep: bool) -> Look:
+        result = nothing(at)
+        try:
+            api = self._api()
+            result["health"], body = api.get("/models", ANSWER)
+            models = (rows(table(body).get("data")) or []) if result["health"] == 200 else []
+            states = [(one.get("id"), table(one.get("status")).get("value")) for one in models]
+            for name in [str(name) for name, state in states if state == "loaded"]:
+                self._add(result, name, api.of(name))
+        except NoAnswer:
+            result["silent"] = True
+        except Refusal as error:
+            self.complain(error)
+        return result
+
+    @staticmethod
+    def _add(result: Look, name: str, api: LlamaApi) -> None:
+        status, text = api.get("/metrics", ANSWER, of_model=True)
+        if status != 200 or not isinstance(text, str):
+            return  # it was unloaded meanwhile
+        metrics = parse_metrics(text)
+        requests = metrics.get("requests_processing", 0) + metrics.get("requests_deferred", 0)
+        result["requests"] += requests
+        result["counters"] = (result["counters"] or []) + [(name, metrics.get(counter)) for counter in PROGRESS]
+        status, slots = api.get("/slots", ANSWER, of_model=True) if requests else (0, None)
+        if status == 200 and rows(slots) is not None:
+            working = [_slot(slot) for slot in rows(slots) or [] if slot.get("is_processing")]
+            result["slots"] = (result["slots"] or []) + [dict(slot, task=(name, slot["task"])) for slot in working]
+
+
 def nothing(at: float) -> Look:
     """A look that tells nothing."""
     return {

@@ -5,8 +5,8 @@
 
 It reads /etc/llama-cluster/watchdog/*.json, whenever they change:
 head-SERVICE.json {kind: head, unit, url, rpc_endpoints, api_key_file or null, ubatch, embeddings: true where it serves
-them alone}, rpc-SERVICE.json {kind: rpc,
-unit, address, port, head_url}.
+them alone}, router-SERVICE.json {kind: router, and the same}, rpc-SERVICE.json {kind: rpc, unit, address, port,
+head_url}.
 """
 
 import collections
@@ -96,15 +96,15 @@ class Watch(threading.Thread):
 
 class HeadWatch(Watch):
     interval = HEAD
+    role = "head"
 
     def __init__(self, service: str, config: Dict[str, Any]) -> None:
-        super(HeadWatch, self).__init__("head " + service, config["unit"])
+        super(HeadWatch, self).__init__("%s %s" % (self.role, service), config["unit"])
         self._links = samples.Links(config["rpc_endpoints"])
         self._judge = HeadJudge(config["ubatch"])
         embeddings = config.get("embeddings", False)
-        api = samples.HeadApi(
-            config["url"], config["api_key_file"], lambda text: say("head %s %s" % (service, text)), embeddings
-        )
+        asks = samples.RouterApi if self.role == "router" else samples.HeadApi
+        api = asks(config["url"], config["api_key_file"], lambda text: say("%s %s" % (self.words, text)), embeddings)
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])
@@ -171,6 +171,12 @@ class HeadWatch(Watch):
         return float(words[1]) if len(words) == 2 and words[0] == str(process[0]) else None
 
 
+class RouterWatch(HeadWatch):
+    """A router, and whichever of its models is loaded: it goes with them, since it would go on as if they answered."""
+
+    role = "router"
+
+
 class WorkerWatch(Watch):
     interval = WORKER
 
@@ -211,7 +217,11 @@ def _listens(address: Tuple[str, int]) -> Optional[bool]:
     return True
 
 
-KINDS: Dict[str, Type[Union[HeadWatch, WorkerWatch]]] = {"head": HeadWatch, "rpc": WorkerWatch}
+KINDS: Dict[str, Type[Union[HeadWatch, WorkerWatch]]] = {
+    "head": HeadWatch,
+    "router": RouterWatch,
+    "rpc": WorkerWatch,
+}
 
 
 def read_configuration(folder: str = paths.WATCHED) -> Dict[str, str]:
@@ -242,7 +252,7 @@ class Watchdog:
             watch = KINDS[config["kind"]](service, config)
         except (ValueError, KeyError, TypeError, Refusal) as error:
             say(
-                "%s: cannot be used (%s: %s): run site.yml with --tags rpc,head again"
+                "%s: cannot be used (%s: %s): run site.yml with --tags rpc,head,router again"
                 % (path, type(error).__name__, error)
             )
             return None

@@ -26,12 +26,13 @@ def unit_refusals(
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
-    kind: rpc or head; node: the fact llama_node with units, `build` and, for heads, `files` with their models; build:
-    the path of the build to run;
+    kind: rpc, head or router, of those instances that are asked about; node: the fact llama_node with units, `build`
+    and, for heads and routers, `files` with their models; build: the path of the build to run;
     at_boot: whether the primary service answers to its short name; deployed: whether earlier tasks have really
     installed build and models; told: what llama-server --help of that build says, for instances whose `asks_build` is
     true, None where nobody could ask.
     """
+    instances = [item for item in instances if item.get("kind", kind) == kind]
     found = _taken_names(instances, kind, node, host, at_boot)
     if instances and deployed and node["build"]["current_build"] is None:
         found.append("%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (build, host))
@@ -41,11 +42,17 @@ def unit_refusals(
         for item in instances
         if not all(item.get("cards") or [])
     ]
-    for item in instances if kind == "head" else []:
-        if deployed and node["files"][item["model_path"]] is None:
+    for item in instances if kind != "rpc" else []:
+        found += [
+            "%s: missing on %s, the model of service %s is needed: run with --tags model first"
+            % (path, host, item["service"])
+            for path in item.get("model_paths") or [item["model_path"]]
+            if deployed and node["files"][path] is None
+        ]
+        if item.get("models_max", 0) is None:
             found.append(
-                "%s: missing on %s, the model of service %s is needed: run with --tags model first"
-                % (item["model_path"], host, item["service"])
+                "llama_services.%s.models_max: no plan of this run seen, that of role preflight is needed: run "
+                "site.yml without --skip-tags, or give the number of models" % item["service"]
             )
         if item["tensor_split"] is None and (item["workers"] or item["layers"]):
             found.append(
@@ -72,7 +79,7 @@ def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str
     return [
         "llama_services.%s.%s: %s seen, a flag that %s of %s has is needed: choose one of its llama-server --help, or "
         "another release" % (item["service"], owner(flag) or "extra_args", flag, build.rpartition("/")[2], host)
-        for flag in flags(item["args"])
+        for flag in flags([word for one in (item, *item.get("models", ())) for word in one["args"]])
         if flag not in known
     ]
 

@@ -57,8 +57,7 @@ def add(inventory: Inventory, name: str) -> Found | None:
 
 
 def _hosts(inventory: Inventory, service: Mapping[str, Any]) -> list[str]:
-    first = service["head"] if "head" in service else service["host"]
-    return expand(first, inventory.groups) + expand(service.get("workers", ""), inventory.groups)
+    return expand(service["head"], inventory.groups) + expand(service.get("workers", ""), inventory.groups)
 
 
 def _place(inventory: Inventory, name: str) -> None:

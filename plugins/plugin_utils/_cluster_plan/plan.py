@@ -14,13 +14,14 @@ from ...module_utils._plan.experts import plan_experts
 from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import inputs_of, kept, unchanged
-from ...module_utils._settings import is_stopped, kind_of, resolved, value
+from ...module_utils._settings import is_stopped, resolved, value
 from ...module_utils._text import Refusal
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
+from .._intent.routers import quants, served_alone
 from .._intent.services import ports
-from . import own_cards, refusals, sharing
+from . import own_cards, refusals, routers, sharing
 from .elsewhere import other_nodes
 from .estimate import estimate
 from .misfits import Beside, Misfit, advice, layers, leave_room
@@ -109,11 +110,12 @@ class _Inventory:
         self.least: dict[str, list[Plan]] = {}  # of those with cpu_moe auto: with all experts in main memory
 
     def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
-        """What leaves no choice is placed first, then what can leave a card to others only as a whole, and last what
-        takes nothing."""
+        """What leaves no choice is placed first, then what can leave a card to others only as a whole, then what can
+        leave a part of it, and last what takes nothing."""
         service = self.services[name]
         free = not isinstance(service.get("tensor_split"), dict)
-        return (is_stopped(service), kind_of(service) != "router", free, service.get("cpu_moe") == "auto", name)
+        last = service.get("cpu_moe") == "auto" or routers.counts_models(service)
+        return (is_stopped(service), "models_max" not in service, free, last, name)
 
     def earlier(self, name: str, nodes: Iterable[str]) -> list[ServicePlan]:
         """What was kept of a service on the nodes of these heads."""
@@ -125,7 +127,7 @@ class _Inventory:
         workers = expand(service.get("workers", ""), self.groups)
         strangers = [host for host in heads + workers if host not in self.nodes]
         # Each replica has a plan of its own.
-        there = [head for head in heads if head in self.nodes] if kind_of(service) == "server" and not workers else []
+        there = [head for head in heads if head in self.nodes] if not workers else []
         if strangers and not there:
             known = len(strangers) == len(heads + workers) or self._same(name)
             self.uncounted.extend([] if known else [name])
@@ -137,19 +139,19 @@ class _Inventory:
         for head in there or heads:
             own = {host: self.nodes[host] for host in [head, *workers]}
             self.refused.extend(refusals.threads(name, service, own, head))
-        if kind_of(service) == "router":
-            self._add_router(name, service, heads)
+        if "models" in service:
+            self._add_router(name, service, there or heads)
         else:
             self._add_server(name, service, there or heads)
 
     def _heads(self, name: str) -> list[str]:
         service = self.services[name]
-        return expand(service["head" if "head" in service else "host"], self.groups)
+        return expand(service["head"], self.groups)
 
     def _same(self, name: str) -> list[ServicePlan]:
-        """What an earlier run planned for its model."""
-        wanted = [self.services[name].get("model"), self.services[name].get("quant")]
-        return [part for part in self.earlier(name, self._heads(name)) if part.inputs[:2] == wanted]
+        """What an earlier run planned for its models."""
+        wanted = quants(self.services[name])
+        return [part for part in self.earlier(name, self._heads(name)) if part.quant == wanted.get(part.model)]
 
     def _without(self, name: str, why: str, strangers: Sequence[str] = ()) -> None:
         """A service that cannot be planned: it had a plan, or has layers per node, for which the cards of its nodes are
@@ -166,14 +168,14 @@ class _Inventory:
         if isinstance(split, dict) and not strangers:
             self._render(name, service)
             return
-        decided = service.get("workers") or service.get("cpu_moe") == "auto"
-        if self.complete or told or kind_of(service) != "server" or not decided:
+        decided = service.get("workers") or service.get("cpu_moe") == "auto" or routers.counts_models(service)
+        if self.complete or told or not decided:
             return
         heads = [head for head in self._heads(name) if head in self.nodes]
         if not heads:
             return  # nobody's command line is written in this run
         same = [part for part in same if part.node in heads]
-        if len(same) == len(heads) and split in (
+        if len(same) == len(heads) * len(quants(service)) and split in (
             "auto",
             {node: count for node, count in same[0].layers.items() if node in split},
         ):
@@ -249,34 +251,38 @@ class _Inventory:
         )
 
     def _add_router(self, name: str, service: Mapping[str, Any], hosts: Sequence[str]) -> None:
-        """Every host serves every model, and has models_max of them at once."""
-        settings = settings_for(service, self.build)
-        parts: list[ServicePlan] = []
-        for host in hosts:
-            found: list[ServicePlan] = []
-            for model in sorted(service["models"]):
-                quant = service["models"][model]
-                try:
-                    shape, source = self._shape(model, quant)
-                    slot_context(shape, settings)
-                except Refusal as problem:
-                    self.unplanned[name] = "%s %s: %s" % (model, quant, problem)
-                    self.refused.extend([refusals.not_planned(name, self.unplanned[name], ())] if self.complete else [])
-                    continue
-                devices = self.devices_of([host])
-                planned = plan(shape, settings, devices, local=len(devices))
-                found.append(self._described(name, host, model, quant, source, shape, settings, planned, []))
-                self.refused.extend(refusals.context_length(name, service, model, shape, settings))
+        """Every host serves every model."""
+        self.planned.pop(name, None)
+        cases = [case for model in service["models"] for case in self._case(name, service, model)]
+        for host in hosts if len(cases) == len(service["models"]) else []:
+            devices, earlier = self.devices_of([host]), self.earlier(name, [host])
+            main = self.main_memory(host) if devices[-1].kind == "GPU" else None
+            found = routers.decide(name, service.get("models_max"), cases, devices, main, earlier, self.build)
+            for case, planned, inputs in zip(cases, found.plans, found.inputs, strict=True):
+                one = self._described(
+                    name, host, case.model, case.quant, case.source, case.shape, case.settings, planned, inputs
+                )._replace(models_max=found.loaded)
+                self.planned.setdefault(name, []).append(one)
                 if not planned.fits:
-                    others = advice(shape, settings, devices, len(devices), self.models[model], quant)
-                    self.refused.append(refusals.does_not_fit(name, service, found[-1], others, self._beside(devices)))
-            # The largest ones, since any of them may be loaded together.
-            fitting = [one.plan.devices for one in found if one.plan.fits]
-            for rows in zip(*fitting, strict=True):
-                totals = sorted((row.total_mib for row in rows), reverse=True)[: value(service, "models_max")]
-                self.claim(name, [rows[0]._replace(total_mib=sum(totals))])
-            parts.extend(found)
-        self.planned[name] = parts
+                    beside = self._beside([*devices, main] if main else devices)
+                    here = (devices, len(devices), main)
+                    self.misfits.append(Misfit(name, case.shape, case.settings, *here, one, None, [], beside))
+            self._refuse(found.refused)
+            self.claim(name, found.claims)
+            self.sharing.append("%s loads %d of its %d models at a time on %s" % (name, found.loaded, len(cases), host))
+
+    def _case(self, name: str, service: Mapping[str, Any], model: str) -> list[routers.Case]:
+        """A model of a router; nothing where it cannot be planned."""
+        alone = resolved(served_alone(service, model), self.models[model])
+        settings = settings_for(alone, self.build)
+        try:
+            shape, source = self._shape(model, alone["quant"])
+            slot_context(shape, settings)
+        except Refusal as problem:
+            self._without(name, "%s %s: %s" % (model, alone["quant"], problem))
+            return []
+        self._refuse(refusals.settings(name, alone, shape, settings, []))
+        return [routers.Case(model, alone["quant"], shape, source, settings)]
 
     def _add_server(self, name: str, service: Mapping[str, Any], heads: Sequence[str]) -> None:
         try:
@@ -371,7 +377,7 @@ class _Inventory:
             self._refuse_misfit(misfit)
 
     def _refuse_misfit(self, one: Misfit) -> None:
-        if one.words or one.counts:
+        if one.words or one.counts or "models" in self.services[one.name]:
             elsewhere = []
         elif self._has_replicas(one.name):
             elsewhere = ["leave %s out of head" % one.described.node]

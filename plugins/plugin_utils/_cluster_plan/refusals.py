@@ -234,6 +234,11 @@ def layers(
 
 def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Sequence[str]) -> str:
     """A split that nobody can compute: what auto needs a header for, and layers per node the cards of every node."""
+    if "models" in service:
+        return (
+            "llama_services.%s.models_max: nothing seen without a plan of its models (%s), a header is needed for it: "
+            "make it readable, or give the number of models" % (name, why)
+        )
     key, count = ("tensor_split", "layers per node") if service.get("workers") else ("cpu_moe", "the number of layers")
     entry = "llama_services.%s.%s: %s seen" % (
         name,

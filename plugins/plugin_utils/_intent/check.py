@@ -11,10 +11,12 @@ from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
 from .check_models import model_errors
 from .check_nodes import node_errors
+from .check_routers import router_errors
 from .check_services import service_errors
 from .check_shared import api_key_errors, example_keys, route_errors, shared_errors
 from .hosts import expand
 from .records import Groups, HostVars, Models, Services, Settings
+from .routers import served_alone
 from .values import shown
 
 
@@ -57,6 +59,8 @@ def intent_errors(
         found.extend(model_errors(name, model))
     for name, service in services.items():
         told = service_errors(name, service, models, groups, hostvars)
+        if not told and kind_of(service) == "router":
+            told = router_errors(name, service, models, groups, hostvars)
         # Services of one model are told the same of its entry.
         found.extend(sentence for sentence in told if sentence not in found)
     found.extend(node_errors(nodes, hostvars))
@@ -72,11 +76,7 @@ def undeployable(services: Services, api_keys: Mapping[str, Any] | None = None) 
     llama_api_keys."""
     found = example_keys(api_keys or {})
     for name, service in services.items():
-        if kind_of(service) != "server":
-            found.append(
-                "llama_services.%s.kind: router seen, server is needed: this version deploys no other kind" % name
-            )
-        elif value(service, "launcher") != "systemd":
+        if value(service, "launcher") != "systemd":
             found.append(
                 "llama_services.%s.launcher: %s seen, systemd is needed: this version deploys no other launcher"
                 % (name, service["launcher"])
@@ -94,11 +94,13 @@ def hopeless(services: Services, models: Models, groups: Groups, nodes: Mapping[
     """
     found = []
     for name, service in services.items():
-        if kind_of(service) != "server":
-            continue
         workers = expand(service.get("workers", ""), groups)
-        for head in expand(service["head"], groups):
-            found.extend(_too_large(name, service, models[service["model"]], [head, *workers], nodes))
+        alone: dict[str, Settings] = {
+            "%s.models.%s" % (name, model): served_alone(service, model) for model in service.get("models", ())
+        }
+        for entry, one in (alone or {name: service}).items():
+            for head in expand(service["head"], groups):
+                found.extend(_too_large(entry, one, models[one["model"]], [head, *workers], nodes))
     return found
 
 

@@ -24,7 +24,7 @@ from ...module_utils._settings import (
     value,
 )
 from ...module_utils._text import Refusal
-from .check_family import build_errors, family_errors, sound_family
+from .check_family import Where, build_errors, family_errors, sound_family
 from .extra_args import extra_errors
 from .hosts import build_of, expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
@@ -63,39 +63,56 @@ def service_errors(name: Any, service: Any, models: Models, groups: Groups, host
         return found
     found = _launcher_errors(entry, service)
     if kind_of(service) == "router":
-        return found + _router_errors(entry, service, models, groups)
+        return found  # the rest is for router_errors()
     return found + _server_errors(entry, service, models, groups, hostvars)
 
 
 def _server_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
-    whole = resolved(service, sound_family(models.get(service["model"])))
-
-    def where(key: str) -> str:
-        of_model = key in FAMILY_KEYS and key not in service
-        return "%s.%s" % ("llama_models.%s" % plain(service["model"]) if of_model else entry, key)
-
-    found = _setting_errors(entry, service)
-    found.extend(_twice(entry, service) or _cache_errors(entry, service, whole))
-    found.extend(family_errors(where, whole))
+    where, whole = family_of(entry, service, models)
+    found = setting_errors(entry, service, where, whole)
     found.extend(extra_errors(entry, service))
-    found.extend(_quant_errors(entry, "model", service["model"], service["quant"], models))
+    found.extend(quant_errors(entry, "model", service["model"], service["quant"], models))
     hosts = {}
     for key in ("head", "workers"):
         if key in service:
-            hosts[key], wrong = _hosts(entry, key, service[key], groups)
+            hosts[key], wrong = host_errors(entry, key, service[key], groups)
             found.extend(wrong)
     if len(hosts.get("head", [])) > 1:
         found.extend(_replica_errors(entry, service, hosts["head"]))
     elif hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
     if "cards" in service:
-        found.extend(_cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
+        found.extend(cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
     if "rpc_cache" in service:
         found.extend(_tensor_cache_errors(entry, hosts.get("workers", []), hostvars))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
-        for version in dict.fromkeys(build_of(head, hostvars) for head in hosts["head"]):
-            found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
+        found.extend(release_errors(where, whole, hosts["head"], hostvars))
+    return found
+
+
+def family_of(entry: str, service: Settings, models: Models) -> tuple[Where, Settings]:
+    """-> (where a key of a service stands, that service with what its model's entry says for its family)"""
+
+    def where(key: str) -> str:
+        of_model = key in FAMILY_KEYS and key not in service
+        return "%s.%s" % ("llama_models.%s" % plain(service["model"]) if of_model else entry, key)
+
+    return where, resolved(service, sound_family(models.get(service["model"])))
+
+
+def setting_errors(entry: str, service: Settings, where: Where, whole: Settings) -> list[str]:
+    """Settings that do not go together. where, whole: of family_of()."""
+    found = _setting_errors(entry, service)
+    found.extend(_twice(entry, service) or _cache_errors(entry, service, whole))
+    return found + family_errors(where, whole)
+
+
+def release_errors(where: Where, whole: Settings, heads: Iterable[str], hostvars: HostVars) -> list[str]:
+    """What the builds of these nodes do not know."""
+    found = []
+    for version in dict.fromkeys(build_of(head, hostvars) for head in heads):
+        found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
     return found
 
 
@@ -181,7 +198,7 @@ def _cache_errors(entry: str, service: Settings, whole: Settings) -> list[str]:
     return found
 
 
-def _hosts(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[str], list[str]]:
+def host_errors(entry: str, key: str, pattern: object, groups: Groups) -> tuple[list[str], list[str]]:
     """-> (hosts of a pattern, [sentences])"""
     try:
         hosts = expand(pattern, groups)
@@ -251,14 +268,7 @@ def _worker_errors(
     return found
 
 
-def _router_errors(entry: str, service: Settings, models: Models, groups: Groups) -> list[str]:
-    found = []
-    for model, quant in service["models"].items():
-        found.extend(_quant_errors(entry, "models", model, quant, models))
-    return found + _hosts(entry, "host", service["host"], groups)[1]
-
-
-def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -> list[str]:
+def quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -> list[str]:
     if name not in models:
         return [
             "%s.%s: %s is not in llama_models%s"
@@ -274,7 +284,7 @@ def _quant_errors(entry: str, key: str, name: str, quant: str, models: Models) -
     ]
 
 
-def _cards_errors(
+def cards_errors(
     entry: str, service: Settings, heads: Iterable[str], workers: Iterable[str], hostvars: HostVars
 ) -> list[str]:
     entry, wanted = entry + ".cards", service["cards"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from .hosts import expand
 from .records import Groups, Models, Services
+from .routers import quants
 from .values import near, plain, type_errors
 
 # What an HTTP header carries and a line of a key file keeps.
@@ -23,7 +24,7 @@ def shared_errors(services: Services, groups: Groups) -> list[str]:
     found = []
     taken: dict[tuple[str, int], str] = {}
     for name, service in services.items():
-        heads = expand(service["head" if "head" in service else "host"], groups) if "port" in service else []
+        heads = expand(service["head"], groups) if "port" in service else []
         claims = [(host, service["port"], "port") for host in heads]
         claims += [(host, service["rpc_port"], "rpc_port") for host in expand(service.get("workers", ""), groups)]
         for host, port, key in claims:
@@ -59,7 +60,7 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
         return found
     served = set(services)
     for service in services.values():
-        for name in [service["model"]] if "model" in service else service["models"]:
+        for name in quants(service):
             served.update([name] + list(models[name].get("aliases") or []))
     found = [
         "llama_routes.%s: unknown key; known keys: default, tasks" % plain(key)

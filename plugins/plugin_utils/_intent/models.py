@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from .hosts import expand
 from .records import Groups, ModelItem, Models, Services
+from .routers import quants
 
 
 def model_items(services: Services, models: Models, host: str, groups: Groups, models_dir: str) -> list[ModelItem]:
@@ -17,8 +18,8 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
     items: dict[str, ModelItem] = {}
     wanted: list[tuple[str, str]] = []
     for service in services.values():
-        if host in expand(service["head" if "head" in service else "host"], groups):
-            wanted.extend([(service["model"], service["quant"])] if "model" in service else service["models"].items())
+        if host in expand(service["head"], groups):
+            wanted.extend(quants(service).items())
     for name, quant_name in wanted:
         model = models[name]
         quant = model["quants"][quant_name]

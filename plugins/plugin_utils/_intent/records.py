@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...module_utils._node.units import unit_name
+from ...module_utils._settings import kind_of
 
 # As Ansible has them.
 Groups = Mapping[str, Sequence[str]]
@@ -33,7 +34,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Service(Record):
-    """A service of kind server that systemd runs.
+    """A service that systemd runs.
 
     heads: each a replica where there are several, one where it has workers. port: of its endpoints. settings: its entry
     in llama_services.
@@ -46,8 +47,13 @@ class Service(Record):
     settings: Settings
 
     @property
+    def kind(self) -> str:
+        """Of its units that answer: head or router."""
+        return "router" if kind_of(self.settings) == "router" else "head"
+
+    @property
     def head_unit(self) -> str:
-        return unit_name("head", self.name)
+        return unit_name(self.kind, self.name)
 
     @property
     def worker_unit(self) -> str:
@@ -65,8 +71,27 @@ class Share(Record):
 
 
 @dataclass(frozen=True)
+class Served(Record):
+    """A model of a router. service: the router's name with its own, for its template. args: of the llama-server that
+    the router starts for it, but for where it listens."""
+
+    service: str
+    model: str
+    quant: str
+    aliases: list[str]
+    model_path: str
+    layers: dict[str, int]
+    tensor_split: list[int] | None
+    ubatch_size: int
+    # On the controller; empty for none.
+    chat_template_file: str
+    args: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Head(Record):
-    """A llama-server of a node; the only one of its service, or a replica.
+    """A llama-server of a node; the only one of its service, or a replica. A router has models, and no model of its
+    own; models_max: how many of them are loaded at a time, None where the plan that decides it is missing.
 
     tensor_split is in llama.cpp's device order: RPC devices in --rpc order, then the head's own. Counts are layers; the
     last device's count includes the output layer, which llama.cpp counts as one more item. The memory plan alone
@@ -106,6 +131,18 @@ class Head(Record):
     api_key_file: str
     # Of llama-server.
     args: list[str] = field(default_factory=list)
+    # Of a router.
+    models: list[Served] = field(default_factory=list)
+    models_max: int | None = 0
+
+    @property
+    def kind(self) -> str:
+        """Of its unit: head or router."""
+        return "router" if self.models else "head"
+
+    @property
+    def model_paths(self) -> list[str]:
+        return [one.model_path for one in self.models] or [self.model_path]
 
     @property
     def url(self) -> str:
@@ -125,8 +162,10 @@ class Head(Record):
         return [share.endpoint for share in self.shares]
 
     def as_dict(self) -> dict[str, Any]:
-        derived = {name: getattr(self, name) for name in ("url", "endpoint", "workers", "rpc_endpoints")}
-        return dict(vars(self), shares=[share.as_dict() for share in self.shares], **derived)
+        names = ("kind", "model_paths", "url", "endpoint", "workers", "rpc_endpoints")
+        derived = {name: getattr(self, name) for name in names}
+        parts = {name: [one.as_dict() for one in getattr(self, name)] for name in ("shares", "models")}
+        return dict(vars(self), **parts, **derived)
 
 
 @dataclass(frozen=True)

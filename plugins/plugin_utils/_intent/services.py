@@ -8,18 +8,20 @@ one line in hosts.yml and a new model one entry in models.yml. Pure functions; `
 """
 
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ...module_utils._family import is_template_file
-from ...module_utils._llama.args import build_number, head_args, rpc_args
+from ...module_utils._llama.args import build_number, head_args, model_args, router_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, is_stopped, kind_of, resolved, value
+from ...module_utils._settings import effective, is_stopped, resolved, value
 from .hosts import build_of, expand, node_address, rpc_address
 from .models import model_file, model_items
-from .records import Groups, Head, HostVars, Models, Service, Services, Share, Worker, url
+from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
+from .routers import served_alone
 
 # Where the ports of services begin that give none, and how many names have one of their own to begin with.
 FIRST_PORT, PORTS = 18080, 1000
@@ -41,7 +43,7 @@ def ports(services: Services) -> dict[str, int]:
 
 
 def managed(services: Services, groups: Groups) -> list[Service]:
-    """The services of kind server that systemd runs, by name."""
+    """The services that systemd runs, by name."""
     port_of = ports(services)
     return [
         Service(
@@ -52,7 +54,7 @@ def managed(services: Services, groups: Groups) -> list[Service]:
             one,
         )
         for name, one in sorted(services.items())
-        if kind_of(one) == "server" and value(one, "launcher") == "systemd"
+        if value(one, "launcher") == "systemd"
     ]
 
 
@@ -180,7 +182,10 @@ def head_instances(
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
     own = [service for service in managed(services, groups) if host in service.heads]
-    return [_head(service, models, host, hostvars, models_dir, plan or {}) for service in own]
+    return [
+        (_router if service.kind == "router" else _head)(service, models, host, hostvars, models_dir, plan or {})
+        for service in own
+    ]
 
 
 def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -198,7 +203,6 @@ def _head(
     model = models[service.settings["model"]]
     settings = resolved(service.settings, model)
     split = value(settings, "tensor_split")
-    api_keys = facts.get("llama_api_keys") or {}
     experts = value(settings, "cpu_moe") or 0
     parts = [part for part in plan.get("services", {}).get(service.name, []) if part["node"] == host]
     planned = parts[0] if parts else plan.get("rendered", {}).get(service.name)
@@ -228,6 +232,74 @@ def _head(
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=_template_file(settings, facts),
         asks_build=bool(settings.get("extra_args")) or build_number(build_of(host, hostvars)) is None,
-        api_key_file="%s/%s" % (paths.KEYS, service.name) if api_keys.get(service.name) else "",
+        api_key_file=_api_key_file(service, facts),
     )
     return replace(head, args=head_args(head.as_dict(), settings, build_of(host, hostvars)))
+
+
+def _api_key_file(service: Service, facts: Mapping[str, Any]) -> str:
+    return "%s/%s" % (paths.KEYS, service.name) if (facts.get("llama_api_keys") or {}).get(service.name) else ""
+
+
+def _router(
+    service: Service, models: Models, host: str, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]
+) -> Head:
+    settings, build = service.settings, build_of(host, hostvars)
+    parts = {one["model"]: one for one in plan.get("services", {}).get(service.name, []) if one["node"] == host}
+    served = [
+        _served(service, models, name, hostvars[host], models_dir, parts.get(name, {}), build)
+        for name in settings["models"]
+    ]
+    planned = [part["models_max"] for part in parts.values()] if len(parts) == len(served) else []
+    router = Head(
+        service=service.name,
+        node=host,
+        label=service.name if len(service.heads) == 1 else "%s on %s" % (service.name, host),
+        unit=service.head_unit,
+        primary=False,
+        state=value(settings, "state"),
+        address=node_address(host, hostvars),
+        port=service.port,
+        model="",
+        quant="",
+        aliases=[name for one in served for name in one.aliases],
+        model_path="",
+        shares=[],
+        layers={},
+        tensor_split=None,
+        cpu_moe=0,
+        memory_max=settings.get("memory_max", ""),
+        cards=_cards(service, host, plan),
+        ubatch_size=max(one.ubatch_size for one in served),
+        chat_template_file="",
+        asks_build=build_number(build) is None,
+        api_key_file=_api_key_file(service, hostvars[host]),
+        models=served,
+        models_max=settings.get("models_max") or max(planned, default=None),
+    )
+    return replace(router, args=router_args(router.as_dict(), settings, build))
+
+
+def _served(
+    service: Service,
+    models: Models,
+    name: str,
+    facts: Mapping[str, Any],
+    models_dir: str,
+    planned: Mapping[str, Any],
+    build: str,
+) -> Served:
+    model = models[name]
+    settings = resolved(served_alone(service.settings, name), model)
+    one = Served(
+        service="%s.%s" % (service.name, re.sub("[^A-Za-z0-9._+-]", "_", name)),
+        model=name,
+        quant=settings["quant"],
+        aliases=[name, *(model.get("aliases") or [])],
+        model_path="%s/%s" % (models_dir, model_file(model, settings["quant"])),
+        layers={node: count for node, count in planned.get("layers", {}).items() if count},
+        tensor_split=planned.get("tensor_split"),
+        ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
+        chat_template_file=_template_file(settings, facts),
+    )
+    return replace(one, args=model_args(one.as_dict(), settings, build))

@@ -31,7 +31,8 @@ def acceptance(
     llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
     while it is loaded.
     """
-    own = [plan for plan in plans if plan["node"] == host]
+    # Of a router each of its models has one.
+    own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
     report = _report(head, health, load, prompt, max_tokens, own, cards or {})
     return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
 

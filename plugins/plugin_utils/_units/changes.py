@@ -7,7 +7,7 @@ collection."""
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._node.units import Unit, unit_kind, units_of
+from ...module_utils._node.units import ANSWERING, Unit, unit_kind, units_of
 from .hold import hold_changes
 
 # As llama_unit_info tells them.
@@ -35,8 +35,8 @@ def unit_changes(
     unwanted: stopped, disabled and removed. resting: those of stopped that run all the same or would at boot, stopped
     and disabled. workers_restart, workers_start: then the workers. heads_up: every wanted head that runs, last.
     idle: whether all of this leaves everything as it is.
-    Nothing disabled is started: it belongs to a node that is held for maintenance. Units that are not ours are left
-    alone, whatever their name.
+    A router is a head here, without workers. Nothing disabled is started: it belongs to a node that is held for
+    maintenance. Units that are not ours are left alone, whatever their name.
     """
     if held:
         return dict(hold_changes(nodes, host, held), idle=False)
@@ -50,7 +50,7 @@ def unit_changes(
     for changes in workers.values():
         for names in changes.values():
             disturbed.update(unit_kind(name)[1] or "" for name in names)
-    heads = [unit for unit in found[host] if unit.kind == "head" and unit.installed and unit.ours]
+    heads = [unit for unit in found[host] if unit.kind in ANSWERING and unit.installed and unit.ours]
     kept = [unit for unit in heads if unit.name in wanted.get(host, []) and unit.name not in stopped]
     unwanted = [unit.name for unit in heads if unit.name not in wanted.get(host, [])]
     resting = _resting(heads, wanted.get(host, []), stopped)

@@ -12,9 +12,10 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._llama.args import told
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
-from ...module_utils._node.units import unit_name, units_of
+from ...module_utils._node.units import ANSWERING, unit_name, units_of
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
+from .preset import preset
 from .sandbox import unit_sandbox
 
 Instance = Mapping[str, Any]
@@ -22,7 +23,9 @@ Entry = dict[str, Any]
 
 # Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
 # template, and who was asked of flags.
-UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build")
+UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths")
+# What says nothing where it is so: all of a node's cards, and what routers alone have.
+NOTHING: Mapping[str, Any] = {"cards": None, "models": [], "models_max": 0}
 
 
 def unit_files(
@@ -39,19 +42,21 @@ def unit_files(
     """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
     primary service, and the absence of what no service has any more.
 
-    kind: rpc or head; node: the fact llama_node with units, `watched` and, for heads, `files` with their models;
+    kind: rpc, head or router; of instances those of this kind have their files written, and the others keep theirs;
+    node: the fact llama_node with units, `watched` and, for all but rpc, `files` with their models;
     process: what the processes of all units run with beside their instance, see the filter; plans, keys, templates: by
     service; salt: root's secret, without which keys could be tried against a digest.
     """
-    plans, templates = plans or {}, templates or {}
+    plans, templates, everybody = plans or {}, templates or {}, instances
+    instances = [item for item in instances if item.get("kind", kind) == kind]
     sandbox = unit_sandbox(process["accelerator"], process["numa_node"] != "", process["rdma"])
     entries: list[Entry] = []
     for item in instances:
-        own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind == "head" else None
+        own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
             {
                 "path": _unit_path(unit_name(kind, item["service"])),
-                "template": "llama-%s.service.j2" % kind,
+                "template": "llama-%s.service.j2" % ("rpc" if kind == "rpc" else "head"),
                 "vars": dict(
                     _words(item, process),
                     item=item,
@@ -61,8 +66,11 @@ def unit_files(
             }
         )
     for item in instances:
-        if item.get("chat_template_file"):
-            entries.append({"path": _template_path(item["service"]), "content": templates[item["service"]]})
+        for one in _templated(item):
+            entries.append({"path": _template_path(one["service"]), "content": templates[one["service"]]})
+        if item.get("models"):
+            path = paths.PRESETS.replace("*", item["service"])
+            entries.append({"path": path, "content": preset(item["models"])})
         # Of replicas, each keeps its own.
         own = [part for part in plans.get(item["service"], []) if part["node"] == item.get("node", part["node"])]
         if own:
@@ -71,14 +79,21 @@ def unit_files(
         if not is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
     entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
-    wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in instances}
+    wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in everybody}
+    wanted |= {_template_path(one["service"]) for item in everybody for one in _templated(item)}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
-    if kind == "head":
+    if kind in ANSWERING:
         # The units that are still there say which services have had keys and templates: what else lies beside them is
         # somebody else's.
-        had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == "head" and unit.ours]
+        had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
         gone += ["%s/%s" % (paths.KEYS, service) for service in had] + [_template_path(service) for service in had]
+        gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
+
+
+def _templated(item: Instance) -> list[Instance]:
+    """An instance, or the models of a router, whose chat templates are files."""
+    return [one for one in (item, *item.get("models", ())) if one.get("chat_template_file")]
 
 
 def _template_path(service: str) -> str:
@@ -105,8 +120,12 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
-    """What says something of what a service runs with; without cards of its own it has all."""
-    return {name: value for name, value in item.items() if name not in UNSEEN and (name, value) != ("cards", None)}
+    """What says something of what a service runs with."""
+    found = {name: value for name, value in item.items() if name not in UNSEEN}
+    found = {name: value for name, value in found.items() if name not in NOTHING or value != NOTHING[name]}
+    if "models" in found:
+        found["models"] = [_running_parts(one) for one in found["models"]]
+    return found
 
 
 def digest(parts: Any) -> str:
@@ -123,8 +142,9 @@ def _own_parts(
     """What one head runs with. The model's size and time stand for its content: a model published anew means a
     restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
-    parts = [files.get(item["model_path"]), hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
-    return parts + ([templates[item["service"]]] if item.get("chat_template_file") else [])
+    models = [files.get(path) for path in item.get("model_paths") or [item["model_path"]]]
+    parts = [*models, hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+    return parts + [templates[one["service"]] for one in _templated(item)]
 
 
 def _boot_links(instances: Sequence[Instance], kind: str, node: Mapping[str, Any], at_boot: bool) -> list[Entry]:

@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...module_utils._node.units import units_of
+from ...module_utils._node.units import ANSWERING, units_of
 
 
 def hold_changes(nodes: Mapping[str, Iterable[Mapping[str, Any]]], host: str, held: str) -> dict[str, list[str]]:
     """What `host` has to do before node `held` can go: lists of units, as unit_changes() has them.
 
-    nodes: {node: units as node_facts returns them}; of these, heads and workers of ours alone: watchdog and firewall of
-    a held node stay as they are. heads_down: running heads that are on the held node, or lose a worker there; held: all
-    units of that node, which must not come back at boot; heads_up: heads of other nodes, which wait for their worker as
-    after a boot, unless their own node is held too.
+    nodes: {node: units as node_facts returns them}; of these, heads, routers and workers of ours alone: watchdog and
+    firewall of a held node stay as they are. heads_down: running heads that are on the held node, or lose a worker
+    there; held: all units of that node, which must not come back at boot; heads_up: heads of other nodes, which wait
+    for their worker as after a boot, unless their own node is held too.
     """
     own = host == held
     mine, theirs = (
-        [unit for unit in units_of(nodes[node]) if unit.kind in ("head", "rpc") and unit.installed and unit.ours]
+        [unit for unit in units_of(nodes[node]) if unit.kind in ("rpc", *ANSWERING) and unit.installed and unit.ours]
         for node in (host, held)
     )
     lost = {unit.service for unit in theirs if unit.kind == "rpc"}
-    heads = [unit for unit in mine if unit.kind == "head" and (own or unit.service in lost)]
+    heads = [unit for unit in mine if unit.kind in ANSWERING and (own or unit.service in lost)]
     return {
         "heads_down": [unit.name for unit in heads if unit.sub_state == "running"],
         "held": [unit.name for unit in mine] if own else [],

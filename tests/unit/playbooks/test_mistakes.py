@@ -254,6 +254,10 @@ def forget(name):
          "since group_vars/services.yml would be for a group services"),
         # 33
         ("switch_model", "", {}, "switch_model: no service given, one of big, small is needed: add -e service=NAME"),
+        ("switch_model", "-e service=fast -e quant=Q4_K_M",
+         {"services": {"fast": {"kind": "router", "head": "mem1", "models": {"small-14b": "Q4_K_M"}}}},
+         "switch_model: service fast seen, which is a router, a service of one model is needed: change "
+         "llama_services.fast.models and run upgrade.yml, which goes back where it does not answer"),
         ("maintenance", "-e node=rtx7", {},  # 34
          "maintenance: node rtx7 seen, one of a6000, rtx1, rtx2, mem1, mem2 is needed, did you mean rtx2?"),
         ("plan", "-e devices=5y24GB", {},  # 35

@@ -26,8 +26,9 @@ def test_context_is_meant_per_slot(service, expected):
 
 
 def test_every_key_is_described_once():
-    names = [(kind, key.name) for key in _settings.KEYS for kind in key.kinds]
-    assert len(names) == len(set(names)) == sum(len(keys) for keys in _settings.BY_KIND.values())
+    names = [key.name for key in _settings.KEYS]
+    assert len(names) == len(set(names)) == len({name for keys in _settings.BY_KIND.values() for name in keys})
+    assert set(_settings.ROUTER_KEYS) <= set(_settings.BY_KIND["server"]) & set(_settings.BY_KIND["router"])
     assert [key.name for key in _settings.KEYS if not key.text.endswith(".")] == []
 
 

@@ -53,7 +53,7 @@ def talk(server, full=True, line=LINE, **asked):
     """-> (state, reason, what was said)"""
     asked = dict(ASKED, **asked)
     told = llama_args.told(line)
-    head = serving_health.Head(llama_api.LlamaApi(server.url), embeddings=told.embeddings)
+    head = serving_health.Head(llama_api.LlamaApi(server.url), told=told)
     result = head.check(0, asked)
     if result["state"] in serving_health.SERVING:
         conversation.Conversation(head, told, result, **asked).hold(full)

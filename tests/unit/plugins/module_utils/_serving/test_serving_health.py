@@ -158,6 +158,42 @@ def test_a_router_without_its_model_is_ready(server):
     )
 
 
+def test_a_router_tells_which_models_are_loaded_and_loads_none(server):
+    server.responses.update(fake.router(coder="loaded", chat="unloaded"))
+    result = check(server)
+    assert state(result) == ("ready", "1 of its 2 models loaded (coder)")
+    assert (result["models"], result["slots"], result["slots_busy"]) == ({"coder": "loaded", "chat": "unloaded"}, 1, 0)
+    assert [path for _method, path, _body in server.requests] == [
+        "/health",
+        "/props",
+        "/models",
+        "/slots?model=coder&autoload=false",
+    ]
+    server.responses["/slots"] = (200, [fake.WORKING])
+    assert state(check(server)) == ("busy", "1 slots work, 1 of its 2 models loaded (coder)")
+    server.responses.update(fake.router(coder="unloaded", chat="loading"))
+    assert state(check(server)) == ("busy", "0 of its 2 models loaded, chat is loading")
+
+
+def test_a_router_is_asked_for_a_model_that_is_loaded(server):
+    server.responses.update(fake.router(chat="unloaded", **{"or1-behemoth": "loaded"}))
+    assert check(server, timeout=5)["tokens"] == 8
+    assert server.asked("/v1/chat/completions")[0]["model"] == "or1-behemoth"
+
+
+def test_an_answer_of_another_model_is_none(server):
+    reason = "a request for strand is answered by or1-behemoth, the model's own name is needed: run site.yml"
+    assert state(check(server, timeout=5, model="strand")) == ("degraded", reason)
+
+
+@pytest.mark.parametrize(
+    "said", [None, 7, [7], {"data": 7}, {"data": [{"id": "m", "status": {"value": "loaded", "args": 7}}]}]
+)
+def test_whatever_a_router_says_of_its_models(server, said):
+    server.responses.update({"/props": (200, {"role": "router"}), "/models": (200, said)})
+    assert check(server)["state"] == "ready"
+
+
 # Waiting.
 
 

@@ -880,6 +880,21 @@ def test_a_head_of_embeddings_is_asked_for_one(server):
     assert head.token(None) == (500, 0)
 
 
+def test_a_router_is_watched_by_what_its_loaded_models_do(server):
+    server.responses.update(fake.router(coder="loaded", chat="unloaded"))
+    server.responses.update({"/metrics": fake.metrics(96, 1), "/slots": (200, [fake.WORKING])})
+    look = samples.RouterApi(server.url, None, print).look(7.0, may_sleep=True)
+    assert (look["health"], look["requests"], look["silent"], look["total"]) == (200, 1, False, None)
+    assert ("coder", 96) in look["counters"] and look["slots"][0]["task"] == ("coder", 7)
+    assert [path for _method, path, _body in server.requests] == [
+        "/models",
+        "/metrics?model=coder&autoload=false",
+        "/slots?model=coder&autoload=false",
+    ]
+    server.responses["/metrics"] = (400, {"error": {"message": "model is not loaded", "code": 400}})
+    assert samples.RouterApi(server.url, None, print).look(7.0, True)["requests"] == 0
+
+
 def test_what_a_watch_is_told_of_embeddings(monkeypatch):
     told = []
     monkeypatch.setattr(samples, "HeadApi", lambda *arguments: told.append(arguments[3:]))

@@ -228,6 +228,44 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
     assert free[0] > free[1] > 0
 
 
+def test_a_router_loads_as_many_models_as_fit_together():
+    models = dict(MODELS, medium=dict(MODELS["small"], quants={"Q8_0": {"files": ["m8"], "size": 9 * 10**9}}))
+    router = {name: FAST[name] for name in FAST if name != "models_max"}
+    router["models"] = {"small": "Q8_0", "medium": "Q8_0"}
+
+    def counted(mib, build="b11434", previous=(), **changes):
+        found = memory_plan(
+            {"fast": dict(router, **changes)}, models, GROUPS, nodes(mib), (), build, [dict(one) for one in previous]
+        )
+        return found, {one["models_max"] for one in found["services"]["fast"]}
+
+    assert counted(40000)[1] == {2} and counted(20000)[1] == {1}
+    one = counted(20000)[0]
+    assert one["sharing"] == ["fast loads 1 of its 2 models at a time on node3"] and one["refused"] == []
+    # What holds is kept: with more room nothing restarts.
+    assert counted(20000, previous=kept(one, "fast"))[1] == {1}
+    (sentence,) = counted(20000, models_max=2)[0]["refused"]
+    assert sentence.startswith("llama_services.fast.models_max: 2 seen, at most 1 is allowed, since more need ")
+    (sentence,) = counted(20000, build="b7772")[0]["refused"]
+    assert sentence.startswith("llama_services.fast.models_max: 1 seen with llama_cpp_version b7772, all 2 models ")
+    assert counted(40000, build="b7772")[0]["refused"] == []
+    # Other services come first where the plan decides.
+    assert counted(40000, state="stopped")[0]["sharing"][-1] == "fast: stopped, not counted; it fits beside what runs"
+
+
+def test_the_models_of_a_router_lie_on_cards_of_their_own():
+    two = nodes(20000)
+    first = two["node3"]["devices"][0]
+    two["node3"]["devices"].append(dict(first, device="GPU1"))
+    models = dict(MODELS, medium=dict(MODELS["small"], quants={"Q8_0": {"files": ["m8"], "size": 9 * 10**9}}))
+    router = dict(
+        {name: FAST[name] for name in FAST if name != "models_max"}, models={"small": "Q8_0", "medium": "Q8_0"}
+    )
+    found = memory_plan({"fast": router}, models, GROUPS, two, (), "b11434")["services"]["fast"]
+    assert [one["models_max"] for one in found] == [2, 2]
+    assert [one["counts"].index(0) for one in found] in ([0, 1], [1, 0])
+
+
 def test_the_plan_does_not_wander():
     """What our own service uses is not what others use, and a split that still fits is kept."""
     first = plan(chat())

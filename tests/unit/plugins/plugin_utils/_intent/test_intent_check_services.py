@@ -124,22 +124,56 @@ def test_each_mistake_is_one_sentence(settings, sentence):
         assert "\n" not in found[0]
 
 
-ROUTER = {"kind": "router", "host": "node3", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 8080}
+ROUTER = {"kind": "router", "head": "node3", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 8080}
+
+
+def fast(**changes):
+    return mistakes(dict(SERVICES, fast=dict(ROUTER, **changes)))
 
 
 def test_a_router_serves_several_models_from_one_host():
-    assert mistakes(dict(SERVICES, fast=ROUTER)) == []
-    assert mistakes(dict(SERVICES, fast=dict(ROUTER, host="nowhere", models={"big": "Q2_K"}))) == [
-        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?",
-        "llama_services.fast.host: nowhere is neither a host nor a group of this inventory: correct the name, or add "
+    assert fast() == []
+    assert fast(models={"big": "Q2_K"}) == [
+        "llama_services.fast.models.big: big has no Q2_K, one of Q4_K_M, Q8_0 is needed, did you mean Q4_K_M?"
+    ]
+    assert fast(head="nowhere") == [
+        "llama_services.fast.head: nowhere is neither a host nor a group of this inventory: correct the name, or add "
         "it to hosts.yml",
+    ]
+    assert fast(models={"big": 4}) == [
+        "llama_services.fast.models.big: 4 seen, a quant or a map with quant is needed: correct it"
     ]
     assert [item.dest for item in models.model_items({"fast": ROUTER}, MODELS, "node3", GROUPS, "/m")] == [
         "/m/Big.Q4_K_M.gguf"
     ]
 
 
-@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head"]), ("router", ["host", "models"])])
+def test_a_model_of_a_router_may_have_settings_of_its_own():
+    def big(**own):
+        return fast(models={"big": dict({"quant": "Q4_K_M"}, **own)}, slot_ctx_size=4096)
+
+    assert big(ctx_size=8192, cache="q8_0", temperature=0.7) == []
+    entry = "llama_services.fast.models.big"
+    assert big(workers="node2")[0].startswith(entry + ".workers: unknown key")
+    assert big(parallel=0)[0].startswith(entry + ".parallel: 0 seen")
+    assert big(flash_attn="off", cache="q8_0")[0].startswith(entry + ".flash_attn: off seen")
+    assert fast(models={"big": {"cache": "q8_0"}})[0].startswith(entry + ".quant: missing")
+    assert fast(flash_attn="off", cache="q8_0")[0].startswith("llama_services.fast.flash_attn: off seen")
+
+
+def test_names_of_a_routers_models_are_one_models_each():
+    model = {"repo": "x/y", "quants": {"Q4_K_M": {"files": ["big.gguf"]}}}
+    models = {"big": model, "b:q4": model, "other": dict(model, aliases=["big"])}
+    for names, sentence in (
+        (("big", "b:q4"), "llama_services.fast.models: b:q4 seen, a name without a colon "),
+        (("big", "other"), "llama_services.fast.models: big seen as a name of other and of big, "),
+    ):
+        service = dict(ROUTER, models=dict.fromkeys(names, "Q4_K_M"))
+        found = check.intent_errors({"fast": service}, models, GROUPS, HOSTVARS)
+        assert len(found) == 1 and found[0].startswith(sentence)
+
+
+@pytest.mark.parametrize("kind, needed", [("server", ["model", "quant", "head"]), ("router", ["head", "models"])])
 def test_a_key_that_a_kind_needs_is_asked_for(kind, needed):
     found = mistakes({"fast": {"kind": kind}})
     assert [sentence.partition(", ")[0] for sentence in found] == [
@@ -173,7 +207,6 @@ def test_what_this_version_cannot_deploy_is_refused_by_name():
     assert check.undeployable(SERVICES) == []
     assert check.undeployable(dict(changed(launcher="slurm"), fast=ROUTER)) == [
         "llama_services.reasoning.launcher: slurm seen, systemd is needed: this version deploys no other launcher",
-        "llama_services.fast.kind: router seen, server is needed: this version deploys no other kind",
     ]
     assert services.rpc_instances(changed(launcher="slurm"), "node2", GROUPS, HOSTVARS) == []
     assert services.head_instances(changed(launcher="slurm"), MODELS, "node1", GROUPS, HOSTVARS, "/m") == []

@@ -140,7 +140,7 @@ def test_the_same_port_on_another_node_is_free():
 def test_two_ports_of_one_service_are_two():
     services = {"reasoning": dict(SERVICES["reasoning"], port=50052)}
     assert mistakes(services) == [], "its workers are other nodes"
-    router = {"kind": "router", "host": "node2", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 50052}
+    router = {"kind": "router", "head": "node2", "models": {"big": "Q4_K_M"}, "models_max": 1, "port": 50052}
     assert [sentence.partition(",")[0] for sentence in mistakes(dict(SERVICES, fast=router))] == [
         "llama_services.fast.port: 50052 on node2 is taken by llama_services.reasoning.rpc_port"
     ]
@@ -193,7 +193,9 @@ def test_weights_that_are_more_than_all_memory_are_hopeless():
 def test_what_is_not_known_is_not_judged():
     assert judged(1 << 60, mib=(100,)) == [], "of a node nothing is known"
     assert judged(None) == []
-    assert judged(1 << 60, kind="router") == []
+    assert judged(1 << 60, kind="router", models={"big": "Q8_0"}, workers="")[0].startswith(
+        "llama_services.chat.models.big.quant: big Q8_0 has "
+    )
     assert "of GPU memory of node1:" in judged(1 << 60, workers="")[0]
 
 

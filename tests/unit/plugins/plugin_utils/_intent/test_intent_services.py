@@ -517,3 +517,28 @@ def test_replicas_share_one_port_that_nothing_else_has_on_any_node():
         del one["port"]
     found = intent_services.ports(services)
     assert len(set(found.values())) == 2 and all(port >= 18080 for port in found.values())
+
+
+def test_a_router_has_the_models_of_its_node():
+    big = {"quant": "Q4_K_M", "parallel": 2, "cache": "q8_0", "temperature": 0.5}
+    service = {"kind": "router", "head": "node3", "models": {"big": big}, "port": 8080, "slot_ctx_size": 2048}
+    service.update(cache_type_k="f16", cache_type_v="f16", timeout=2700)
+    part = {"node": "node3", "model": "big", "models_max": 1, "layers": {"node3": 80}, "tensor_split": [41, 40]}
+    plan = {"services": {"fast": [part]}}
+
+    def made(plan, **changes):
+        services = {"fast": dict(service, **changes)}
+        (router,) = intent_services.head_instances(services, MODELS, "node3", GROUPS, HOSTVARS, "/m", plan)
+        return router
+
+    router = made(plan)
+    assert (router.kind, router.unit, router.models_max) == ("router", "llama-router-fast.service", 1)
+    assert router.args[:5] == ["--models-preset", "/etc/llama-cluster/preset-fast.ini", "--models-max", "1", "--host"]
+    assert router.args[router.args.index("--timeout") + 1] == "2700"
+    (one,) = router.models
+    words = dict(zip(one.args, one.args[1:], strict=False))
+    assert (words["--ctx-size"], words["--parallel"], words["--tensor-split"]) == ("4096", "2", "41,40")
+    assert (words["--cache-type-k"], words["--temp"]) == ("q8_0", "0.5")
+    assert "--host" not in one.args and "--timeout" not in one.args
+    assert router.as_dict()["model_paths"] == [one.model_path] == ["/m/Big.Q4_K_M.gguf"]
+    assert made({}).models_max is None and made({}, models_max=2).models_max == 2

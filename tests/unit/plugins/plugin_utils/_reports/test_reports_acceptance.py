@@ -222,6 +222,7 @@ LOADED = {
 }
 PLAN = {
     "node": "node1",
+    "model": "small",
     "devices": [
         planned("node2", "GPU0", 21, 30, 4),
         planned("node2", "GPU1", 12, 15, 3),
@@ -259,14 +260,18 @@ def test_the_plan_beside_the_log_and_the_cards():
 
 
 def test_a_head_that_computes_on_its_main_memory():
-    plan = {"node": "node1", "devices": [planned("node1", "main", 70, 10, 16)]}
+    plan = {"node": "node1", "model": "small", "devices": [planned("node1", "main", 70, 10, 16)]}
     alone = dict(HEAD, shares=[])
     (row,) = accepted(alone, READY, dict(LOADED, devices=LOADED["devices"][:3]), "Where?", 8, [plan])["report"]["plan"]
     assert row["loaded_mib"] == {"weights": 69.7, "kv": 10.0, "compute": 16.0}
 
 
 def test_main_memory_beside_cards_is_what_is_not_on_them():
-    plan = {"node": "node1", "devices": [planned("node1", "GPU0", 40, 10, 5), planned("node1", "main", 30, 0, 12)]}
+    plan = {
+        "node": "node1",
+        "model": "small",
+        "devices": [planned("node1", "GPU0", 40, 10, 5), planned("node1", "main", 30, 0, 12)],
+    }
     rows = accepted(dict(HEAD, shares=[]), READY, LOADED, "Where?", 8, [plan])["report"]["plan"]
     assert [row["loaded_mib"] for row in rows] == [
         {"weights": 40.0, "kv": 10.0, "compute": 5.0},
@@ -313,13 +318,16 @@ def test_bytes_of_a_worker_that_was_not_looked_at_are_unknown():
 
 def test_one_plan_is_held_against_the_log():
     devices = [dict(planned("node2", "GPU0", 21, 30, 4))]
-    plans = [{"node": "node2", "devices": devices * 3}, {"node": "node1", "devices": devices}]
+    plans = [
+        {"node": "node2", "model": "small", "devices": devices * 3},
+        {"node": "node1", "model": "small", "devices": devices},
+    ]
     assert len(accepted(HEAD, READY, LOADED, "Where?", 8, plans)["report"]["plan"]) == 1
     assert accepted(HEAD, READY, LOADED, "Where?", 8)["report"]["plan"] == []
 
 
 def test_the_main_memory_of_a_worker_is_all_that_it_has():
-    plan = {"node": "node1", "devices": [planned("node2", "main", 40, 50, 10)]}
+    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "main", 40, 50, 10)]}
     (row,) = accepted(HEAD, READY, LOADED, "Where?", 8, [plan])["report"]["plan"]
     on_it = [device for device in LOADED["devices"] if device["endpoint"] == HEAD["shares"][0]["endpoint"]]
     assert len(on_it) == 2 and row["loaded_mib"] == {
@@ -329,7 +337,7 @@ def test_the_main_memory_of_a_worker_is_all_that_it_has():
 
 
 def test_a_card_is_known_by_its_number():
-    plan = {"node": "node1", "devices": [planned("node2", "GPU1", 21, 30, 4)]}
+    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "GPU1", 21, 30, 4)]}
     for index, seen in ((0, None), (1, 600)):
         cards = {"node2": [{"index": index, "memory_used_mib": 600}]}
         (row,) = accepted(HEAD, READY, LOADED, "Where?", 8, [plan], cards)["report"]["plan"]
@@ -340,7 +348,7 @@ def test_a_card_is_known_by_its_number():
 def test_what_was_loaded_is_not_told_by_a_log_of_empty_buffers():
     empty = {"model_mib": 0.0, "kv_mib": 0.0, "compute_mib": 0.0}
     devices = [dict(LOADED["devices"][1], **empty)]
-    plan = {"node": "node1", "devices": [planned("node2", "GPU0", 21, 30, 4)]}
+    plan = {"node": "node1", "model": "small", "devices": [planned("node2", "GPU0", 21, 30, 4)]}
     judged = accepted(HEAD, READY, dict(LOADED, devices=devices), "Where?", 8, [plan])
     (row,) = judged["report"]["plan"]
     assert (row["loaded_mib"], row["error_percent"]) == (None, None)

@@ -108,12 +108,26 @@ def test_units_of_a_held_node_stay_down_and_the_other_heads_wait():
 
 
 def test_wanted_are_the_units_of_what_systemd_runs():
-    services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "host": "node2"})
+    services = dict(SERVICES, batch=dict(SERVICES["chat"], launcher="slurm"), fast={"kind": "router", "head": "node2"})
     assert wanted_units(services, GROUPS) == {
         "node1": ["llama-head-alone.service", "llama-head-chat.service"],
-        "node2": ["llama-rpc-chat.service"],
+        "node2": ["llama-rpc-chat.service", "llama-router-fast.service"],
         "node3": ["llama-rpc-chat.service"],
     }
+
+
+def test_a_router_is_a_head_without_workers():
+    name = "llama-router-fast.service"
+
+    def router(wanted=(name,), **seen):
+        found = unit_changes({"node1": [unit("router", "fast", **seen)]}, "node1", {"node1": list(wanted)})
+        return {key: names for key, names in found.items() if names and key != "idle"}
+
+    assert router() == {"heads_up": [name]}
+    assert router(stale=True) == {"heads_down": [name], "heads_up": [name]}
+    assert router(()) == {"heads_down": [name], "unwanted": [name]}
+    held = unit_changes({"node1": [dict(unit("router", "fast"), sub_state="running")]}, "node1", held="node1")
+    assert held["heads_down"] == held["held"] == [name]
 
 
 def test_idle_is_a_node_where_all_that_should_run_runs():

@@ -53,6 +53,45 @@ def digest(*instances, **more):
     return of(heads(*instances, **more), "/etc/systemd/system/llama-head-chat.service")["vars"]["digest"]
 
 
+def test_what_a_router_is_made_of():
+    one = {"service": "fast.big", "model": "big", "args": ["--model", "/opt/models/m.gguf"], "chat_template_file": "/t"}
+    router = dict(HEAD, service="fast", kind="router", primary=False, models=[one], models_max=1, model_path="")
+    router.update(model_paths=["/opt/models/m.gguf"], api_key_file="")
+    beside = dict(HEAD, kind="head", service="old", api_key_file="/etc/llama-cluster/keys/old")
+    old = {"name": "llama-router-old.service", "kind": "router", "service": "old", "ours": True, "installed": True}
+
+    def made(*instances, **more):
+        return files.unit_files(
+            [*instances, beside],
+            "router",
+            dict(NODE, units=[old]),
+            PROCESS,
+            True,
+            templates={"fast.big": "text"},
+            **more,
+        )
+
+    entries = made(router)
+    assert [entry["path"] for entry in entries] == [
+        "/etc/systemd/system/llama-router-fast.service",
+        "/etc/llama-cluster/template-fast.big.jinja",
+        "/etc/llama-cluster/preset-fast.ini",
+        "/etc/llama-cluster/watchdog/router-fast.json",
+        "/etc/systemd/system/multi-user.target.wants/llama-router-fast.service",
+        # The head of that name keeps its keys.
+        "/etc/llama-cluster/template-old.jinja",
+        "/etc/llama-cluster/preset-old.ini",
+    ]
+    assert of(entries, "/etc/llama-cluster/preset-fast.ini")["content"].endswith("[big]\nmodel = /opt/models/m.gguf\n")
+    assert json.loads(of(entries, "/etc/llama-cluster/watchdog/router-fast.json")["content"])["kind"] == "router"
+    unit = of(entries, "/etc/systemd/system/llama-router-fast.service")
+    assert unit["template"] == "llama-head.service.j2"
+    changed = of(made(dict(router, models=[dict(one, args=["--model", "/other"])])), unit["path"])
+    assert changed["vars"]["digest"] != unit["vars"]["digest"]
+    elsewhere = of(made(dict(router, models=[dict(one, chat_template_file="/other")])), unit["path"])
+    assert elsewhere["vars"]["digest"] == unit["vars"]["digest"]
+
+
 def test_what_a_head_is_made_of():
     plan = [{"node": "node1", "devices": [{"node": "n1"}]}]
     seen = [{"problem": "no header", "node": "node1", "devices": [{"node": "n1", "free_mib": 9}]}]

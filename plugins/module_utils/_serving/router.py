@@ -1,0 +1,80 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a router says of its models, which no look loads or unloads. Private to the collection."""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .._llama.api import LlamaApi, NoAnswer, plain, rows, table
+from .._llama.args import Told, told
+
+LOADED = ("loaded", "sleeping")
+
+
+class Model(NamedTuple):
+    """state: unloaded, loading, loaded, sleeping; told: by the command line of its own server; busy: its slots at work,
+    None where it does not tell."""
+
+    name: str
+    state: str
+    told: Told
+    slots: Optional[int] = None
+    busy: Optional[int] = None
+
+
+def models(api: LlamaApi, timeout: float) -> List[Model]:
+    """All of a router's, those at work first, then those that are loaded; none for another server. Errors: NoAnswer,
+    Refusal."""
+    status, body = api.get("/models", timeout)
+    found = []
+    for one in rows(table(body).get("data")) or [] if status == 200 else []:
+        name, state = one.get("id"), table(one.get("status")).get("value")
+        if isinstance(name, str) and isinstance(state, str):
+            words = table(one.get("status")).get("args")
+            args = [word for word in words if isinstance(word, str)] if isinstance(words, list) else []
+            own = Model(plain(name), plain(state), told(args))
+            found.append(_at_work(api, own, timeout) if state in LOADED else own)
+    return sorted(found, key=lambda one: (not one.busy, one.state not in LOADED, one.name))
+
+
+def _at_work(api: LlamaApi, one: Model, timeout: float) -> Model:
+    try:
+        status, body = api.of(one.name).get("/slots", timeout, of_model=True)
+    except NoAnswer:
+        return one
+    slots = rows(body) if status == 200 else None
+    if slots is None:
+        return one
+    return one._replace(slots=len(slots), busy=sum(1 for slot in slots if slot.get("is_processing")))
+
+
+def describe(api: LlamaApi, result: Dict[str, Any], timeout: float) -> Tuple[List[Model], bool]:
+    """Fills in models, slots and slots_busy -> (the models, whether it is too busy to tell them)."""
+    try:
+        found = models(api, timeout)
+    except NoAnswer as error:
+        return [], error.kind == "timeout"
+    result["models"] = {one.name: one.state for one in found}
+    result["slots"] = sum(one.slots or 0 for one in found) or None
+    result["slots_busy"] = sum(one.busy or 0 for one in found)
+    return found, False
+
+
+def state(found: Sequence[Model]) -> Tuple[str, str]:
+    """-> (ready or busy, why)"""
+    loaded = [one.name for one in found if one.state in LOADED]
+    loading = [one.name for one in found if one.state == "loading"]
+    busy = sum(one.busy or 0 for one in found)
+    words = ["%d slots work" % busy] if busy else []
+    words.append(
+        "%d of its %d models loaded%s" % (len(loaded), len(found), " (%s)" % ", ".join(loaded) if loaded else "")
+    )
+    words += ["%s is loading" % " and ".join(loading)] if loading else []
+    return "busy" if busy or loading else "ready", ", ".join(words)
+
+
+def refuse_answer(model: str, body: Dict[str, Any]) -> str:
+    return "a request for %s is answered by %s, the model's own name is needed: run site.yml" % (
+        model,
+        plain(body.get("model")),
+    )

@@ -1,0 +1,68 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with a router, one sentence a mistake. Private to the collection."""
+
+from ...module_utils._settings import FAMILY_KEYS, KEYS, MODEL_KEYS
+from .check_services import cards_errors, family_of, host_errors, quant_errors, release_errors, setting_errors
+from .records import Groups, HostVars, Models, Settings
+from .routers import own_settings, served_alone
+from .values import key_errors, plain, shown, unknown_key
+
+OF_MODEL = {key.name: key for key in KEYS if key.name in ("quant", *MODEL_KEYS, *FAMILY_KEYS)}
+
+
+def router_errors(name: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
+    """service: with keys and values that service_errors() finds sound."""
+    entry = "llama_services.%s" % name
+    hosts, found = host_errors(entry, "head", service["head"], groups)
+    if "cards" in service:
+        found.extend(cards_errors(entry, service, hosts, [], hostvars))
+    found.extend(wrong for model in service["models"] for wrong in _map_errors(entry, model, service["models"][model]))
+    if found:
+        return found
+    for model, own in service["models"].items():
+        alone = served_alone(service, model)
+        found.extend(quant_errors(entry, "models", model, alone["quant"], models))
+        place = "%s.models.%s" % (entry, model) if own_settings(own) is own else entry
+        where, whole = family_of(place, alone, models)
+        told = setting_errors(place, alone, where, whole)
+        told += [] if found or told else release_errors(where, whole, hosts, hostvars)
+        found.extend(sentence for sentence in told if sentence not in found)
+    return found or _name_errors(entry, service, models)
+
+
+def _map_errors(entry: str, model: str, own: object) -> list[str]:
+    entry = "%s.models.%s" % (entry, plain(model))
+    if not isinstance(own, (str, dict)):
+        return ["%s: %s seen, a quant or a map with quant is needed: correct it" % (entry, shown(own))]
+    settings = own_settings(own)
+    found = [unknown_key(entry, key, OF_MODEL) for key in settings if key not in OF_MODEL]
+    if "quant" not in settings:
+        found.append("%s.quant: missing, one of the quants of the model is needed: add it" % entry)
+    return found + [
+        wrong
+        for key in settings
+        if key in OF_MODEL
+        for wrong in key_errors("%s.%s" % (entry, key), settings[key], OF_MODEL[key])
+    ]
+
+
+def _name_errors(entry: str, service: Settings, models: Models) -> list[str]:
+    """Names by which requests could not find their model. A preset's name is a model's and its quant's to llama.cpp,
+    which writes the latter anew."""
+    found, taken = [], dict.fromkeys(service["models"], "")
+    for model in service["models"]:
+        if ":" in model or model == "default":
+            found.append(
+                "%s.models: %s seen, a name without a colon that is not default is needed, since llama.cpp reads it as "
+                "another one: rename the model" % (entry, model)
+            )
+        for alias in models[model].get("aliases") or []:
+            other = taken.setdefault(alias, model)
+            if other != model:
+                found.append(
+                    "%s.models: %s seen as a name of %s and of %s, a name of one of them alone is needed: remove it "
+                    "from the aliases" % (entry, alias, model, other or alias)
+                )
+    return found

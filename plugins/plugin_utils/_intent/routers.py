@@ -1,0 +1,35 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A router's models, each as the entry of a service that serves it alone: what checks, plan and command lines see.
+Private to the collection."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...module_utils._settings import MODEL_KEYS
+from .records import Settings
+
+# Keys that say the same in other ways: a model's own replaces all of them.
+SAME = (("ctx_size", "slot_ctx_size"), ("cache", "cache_type_k", "cache_type_v"), ("load_mode", "mmap"))
+SHARED = (*MODEL_KEYS, "cards", "launcher", "state")
+
+
+def quants(service: Settings) -> dict[str, str]:
+    """{model: quant} of what a service serves, a router several."""
+    if "models" not in service:
+        return {service["model"]: service["quant"]}
+    return {name: own_settings(own)["quant"] for name, own in service["models"].items()}
+
+
+def own_settings(own: Any) -> Mapping[str, Any]:
+    """What the entry of a model of a router says."""
+    return own if isinstance(own, Mapping) else {"quant": own}
+
+
+def served_alone(service: Settings, model: str) -> dict[str, Any]:
+    """The entry of a service that serves one model of a router."""
+    own = own_settings(service["models"][model])
+    replaced = {name for names in SAME for name in names if any(one in own for one in names)}
+    shared = {name: service[name] for name in SHARED if name in service and name not in replaced}
+    return {**shared, **own, "model": model, "head": service["head"]}
