@@ -38,7 +38,8 @@ of that model, and a service's own value replaces it there: [model families](inv
 
 ## A router
 
-`kind: router`; this version checks it and does not deploy it.
+`kind: router`, [several models that take turns](inventory.md#routers). What it says holds for each of its models, which
+may have their own but for `cards`, `state`, `timeout` and `memory_max`.
 
 %s
 

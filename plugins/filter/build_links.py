@@ -9,7 +9,7 @@ version_added: 0.1.0
 short_description: "Internal: says what becomes of the links to a build that is made current"
 description:
   - Compares the links and releases below O(prefix) with what making O(release) current leaves.
-positional: _input, prefix, release
+positional: _input, prefix, release, others
 options:
   _input:
     description: The fact C(llama_node) with units and build.
@@ -23,6 +23,11 @@ options:
     description: The name of the release.
     type: str
     required: true
+  others:
+    description: The names of other releases that stay.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = """

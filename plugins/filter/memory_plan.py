@@ -34,10 +34,10 @@ options:
     type: list
     elements: dict
     default: []
-  build:
-    description: The llama.cpp release, such as V(b11434).
-    type: str
-    default: ""
+  builds:
+    description: The builds of llama.cpp, as in C(llama_builds).
+    type: dict
+    default: {}
   previous:
     description:
       - The plans that were stored, as C(plans) of M(thefermisea.llama_cluster.node_facts). A stored split that
@@ -53,7 +53,7 @@ options:
     description: The one service of the lines; empty for all.
     type: str
     default: ""
-positional: models, groups, nodes, headers, build, previous, complete, only
+positional: models, groups, nodes, headers, builds, previous, complete, only
 """
 
 EXAMPLES = """

@@ -25,11 +25,11 @@ options:
     type: list
     elements: str
     required: true
-  release:
-    description: The build that is wanted; empty for the one that is current.
+  service:
+    description: The one that it is about; empty for all.
     type: str
     default: ""
-positional: hosts, left, release
+positional: hosts, left, service
 """
 
 EXAMPLES = """

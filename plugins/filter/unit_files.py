@@ -23,15 +23,15 @@ options:
     type: str
     required: true
   node:
-    description: The fact C(llama_node) with C(units), C(watched) and, for heads, C(files) with their models.
+    description: The fact C(llama_node) with C(units), C(watched), C(build) and, for heads, C(files) with their models.
     type: dict
     required: true
   process:
     description:
       - What the processes of all units run with, the digest of each is made from it. C(user), C(environment),
-        C(cache_dir) of workers, C(build), the hash of what they run, and C(template), the units' own text.
-      - What they may do depends on their C(accelerator), V(cpu) or V(cuda), on C(numa_node), empty without numactl, and
-        on whether their build speaks RPC over RDMA, C(rdma).
+        C(cache_dir) of workers, C(numa_node), empty without numactl, and C(template), the units' own text.
+      - What each runs, its C(build), and so what it may do, C(accelerator), V(cpu) or V(cuda), and C(rdma), is in the
+        entries themselves; without C(build) it is the one that C(current) names.
     type: dict
     required: true
   at_boot:
@@ -50,18 +50,24 @@ options:
   templates:
     description: The text of the chat template of each service whose C(chat_template_file) is one.
     type: dict
+  only:
+    description: The services whose files are written, all where none is named.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = """
 files: >-
   {{ rpc_worker_instances
-     | thefermisea.llama_cluster.unit_files('rpc', ansible_facts.llama_node, [build_sha256], true) }}
+     | thefermisea.llama_cluster.unit_files('rpc', ansible_facts.llama_node, process, true) }}
 """
 
 RETURN = """
 _value:
   description: >-
-    The entries. The template of a unit finds its C(item), its C(digest), the lines of its C(sandbox), and, as systemd
+    The entries. The template of a unit finds its C(item), its C(release), its
+    C(accelerator), its C(digest), the lines of its C(sandbox), and, as systemd
     reads them, its C(args), C(exported) variables, C(cache) and C(numactl).
   type: list
   elements: dict

@@ -172,6 +172,14 @@ FAMILY = (
         family=True,
     ),
     Key(
+        "draft",
+        (bool, dict),
+        "A small model that drafts what this one checks: `{model: NAME, quant: Q}`, with `max` and `min` tokens that "
+        "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers` or `embeddings`. "
+        "[Draft models](inventory.md#draft-models).",
+        family=True,
+    ),
+    Key(
         "rope_scaling",
         str,
         "How positions beyond the model's own context are scaled.",

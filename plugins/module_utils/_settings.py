@@ -9,6 +9,7 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ._family import FAMILY, inherited
+from ._forms import CPU_MOE, GPU_LAYERS, LOAD_MODES, QUOTA, SIZE, SLURM_NAME, SPELLED_OUT, SPLIT, WORD
 from ._key import Key, Words
 
 KINDS = ("server", "router")
@@ -18,33 +19,13 @@ PORT = (1, 65535)
 PLAIN_CACHE_TYPES = ("f32", "f16", "bf16")
 ALL_CACHE_TYPES = PLAIN_CACHE_TYPES + ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 CACHE_TYPES = ("f16", "q8_0", "q4_0")
-SIZE = (re.compile(r"^[1-9][0-9]*[KMGT]\Z"), "a size such as 100G", "write digits and one of K, M, G, T")
-QUOTA = (re.compile(r"^[1-9][0-9]*[MGT]\Z"), "a size such as 80G", "write digits and one of M, G, T")
-SLURM_NAME = (re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]*\Z"), "a name of SLURM's", "correct it")
-# No flag and its value in one word, and nothing that a journal could not show.
-WORD = (
-    re.compile(r"^(?!-[^=]*\s)[^\x00-\x1f\x7f]+\Z"),
-    "a word of a command line",
-    "write each word as an entry of its own",
-)
-CPU_MOE = (re.compile(r"^(auto|all)\Z"), "auto, all or a number of layers", "write auto, all, or digits without quotes")
-SPLIT = (re.compile(r"^auto\Z"), "auto or a map of node to layers", "write auto, or NODE: LAYERS for each node")
 
-SPELLED_OUT = {
-    "none": ["--no-mmap", "--no-direct-io"],
-    "mmap": ["--mmap", "--no-direct-io"],
-    "mlock": ["--no-mmap", "--no-direct-io", "--mlock"],
-    "mmap+mlock": ["--mmap", "--no-direct-io", "--mlock"],
-    "dio": ["--direct-io"],
-}
-BY_NAME = {mode: ["--load-mode", mode] for mode in SPELLED_OUT}
-# 10114: --load-mode (#20834), in which mlock first meant mmap too. 10884: no flag of before works any more.
-LOAD_MODES: Words = (
-    (7760, SPELLED_OUT),
-    (10114, {mode: BY_NAME[mode] for mode in ("none", "mmap", "dio")}),
-    (10884, BY_NAME),
+LLAMA_NUMA = ("distribute", "isolate", "numactl")
+NUMA = (
+    re.compile(r"^(bind|interleave|none|%s)\Z" % "|".join(LLAMA_NUMA)),
+    "bind, interleave, none, {node: N}, %s" % ", ".join(LLAMA_NUMA[:-1]) + " or " + LLAMA_NUMA[-1],
+    "choose one of them",
 )
-
 HOSTS = (re.compile(r""), "a host, a group or a pattern", "write several hosts as node2,node3")
 
 # Flags are written in this order.
@@ -69,6 +50,13 @@ KEYS = (
     Key("primary", bool, "The one service that also answers to `llama-rpc` and `llama-head`.", default=False),
     Key("model", str, "An entry of `llama_models`.", required=True),
     Key("quant", str, "One of the quants of the model.", required=True),
+    Key(
+        "build",
+        str,
+        "The entry of `llama_builds` that its head and its workers run: [Builds](inventory.md#builds).",
+        default="default",
+        kinds=KINDS,
+    ),
     Key(
         "head",
         str,
@@ -153,7 +141,8 @@ KEYS = (
         "threads",
         int,
         "CPU threads of the head and of each worker. Without it a head has one for each physical core of its node, of "
-        "Intel's hybrid processors the performance cores alone, and a worker without a card half of its logical ones.",
+        "Intel's hybrid processors the performance cores alone, or [its share](inventory.md#llama_services) of the "
+        "cores, and a worker without a card half of its logical ones.",
         flag="--threads",
         kinds=KINDS,
     ),
@@ -226,10 +215,11 @@ KEYS = (
     *FAMILY,
     Key(
         "numa",
-        str,
-        "llama.cpp's way with several NUMA nodes.",
-        choices=("distribute", "isolate", "numactl"),
-        flag="--numa",
+        (str, dict),
+        "What the head uses of several NUMA nodes: `bind` (the one that `head_server_numa_node` of its node names), "
+        "`{node: N}` (that one), `interleave` (memory of all in turn), `none` (whatever the kernel gives), or one of "
+        "llama.cpp's own ways. Without it as `bind` where that variable is set. [NUMA nodes](inventory.md#numa-nodes).",
+        form=NUMA,
     ),
     Key("timeout", int, "Seconds after which the server gives up reading or writing.", flag="--timeout"),
     Key(
@@ -257,6 +247,17 @@ KEYS = (
         "fewest with which the rest fits the cards; not with `workers` or `cards: []`. "
         "[What it means](plan.md#experts).",
         form=CPU_MOE,
+        memory=True,
+    ),
+    Key(
+        "n_gpu_layers",
+        (str, int),
+        "How many of the last layers lie on the cards, the output layer among them; the others lie in main memory. "
+        "`auto`: all of them; a number not with `workers`, `cards: []`, `cpu_moe` or a map in `tensor_split`. "
+        "[What it means](plan.md#layers-in-main-memory).",
+        default="auto",
+        bounds=(2, None),
+        form=GPU_LAYERS,
         memory=True,
     ),
     Key("force_split", bool, "Split the model over all devices although it fits one.", default=False),
@@ -317,6 +318,8 @@ def resolved(service: Mapping[str, Any], model: Optional[Mapping[str, Any]] = No
     if "cache" in entry:
         both = entry.pop("cache")
         entry.update(cache_type_k=both, cache_type_v=both)
+    if entry.get("draft") is False:
+        del entry["draft"]
     if "mmap" in entry:
         entry["load_mode"] = "mmap" if entry.pop("mmap") else "none"
     return entry

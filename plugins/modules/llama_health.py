@@ -248,11 +248,11 @@ seconds_to_answer:
   sample: 1.8
 conversation:
   description:
-    - What was seen of each part of O(conversation), C(question), C(embedding), C(tools) and C(reasoning), V(null) for
-      what was not looked at or is refused, and C(not_held), why the rest was not asked.
+    - What was seen of each part of O(conversation), C(question), C(embedding), C(tools), C(reasoning) and C(draft),
+      V(null) for what was not looked at or is refused, and C(not_held), why the rest was not asked.
   type: dict
   returned: with O(conversation), where it serves
-  sample: {question: answers, embedding: null, tools: called, reasoning: none, not_held: null}
+  sample: {question: answers, embedding: null, tools: called, reasoning: none, draft: null, not_held: null}
 waited:
   description: Seconds spent in O(wait).
   type: float

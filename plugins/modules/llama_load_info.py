@@ -18,9 +18,12 @@ description:
   - From b11434 on llama-server logs buffers at C(-lv 4) and above only.
 options:
   unit:
-    description: systemd unit of the head.
+    description: systemd unit of the head, or of the router.
     type: str
     required: true
+  model:
+    description: The model of a router whose last load is told.
+    type: str
 extends_documentation_fragment:
   - thefermisea.llama_cluster.attributes
   - thefermisea.llama_cluster.attributes.reads
@@ -192,9 +195,10 @@ from ..module_utils._text import Refusal
 
 
 def main():
-    module = AnsibleModule(argument_spec={"unit": {"type": "str", "required": True}}, supports_check_mode=True)
+    spec = {"unit": {"type": "str", "required": True}, "model": {"type": "str"}}
+    module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     try:
-        result = load_info(module.params["unit"])
+        result = load_info(module.params["unit"], module.params["model"])
     except Refusal as error:
         module.fail_json(msg="llama_load_info: %s" % error)
     module.exit_json(changed=False, **result)

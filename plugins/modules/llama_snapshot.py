@@ -80,6 +80,12 @@ open:
       type: str
       returned: always
       sample: b11434-cpu-5f27b0c4
+    releases:
+      description: The builds that its units name.
+      type: list
+      elements: str
+      returned: always
+      sample: [b11434-cpu-5f27b0c4]
     units:
       description: Names of the units in it.
       type: list

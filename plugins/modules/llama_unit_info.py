@@ -244,6 +244,11 @@ build_sha256:
   type: str
   returned: success
   sample: 0f343b0931126a20f133d67c2b018a3b5f2a2bf9e3a1e2a5a5f0f6f7a9a8d7c1
+build_identity:
+  description: The commit that C(build.json) names, or its version where that is not known; V(null) without that file.
+  type: str
+  returned: success
+  sample: b11434
 build_intact:
   description: Whether the release holds the files of C(build.json), with the hashes it lists, and no others, and
     root alone may change them; V(null) without that file.

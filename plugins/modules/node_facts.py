@@ -103,16 +103,18 @@ options:
     elements: str
   build:
     description:
-      - Asks for a build of llama.cpp.
+      - Asks for builds of llama.cpp.
     type: dict
     suboptions:
       prefix:
         description: Where builds are installed.
         type: path
         required: true
-      release:
-        description: The build; empty for the one that C(current) names.
-        type: str
+      releases:
+        description: The builds; the empty name is for the one that C(current) names.
+        type: list
+        elements: str
+        required: true
   firewalls:
     description:
       - Asks for the kernel's rules, whether firewalld runs, and what earlier runs told it.
@@ -219,7 +221,7 @@ def main():
             "plans": STRINGS,
             "build": {
                 "type": "dict",
-                "options": {"prefix": {"type": "path", "required": True}, "release": {"type": "str"}},
+                "options": {"prefix": {"type": "path", "required": True}, "releases": dict(STRINGS, required=True)},
             },
             "firewalls": FLAG,
             "interfaces": STRINGS,

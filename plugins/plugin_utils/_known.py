@@ -19,12 +19,16 @@ def missing(known: Facts, asked: Facts, run: str, again: bool = False) -> dict[s
     asked = {name: argument for name, argument in asked.items() if argument != []}
     if again or known.get("run") != run:
         return asked
-    wanted = {}
+    wanted: dict[str, Any] = {}
     for name, argument in asked.items():
         if _is_keyed(known, name, argument):
             new = [key for key in argument if key not in known[name]]
             if new:
                 wanted[name] = new
+        elif name == "build" and _same_prefix(known, argument):
+            new = [release for release in argument["releases"] if release not in known[name]["of"]]
+            if new:
+                wanted[name] = {**argument, "releases": new}
         elif name not in known["asked"] or known["asked"][name] != argument:
             wanted[name] = argument
     return wanted
@@ -38,7 +42,14 @@ def merged(known: Facts, asked: Facts, answers: Facts, run: str) -> dict[str, An
         for name, argument in asked.items()
         if _is_keyed(before, name, argument) and name in answers
     }
+    if "build" in answers and "build" in asked and _same_prefix(before, asked["build"]):
+        keyed["build"] = {**answers["build"], "of": {**before["build"]["of"], **answers["build"]["of"]}}
     return {**before, **answers, **keyed, "run": run, "asked": {**before["asked"], **asked}}
+
+
+def _same_prefix(known: Facts, argument: Facts) -> bool:
+    """Whether builds of that directory are known: of them each release is asked for once."""
+    return "build" in known and known["asked"]["build"]["prefix"] == argument["prefix"]
 
 
 def _is_keyed(known: Facts, name: str, argument: Any) -> bool:

@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plans of both reference inventories for their quants, contexts and cache types, from the catalog alone: the
-tables of docs/plan.md."""
+"""The plans of the reference inventories from the catalog alone, those of the 72B for its quants, contexts and cache
+types: the tables of docs/plan.md."""
 
 import copy
 import sys
@@ -13,6 +13,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 from plugins.module_utils._plan.devices import as_dicts, of_inventory  # noqa: E402
+from plugins.plugin_utils._cluster_plan.cards import plan_cards  # noqa: E402
 from plugins.plugin_utils._cluster_plan.plan import memory_plan  # noqa: E402
 
 MARGIN = 1024
@@ -23,8 +24,9 @@ YARN = {"rope_scaling": "yarn", "rope_scale": 4, "yarn_orig_ctx": 32768}
 def groups_of(inventory):
     """{group: [nodes]} of hosts.yml: llama_nodes and the groups in it."""
     hosts = yaml.safe_load((ROOT / "inventories" / inventory / "hosts.yml").read_text())
-    found = {name: list(group["hosts"]) for name, group in hosts["all"]["children"]["llama_nodes"]["children"].items()}
-    found["llama_nodes"] = sorted(node for nodes in found.values() for node in nodes)
+    every = hosts["all"]["children"]["llama_nodes"]
+    found = {name: list(group["hosts"]) for name, group in every.get("children", {}).items()}
+    found["llama_nodes"] = sorted([node for nodes in found.values() for node in nodes] + list(every.get("hosts", {})))
     return dict(found, all=found["llama_nodes"])
 
 
@@ -53,7 +55,7 @@ def rows(inventory):
                     quant,
                     tokens,
                     cache,
-                    memory_plan(services, models, groups, nodes, (), intent["llama_cpp_version"]),
+                    memory_plan(services, models, groups, nodes, (), intent["llama_builds"]),
                 )
 
 
@@ -77,6 +79,30 @@ def table(inventory):
     return lines
 
 
+def services(inventory):
+    """A row for each device of each service that runs."""
+    folder = ROOT / "inventories" / inventory / "group_vars"
+    intent = yaml.safe_load((folder / "all/services.yml").read_text())
+    models = yaml.safe_load((folder / "all/models.yml").read_text())["llama_models"]
+    described = yaml.safe_load((folder / "llama_nodes.yml").read_text())["llama_devices"]
+    groups = groups_of(inventory)
+    hosts = groups["llama_nodes"]
+    there = plan_cards("", groups, {host: {"llama_devices": described} for host in hosts}, margin_mib=MARGIN)
+    nodes = {host: {"devices": there["devices"][host], "main": there["main"][host], "cores": None} for host in hosts}
+    planned = memory_plan(intent["llama_services"], models, groups, nodes, (), intent["llama_builds"])
+    lines = ["| service | on | layers | weights | KV | compute | MiB, with margin |", "|---|---|---|---|---|---|---|"]
+    for name, parts in sorted(planned["services"].items()):
+        if intent["llama_services"][name].get("state") == "stopped":
+            continue
+        for row in (row for part in parts for row in part["devices"]):
+            place = "%s %s" % (row["node"], row["device"])
+            layers = str(row["layers"]) if row["layers"] else "experts"
+            sizes = [row["weights_mib"], row["kv_mib"], row["compute_mib"], row["total_mib"]]
+            lines.append("| %s |" % " | ".join([name, place, layers, *map(str, sizes)]))
+    return lines
+
+
 if __name__ == "__main__":
     for name in ("beefcake2", "beefcake2-slurm"):
         print("\n".join(["", name, ""] + table(name)))
+    print("\n".join(["", "beefcake2-april", ""] + services("beefcake2-april")))

@@ -64,11 +64,11 @@ tests/lab/image.sh >/dev/null
 trap 'tests/lab/down.sh "llama-cluster.run=$LLAMA_LAB_RUN"' EXIT
 run "creating the lab's containers" .venv/bin/ansible-playbook molecule/shared/create.yml -i inventories/lab
 
-play site -e llama_cpp_version=$old
+play site -e lab_version=$old
 expect $old
-play upgrade -e llama_cpp_version=$new
+play upgrade -e lab_version=$new
 expect $new
 play rollback
 expect $old
-play verify -e llama_cpp_version=$old
+play verify -e lab_version=$old
 say "upgrade test: $old -> $new -> $old passed"

@@ -46,6 +46,14 @@ def node(memory_mib=257000, cards=(32510,)):
     return {"devices": found, "main": main, "cores": 40}
 
 
+def other_words():
+    """The plan of a service whose draft model has other tokens."""
+    other = dict(HEADERS[1], shape=dict(HEADERS[1]["shape"], n_vocab=152192))
+    service = dict(SERVICE, model="big", draft={"model": "moe", "quant": "Q4_K_M"})
+    nodes = {"node1": node(cards=(300000,))}
+    return memory_plan({"chat": service}, MODELS, GROUPS, nodes, [HEADERS[0], other], "b11434")
+
+
 def planned(memory_mib=257000, cards=(32510,), previous=(), services=None, headers=HEADERS, complete=False, **keys):
     """The plan of a service with these keys."""
     return memory_plan(
@@ -54,7 +62,7 @@ def planned(memory_mib=257000, cards=(32510,), previous=(), services=None, heade
         GROUPS,
         {"node1": node(memory_mib, cards)},
         headers,
-        "b11434",
+        {},
         previous,
         complete,
     )

@@ -303,6 +303,73 @@ def granite_4_small():
     return model
 
 
+def gemma4_31b():
+    """Layers with a window have other heads than those without, whose values are their keys."""
+    sliding = [block % 6 != 5 for block in range(60)]
+    model = Model("gemma4", 60, 5376, 262144, 32, 16, 512, 262144, weight=Q4_K, tied=True)
+    model.key("attention.head_count_kv", (make.I32, [16 if slides else 4 for slides in sliding]))
+    model.key("attention.sliding_window_pattern", (make.BOOL, sliding))
+    for name, value in (
+        ("feed_forward_length", 21504), ("attention.sliding_window", 1024), ("attention.shared_kv_layers", 0),
+        ("attention.key_length_swa", 256), ("attention.value_length_swa", 256), ("rope.dimension_count", 512),
+        ("rope.dimension_count_swa", 256), ("embedding_length_per_layer_input", 0),
+    ):  # fmt: skip
+        model.key(name, value)
+    model.norm("rope_freqs.weight", 256)
+    for block, slides in enumerate(sliding):
+        head, cached = (256, 16) if slides else (512, 4)
+        model.norm("blk.%d.attn_norm.weight" % block, 5376)
+        model.tensor("blk.%d.attn_q.weight" % block, 5376, 32 * head)
+        model.tensor("blk.%d.attn_k.weight" % block, 5376, cached * head)
+        if slides:
+            model.tensor("blk.%d.attn_v.weight" % block, 5376, cached * head)
+        model.tensor("blk.%d.attn_output.weight" % block, 32 * head, 5376)
+        model.norm("blk.%d.attn_q_norm.weight" % block, head)
+        model.norm("blk.%d.attn_k_norm.weight" % block, head)
+        model.norm("blk.%d.post_attention_norm.weight" % block, 5376)
+        model.feed_forward(block, 21504)
+        model.norm("blk.%d.post_ffw_norm.weight" % block, 5376)
+    return model
+
+
+def qwen36_35b():
+    """Three of four blocks keep a constant state (gated delta net) and no cache."""
+    inner, state, groups = 4096, 128, 16
+    model = Model("qwen35moe", 40, 2048, 248320, 16, 2, 256, 262144, weight=Q4_K)
+    model.key("rope.dimension_sections", (make.I32, [11, 11, 10, 0]))
+    for name, value in (
+        ("expert_count", 256), ("expert_used_count", 8), ("expert_feed_forward_length", 512),
+        ("expert_shared_feed_forward_length", 512), ("full_attention_interval", 4), ("ssm.conv_kernel", 4),
+        ("ssm.state_size", state), ("ssm.group_count", groups), ("ssm.inner_size", inner), ("ssm.time_step_rank", 32),
+        ("rope.dimension_count", 64),
+    ):  # fmt: skip
+        model.key(name, value)
+    for block in range(40):
+        model.norm("blk.%d.attn_norm.weight" % block, 2048)
+        model.norm("blk.%d.post_attention_norm.weight" % block, 2048)
+        if block % 4 == 3:
+            for part, width in (("q", 2 * inner), ("k", 512), ("v", 512)):
+                model.tensor("blk.%d.attn_%s.weight" % (block, part), 2048, width)
+            model.tensor("blk.%d.attn_output.weight" % block, inner, 2048)
+            model.norm("blk.%d.attn_q_norm.weight" % block, 256)
+            model.norm("blk.%d.attn_k_norm.weight" % block, 256)
+        else:
+            model.tensor("blk.%d.attn_qkv.weight" % block, 2048, inner + 2 * groups * state)
+            model.tensor("blk.%d.attn_gate.weight" % block, 2048, inner)
+            model.norm("blk.%d.ssm_conv1d.weight" % block, 4, inner + 2 * groups * state)
+            model.norm("blk.%d.ssm_dt.bias" % block, 32)
+            model.norm("blk.%d.ssm_a" % block, 32)
+            model.tensor("blk.%d.ssm_alpha.weight" % block, 2048, 32)
+            model.tensor("blk.%d.ssm_beta.weight" % block, 2048, 32)
+            model.norm("blk.%d.ssm_norm.weight" % block, state)
+            model.tensor("blk.%d.ssm_out.weight" % block, inner, 2048)
+        model.experts(block, 256, 512)
+        model.norm("blk.%d.ffn_gate_inp_shexp.weight" % block, 2048)
+        model.shared_expert(block, 512)
+    return model
+
+
+# Those that both tested builds know.
 MODELS = {
     "Qwen2 72B": qwen2_72b,
     "Qwen3 32B": qwen3_32b,

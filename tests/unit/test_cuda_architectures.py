@@ -15,6 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
+CUDA = {"default": {"accelerator": "cuda"}}
 V100S = ROOT / "tests/unit/fixtures/nvidia_smi_535_v100s.xml"
 
 
@@ -80,23 +81,36 @@ def run(tmp_path, nodes, limit=None, tasks_from="facts.yml", **variables):
     )
 
 
+def listing(*architectures):
+    return {"default": {"accelerator": "cuda", "cuda_architectures": list(architectures)}}
+
+
 def test_all_nodes_have_one_build_for_the_cards_of_all(tmp_path, cards):
     nodes = {"node1": cards("8.6"), "node2": cards("12.0"), "node3": "no_driver"}
-    status, output, ((name, options),) = run(tmp_path, nodes, llama_cpp_accelerator="cuda")
+    status, output, ((name, options),) = run(tmp_path, nodes, llama_builds=CUDA)
     assert status == 0, output
     assert options.endswith("=86;120'")
-    listed = run(tmp_path, nodes, llama_cpp_accelerator="cuda", llama_cpp_cuda_architectures=["86", "120"])[2]
+    listed = run(tmp_path, nodes, llama_builds=listing("86", "120"))[2]
     assert [one[0] for one in listed] == [name], "a list that says the same is the same build"
-    other = run(tmp_path, nodes, llama_cpp_accelerator="cuda", llama_cpp_cuda_architectures="86")[2]
+    other = run(tmp_path, nodes, llama_builds=listing("86"))[2]
     assert other[0][0] != name and other[0][1].endswith("=86")
 
 
 def test_a_build_for_cpus_asks_for_no_card(tmp_path, cards):
     nodes = {"node1": cards("8.6"), "node2": "no_driver"}
-    status, output, ((name, options),) = run(tmp_path, nodes, limit="node1")
+    cpu = {"default": {"accelerator": "cpu"}}
+    status, output, ((name, options),) = run(tmp_path, nodes, limit="node1", llama_builds=cpu)
     assert (status, options) == (0, ""), output
     assert "Ask each node for its cards" not in output
-    assert run(tmp_path, nodes, llama_cpp_cuda_architectures=["70"])[2] == [(name, "")]
+    cpu = {"default": {"accelerator": "cpu", "cuda_architectures": ["70"]}}
+    assert run(tmp_path, nodes, llama_builds=cpu)[2] == [(name, "")]
+
+
+def test_a_build_of_accelerator_auto_is_one_for_each_kind_of_node(tmp_path, cards):
+    nodes = {"node1": cards("8.6"), "node2": "no_driver"}
+    status, output, _names = run(tmp_path, nodes)
+    assert status == 0, output
+    assert {name.split("-")[1] for name in re.findall(r"build=(\S+) for=", output)} == {"cpu", "cuda"}
 
 
 @pytest.mark.parametrize(
@@ -126,18 +140,18 @@ def test_what_cannot_be_known_is_one_sentence(tmp_path, cards, capabilities, lim
     nodes = {
         "node%d" % number: "no_driver" if one is None else cards(one) for number, one in enumerate(capabilities, 1)
     }
-    status, output, names = run(tmp_path, nodes, limit, llama_cpp_accelerator="cuda")
+    status, output, names = run(tmp_path, nodes, limit, llama_builds=CUDA)
     assert (status != 0, names) == (True, [])
-    assert "llama_cpp_cuda_architectures: " + sentence in output
+    assert "llama_builds.default.cuda_architectures: " + sentence in output
     assert 'such as ["86"]' in output.replace('\\"', '"')
 
 
 def test_a_bundle_asks_no_node(tmp_path, cards):
     status, output, _names = run(
-        tmp_path, {"node1": cards("8.6")}, tasks_from="bundle.yml", llama_cpp_accelerator="cuda", folder=str(tmp_path)
+        tmp_path, {"node1": cards("8.6")}, tasks_from="bundle.yml", llama_builds=CUDA, folder=str(tmp_path)
     )
     assert status != 0
     assert (
-        "llama_cpp_cuda_architectures: auto seen, a bundle asks no node for its cards, their compute capabilities are "
-        "needed" in output
+        "llama_builds.default.cuda_architectures: auto seen, a bundle asks no node for its cards, their "
+        "compute capabilities are needed" in output
     )

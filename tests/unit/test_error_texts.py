@@ -44,9 +44,12 @@ PRODUCED = (
     "module_utils/_node/fabric.py",
     "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
-    "plugin_utils/_cluster_plan/refusals.py",
-    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_models.py",
-    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_services.py",
+    "plugin_utils/_cluster_plan/refusals.py", "plugin_utils/_cluster_plan/routers.py",
+    "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_builds.py",
+    "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_head.py",
+    "plugin_utils/_intent/check_header.py", "plugin_utils/_intent/check_models.py",
+    "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_routers.py",
+    "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
     "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
 )  # fmt: skip
@@ -84,16 +87,28 @@ def chat(**keys):
     return intent(services={"chat": service})
 
 
+DRAFT = {"model": "m", "quant": "Q8_0"}
+
+
+def alone_with(**keys):
+    """What a service of one node with these keys is told."""
+    return chat(workers=None, rpc_port=None, **keys)
+
+
 def of_build(build, **keys):
     """What a service with these keys is told whose head runs this build."""
-    hostvars = dict(INVENTORY["hostvars"], node1=dict(INVENTORY["hostvars"]["node1"], llama_cpp_version=build))
-    return intent(services={"chat": dict(CHAT, **keys)}, hostvars=hostvars)
+    service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
+    return intent(services={"chat": service}, hostvars=built(default={"version": build}))
 
 
-def cached_by(build):
-    """What a service with a tensor cache is told whose worker runs this build."""
-    hostvars = dict(INVENTORY["hostvars"], node2=dict(INVENTORY["hostvars"]["node2"], llama_cpp_version=build))
-    return intent(services={"chat": dict(CHAT, rpc_cache="80G")}, hostvars=hostvars)
+def built(**builds):
+    """The variables of nodes that have these builds."""
+    return {name: dict(facts, llama_builds=builds) for name, facts in INVENTORY["hostvars"].items()}
+
+
+def entry(**keys):
+    """What an inventory is told that has an entry of llama_builds with these keys."""
+    return intent(hostvars=built(turbo=keys))
 
 
 def variables(**facts):
@@ -108,9 +123,7 @@ def second(**keys):
 
 def visible(accelerator, environment):
     """What a service with a card of its own is told whose nodes are like this."""
-    facts = {"llama_cpp_accelerator": accelerator}
-    hostvars = {name: dict(known, **facts) for name, known in INVENTORY["hostvars"].items()}
-    hostvars["node2"]["llama_cpp_accelerator"] = "cuda"
+    hostvars = built(default={"accelerator": accelerator})
     hostvars["node1"]["head_server_environment"] = environment
     return intent(services={"chat": dict(CHAT, cards=1)}, hostvars=hostvars)
 
@@ -192,10 +205,20 @@ def heads_of(other, **keys):
     ]
 
 
-def crowded(**_fixtures):
-    """What a router is told whose model is too large for its host."""
-    router = dict(FAST, models={"big": "Q4_K_M"}, ctx_size=4096)
-    return plan.memory_plan({"fast": router}, PLANNED, INVENTORY["groups"], {"node2": card("node2")})["refused"]
+def routed(memory=32510, build="b11434", models_max=None, **models):
+    """What a router with these models is told by the memory plan."""
+    router = dict(FAST, models=models, ctx_size=4096, **{"models_max": models_max} if models_max else {})
+    known, nodes = dict(PLANNED, other=PLANNED["big"]), {"node2": card("node2", memory=memory)}
+    builds = {"default": {"version": build}}
+    return lambda **_fixtures: plan.memory_plan({"fast": router}, known, INVENTORY["groups"], nodes, builds=builds)[
+        "refused"
+    ]
+
+
+def fast(names=("m",), **keys):
+    """What a router with these keys is told where models have these names, and one alias."""
+    models = {name: dict(INVENTORY["models"]["m"], aliases=["little"]) for name in names}
+    return intent(services={"fast": dict(FAST, **keys)}, models=models)
 
 
 def bound(**kinds):
@@ -402,11 +425,20 @@ REFUSALS = [
         "a free port is needed",
         occupied,
     ),
+    ("llama_services.fast.head:", "nobody matches no host", "at least one is needed", fast(head="nobody")),
+    ("llama_services.fast.models.m:", "4 seen", "a quant or a map with quant is needed", fast(models={"m": 4})),
+    ("llama_services.fast.models.m.quant:", "missing", "one of the quants of the model", fast(models={"m": {}})),
     (
-        "llama_services.fast.host:",
-        "nobody matches no host",
-        "at least one is needed",
-        intent(services={"fast": dict(FAST, host="nobody")}),
+        "llama_services.fast.models:",
+        "m:x seen",
+        "a name without a colon that is not default is needed",
+        fast(("m:x",), models={"m:x": "Q8_0"}),
+    ),
+    (
+        "llama_services.fast.models:",
+        "little seen as a name of m and of n",
+        "a name of one of them alone is needed",
+        fast(("m", "n"), models={"m": "Q8_0", "n": "Q8_0"}),
     ),
     ("llama_services.chat.rpc_cache:", "'80 GB' seen", "such as 80G", chat(rpc_cache="80 GB")),
     (
@@ -417,9 +449,9 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.rpc_cache:",
-        "llama_cpp_version b7772 of node2",
+        "build b7772",
         "b11434 or newer is needed",
-        cached_by("b7772"),
+        of_build("b7772", rpc_cache="80G"),
     ),
     (
         "llama_services.chat.memory_max:",
@@ -545,7 +577,6 @@ REFUSALS = [
         "a key of your own is needed",
         lambda **_fixtures: check.undeployable({}, {"chat": ["put-a-key-of-your-own-here"]}),
     ),
-    ("llama_services.fast.kind:", "router seen", "server is needed", not_deployed(fast=FAST)),
     (
         "llama_services.chat.quant:",
         "giant Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 68.7 GB of GPU memory",
@@ -591,21 +622,34 @@ REFUSALS = [
         "drop the key",
         chat(rpc_memory_max="9G", rpc_port=None, workers=None),
     ),
-    ("llama_services.chat.numa:", "'all' seen", "one of distribute, isolate, numactl", chat(numa="all")),
+    (
+        "llama_services.chat.numa:",
+        "'all' seen",
+        "bind, interleave, none, {node: N}, distribute, isolate or numactl is needed",
+        chat(numa="all"),
+    ),
+    (
+        "llama_services.chat.numa:",
+        "a map of 1 seen",
+        "a map such as {node: 0} is needed",
+        chat(numa={"node": "0"}),
+    ),
+    ("llama_services.chat.numa:", "bind seen", "head_server_numa_node of node1 is empty", chat(numa="bind")),
+    (
+        "llama_services.chat.numa:",
+        "node 2 seen",
+        "one of the NUMA nodes of node1 (0, 1) is needed: correct it",
+        planned(nodes={"node1": bound()}, threads=2, numa={"node": 2}),
+    ),
     (
         "llama_services.chat.load_mode:",
-        "mlock seen with llama_cpp_version b10500",
+        "mlock seen with build b10500",
         "which knows auto, dio, mmap, none: choose one of these",
-        intent(
-            services={"chat": dict(CHAT, load_mode="mlock")},
-            hostvars=dict(
-                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b10500"}
-            ),
-        ),
+        of_build("b10500", load_mode="mlock"),
     ),
     (
         "llama_services.chat.reasoning_budget:",
-        "512 seen with llama_cpp_version b7772, which knows 0 and -1",
+        "512 seen with build b7772, which knows 0 and -1",
         "b8692 or newer is needed",
         of_build("b7772", reasoning_budget=512),
     ),
@@ -690,14 +734,70 @@ REFUSALS = [
         chat(extra_args=["--metrics"]),
     ),
     (
-        "llama_cpp_version:",
-        "b7000 seen",
-        "b7760 or a newer release is needed",
+        "llama_builds: ",
+        "node2 has other builds than node1",
+        "write them in group_vars/all",
         intent(
             hostvars=dict(
-                INVENTORY["hostvars"], node1={"llama_fabric_address": "10.1.0.1", "llama_cpp_version": "b7000"}
+                built(),
+                node1={"llama_fabric_address": "10.1.0.1"},
+                node2=dict(INVENTORY["hostvars"]["node2"], llama_builds={"turbo": {}}),
             )
         ),
+    ),
+    ("llama_builds.Turbo 2:", "a name of lower-case letters", "rename it", intent(hostvars=built(**{"Turbo 2": {}}))),
+    ("llama_services.chat.build:", "'turbo' is not in llama_builds", "add it there or choose one", chat(build="turbo")),
+    (
+        "llama_builds.turbo.version:",
+        "'latest' seen",
+        "the tag of a release such as b11434 is needed",
+        entry(version="latest"),
+    ),
+    ("llama_builds.turbo.commit:", "'main' seen", "copy the whole commit", entry(commit="main")),
+    (
+        "llama_builds.turbo.version:",
+        "seen beside repository",
+        "drop the other",
+        entry(repository="https://x/y", commit="0" * 40, version="b11434"),
+    ),
+    ("llama_builds.turbo.commit:", "missing", "are needed with repository", entry(repository="https://x/y")),
+    ("llama_builds.turbo.commit:", "seen without repository", "add it", entry(commit="0" * 40)),
+    ("llama_builds.turbo.source_sha256:", "missing", "add it", entry(source="/srv/x.tar.gz")),
+    ("llama_builds.turbo.number:", "seen beside version", "drop one of them", entry(version="b11434", number=11434)),
+    (
+        "llama_builds.turbo.number:",
+        "7000 seen",
+        "7760 or more is needed",
+        entry(repository="https://x/y", commit="0" * 40, number=7000),
+    ),
+    ("llama_builds.turbo.accelerator:", "'rocm' seen", "one of auto, cpu, cuda is needed", entry(accelerator="rocm")),
+    (
+        "llama_builds.turbo.cmake_options.-DX:",
+        "no name of a CMake option",
+        "without -D",
+        entry(cmake_options={"-DX": 1}),
+    ),
+    (
+        "llama_builds.turbo.cmake_options.X:",
+        "a list of 1 seen",
+        "one word or number is needed",
+        entry(cmake_options={"X": [1]}),
+    ),
+    ("llama_builds.turbo.cuda_architectures:", "'86' seen", "auto or a list is needed", entry(cuda_architectures="86")),
+    ("llama_builds.turbo.cuda_architectures:", "'8.6' seen", "write 86 for 8.6", entry(cuda_architectures=["8.6"])),
+    (
+        "llama_builds.turbo.cache_types.T:",
+        "a name as --cache-type-k takes it",
+        "correct it",
+        entry(cache_types={"T": 4}),
+    ),
+    ("llama_builds.turbo.cache_types.q8_0:", "a type of llama.cpp itself", "drop it", entry(cache_types={"q8_0": 8})),
+    ("llama_builds.turbo.cache_types.t:", "99 seen", "above 0 and up to 32", entry(cache_types={"t": 99})),
+    (
+        "llama_builds.turbo.version:",
+        "b7000 seen",
+        "b7760 or a newer release is needed",
+        entry(version="b7000"),
     ),
     ("llama_services.chat.cache_type_v:", "q8_0 seen", "the same type for both is needed", chat(cache_type_v="q8_0")),
     (
@@ -796,6 +896,71 @@ REFUSALS = [
         "a card is needed for it",
         chat(cpu_moe="auto", cards=[], workers=None, rpc_port=None),
     ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen with workers",
+        "a service of one node is needed for it",
+        chat(n_gpu_layers=20),
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen with cards []",
+        "a card is needed for it",
+        chat(n_gpu_layers=20, cards=[], workers=None, rpc_port=None),
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen with cpu_moe",
+        "one of both is needed",
+        chat(n_gpu_layers=20, cpu_moe="all", workers=None, rpc_port=None),
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen with layers per node in tensor_split",
+        "auto is needed there",
+        chat(n_gpu_layers=20, tensor_split={"node1": 32}, workers=None, rpc_port=None),
+    ),
+    ("llama_services.chat.draft:", "true seen", "a model is needed: write {model: NAME", alone_with(draft=True)),
+    ("llama_services.chat.draft:", "'small' seen", "true or false or a map is needed", alone_with(draft="small")),
+    ("llama_services.chat.draft.quant:", "nothing seen", "a text is needed", alone_with(draft={"model": "m"})),
+    (
+        "llama_services.chat.draft.max:",
+        "65 seen",
+        "1 to 64 tokens are allowed",
+        alone_with(draft=dict(DRAFT, max=65)),
+    ),
+    (
+        "llama_services.chat.draft.min:",
+        "9 seen",
+        "at most max (8) is allowed",
+        alone_with(draft=dict(DRAFT, max=8, min=9)),
+    ),
+    ("llama_services.chat.draft.most:", "unknown key", "known keys: max, min", alone_with(draft=dict(DRAFT, most=8))),
+    (
+        "llama_services.chat.draft.model:",
+        "x is not in llama_models",
+        "known models",
+        alone_with(draft=dict(DRAFT, model="x")),
+    ),
+    ("llama_services.chat.draft:", "seen with workers", "a service of one node is needed", chat(draft=DRAFT)),
+    (
+        "llama_services.chat.draft:",
+        "seen with embeddings",
+        "draft: false",
+        alone_with(draft=DRAFT, embeddings=True),
+    ),
+    (
+        "llama_services.chat.draft:",
+        "seen with build b9000",
+        "b11434 or newer is needed",
+        of_build("b9000", draft=DRAFT, workers=None, rpc_port=None),
+    ),
+    (
+        "llama_services.chat.draft:",
+        "moe with a vocabulary of 151936 tokens seen",
+        "one like the 152192 of big is needed",
+        lambda **_fixtures: mixture.other_words()["refused"],
+    ),
     ("llama_models:", "[] seen", "a map of name to model is needed: write NAME:", intent(models=[])),
     ("llama_models:", "nothing seen", "at least one model is needed: write it in", intent(models={})),
     ("llama_models.m.quants:", "", "a map of quant name to its files is needed", model(quants={})),
@@ -845,6 +1010,26 @@ REFUSALS = [
         "is needed to estimate a plan",
         model(header={"architecture": "qwen3"}),
     ),
+    (
+        "llama_models.m.header.block_count:",
+        "513 seen",
+        "1 to 512 is needed",
+        model(header=dict(FACTS, block_count=513)),
+    ),
+    (
+        "llama_models.m.header.key_length_mla:",
+        "64 seen",
+        "more than the 64 of rope_dimension_count is needed",
+        model(
+            header=dict(FACTS, kv_lora_rank=512, key_length_mla=64, value_length_mla=128, rope_dimension_count=64),
+        ),
+    ),
+    (
+        "llama_models.m.header.expert_used_count:",
+        "9 seen",
+        "at most the 8 of expert_count are allowed",
+        model(header=dict(FACTS, expert_count=8, expert_used_count=9, expert_feed_forward_length=512)),
+    ),
     # The memory plan.
     (
         "llama_services.chat.quant:",
@@ -865,7 +1050,25 @@ REFUSALS = [
         "set tensor_split to auto (node2 41, node1 39)",
         planned(tensor_split={"node1": 1, "node2": 79}),
     ),
-    ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", crowded),
+    ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", routed(big="Q4_K_M")),
+    (
+        "llama_services.fast.models_max:",
+        "nothing seen without a plan of its models (big X: ",
+        "a header is needed",
+        routed(big="X"),
+    ),
+    (
+        "llama_services.fast.models_max:",
+        "2 seen",
+        "at most 1 is allowed, since more need ",
+        routed(big="Q1_0", other="Q1_0", models_max=2, memory=16000),
+    ),
+    (
+        "llama_services.fast.models_max:",
+        "1 seen with llama_cpp_version b7772",
+        "all 2 models at a time are needed",
+        routed(big="Q1_0", other="Q1_0", models_max=1, memory=16000, build="b7772"),
+    ),
     (
         "llama_services.solo.cards:",
         "1 seen beside chat on node1",
@@ -891,8 +1094,8 @@ REFUSALS = [
     ),
     (
         "llama_services.chat.cards:",
-        "1 seen with llama_cpp_accelerator cpu of node1",
-        "cuda is needed to use cards",
+        "1 seen with llama_builds.default.accelerator cpu",
+        "cuda or auto is needed to use cards",
         visible("cpu", {}),
     ),
     (
@@ -942,6 +1145,24 @@ REFUSALS = [
         "all seen",
         "a mixture of experts is needed for it, big is none",
         lambda **_fixtures: mixture.planned(model="big", cpu_moe="all")["refused"],
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen",
+        "a card is needed for it, node1 has none: drop the key",
+        lambda **_fixtures: mixture.planned(model="big", n_gpu_layers=20, cards=())["refused"],
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "66 seen",
+        "at most the 64 layers of big and its output layer are allowed",
+        lambda **_fixtures: mixture.planned(model="big", n_gpu_layers=66)["refused"],
+    ),
+    (
+        "llama_services.chat.n_gpu_layers:",
+        "20 seen",
+        "the main memory of node1 is needed for it: add {main: true",
+        lambda **_fixtures: mixture.planned(memory_mib=None, model="big", n_gpu_layers=20)["refused"],
     ),
     (
         "llama_services.chat.memory_max:",

@@ -10,14 +10,18 @@ import io
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tarfile
 import threading
+import time
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.builds import BY_ACCELERATOR
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
@@ -80,14 +84,13 @@ def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served
     archive, url = served
     cache = tmp_path / "cache"
 
-    def fetch(name, **more):
+    def fetch(name, entry=None):
         return run(
             tmp_path,
             "source_from_url.yml",
-            llama_cpp_source=url,
+            llama_builds={"default": {"version": "b11434", "source": url, **(entry or {})}},
             llama_cpp_cache=str(cache),
             dest=str(tmp_path / name),
-            **more,
         )
 
     archive.write_text("one")
@@ -107,7 +110,7 @@ def test_a_source_that_changed_after_its_first_fetch_is_refused(tmp_path, served
     assert not (tmp_path / "second").exists()
     # What an operator says counts more.
     pin = "3fc4ccfe745870e2c0d99f71f30ff0656c8dedd41cc1d7d3d376b0dbe685e2f3"
-    status, output = fetch("third", llama_cpp_source_sha256=pin)
+    status, output = fetch("third", {"source_sha256": pin})
     assert status == 0, output
     assert "unpinned" not in output
 
@@ -235,7 +238,7 @@ def test_libraries_are_looked_for_where_the_units_look(tmp_path, monkeypatch, en
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
-    variables = {"root": str(tmp_path), "llama_cpp_accelerator": "cuda"}
+    variables = {"root": str(tmp_path), "llama_builds": {"default": {"accelerator": "cuda"}}}
     if environment:
         variables[environment] = {"LD_LIBRARY_PATH": "/site/my libraries:/site/cuda/lib64"}
     status, output = run(tmp_path, "libraries.yml", **variables)
@@ -290,10 +293,59 @@ def test_what_an_archive_may_hold(tmp_path, planted, allowed):
 
 
 def test_a_cuda_build_takes_no_library_that_only_its_node_may_have():
-    """And the CPU build keeps its name, under which it is kept on controllers."""
-    accelerators = yaml.safe_load((ROOT / "roles/llama_cpp/vars/main.yml").read_text())["__llama_cpp_accelerators"]
-    assert accelerators["cpu"] == {}
-    assert accelerators["cuda"]["GGML_CUDA_NCCL"] == accelerators["cuda"]["LLAMA_OPENSSL"] == "OFF"
+    assert BY_ACCELERATOR["cpu"] == {}
+    assert BY_ACCELERATOR["cuda"]["GGML_CUDA_NCCL"] == BY_ACCELERATOR["cuda"]["LLAMA_OPENSSL"] == "OFF"
+
+
+@pytest.fixture(name="repository")
+def fixture_repository(tmp_path, monkeypatch):
+    """A repository, served by git itself, with two commits; git runs without systemd's confinement."""
+    work = tmp_path / "work"
+    monkeypatch.setenv("PATH", "%s:%s" % (tmp_path, os.environ["PATH"]))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    (tmp_path / "gitconfig").write_text("[user]\n\tname = x\n\temail = x@example.org\n")
+    (tmp_path / "systemd-run").write_text(
+        '#!/bin/sh\nwhile [ "$1" != sh ]; do shift; done\ncd %s/scratch && exec "$@"\n' % tmp_path
+    )
+    (tmp_path / "systemd-run").chmod(0o755)
+    (tmp_path / "scratch").mkdir()
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    commits = []
+    for text in ("one", "two"):
+        (work / "CMakeLists.txt").write_text(text)
+        subprocess.run("git add . && git commit -qm %s" % text, shell=True, cwd=str(work), check=True)
+        found = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=str(work), text=True)
+        commits.append(found.strip())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    served = ["git", "daemon", "--listen=127.0.0.1", "--port=%d" % port, "--base-path=%s" % tmp_path, "--export-all"]
+    with subprocess.Popen([*served, "--reuseaddr"], stderr=subprocess.DEVNULL, start_new_session=True) as daemon:
+        for _try in range(100):
+            with socket.socket() as asked:
+                if asked.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        yield "git://127.0.0.1:%d/work" % port, commits
+        os.killpg(daemon.pid, signal.SIGTERM)
+
+
+def test_a_commit_of_a_fork_is_fetched_and_nothing_else_is_taken_for_it(tmp_path, repository):
+    address, (first, _second) = repository
+
+    def fetch(commit):
+        builds = {"default": {"repository": address, "commit": commit}}
+        return run(tmp_path, "source_from_git.yml", llama_builds=builds, dest=str(tmp_path / "source.tar.gz"))
+
+    status, output = fetch(first)
+    assert status == 0, output
+    with tarfile.open(tmp_path / "source.tar.gz") as archive:
+        assert archive.extractfile("source/CMakeLists.txt").read() == b"one"
+    assert list((tmp_path / "scratch").iterdir()) == []
+    status, output = fetch("0" * 40)
+    assert status != 0
+    assert "llama_builds.default: %s gave no commit %s (" % (address, "0" * 40) in output
+    assert "that commit is needed: correct repository or commit" in output
 
 
 @pytest.mark.parametrize(("program", "link"), [("ggml-rpc-server", "rpc-server"), ("rpc-server", "ggml-rpc-server")])

@@ -18,7 +18,7 @@ NODES, CONTROLLER = "module_utils", "plugin_utils"
 FLOORS = {
     NODES: (
         ("_text", "_key"),
-        ("_family",),
+        ("_family", "_forms"),
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),

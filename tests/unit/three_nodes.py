@@ -72,7 +72,9 @@ def main_memory(node, memory=8192):
 
 
 def plan(services, nodes=None, headers=(), previous=(), build="b11434"):
-    return memory_plan(services, MODELS, GROUPS, nodes or globals()["nodes"](), headers, build, previous)
+    return memory_plan(
+        services, MODELS, GROUPS, nodes or globals()["nodes"](), headers, {"default": {"version": build}}, previous
+    )
 
 
 def kept(planned, name="chat"):

@@ -42,7 +42,7 @@ def site(lab, tags, bundle=None, *options, name=NAME):
     quant = {"urls": ["http://hub.invalid/" + name], "sha256": [SHA256]}
     intent = {
         "llama_models": {"smollm2-135m-instruct": {"quants": {"Q4_1": quant}}},
-        "llama_cpp_source": "http://source.invalid/llama.cpp.tar.gz",
+        "llama_builds": {"default": {"version": "b11434", "source": "http://source.invalid/llama.cpp.tar.gz"}},
         "llama_cpp_cache": "/nowhere",
         # All nodes of a service are needed in a run: this one has one.
         "llama_services": lab.chat(workers=None, rpc_port=None, force_split=None),

@@ -246,12 +246,14 @@ def test_an_automatic_split_is_planned_and_stays(lab):
 
 
 def test_a_mixture_of_experts_answers_with_some_in_main_memory_and_stays(lab):
-    """Without a GPU they lie where all weights do; what is shown is the flag, the answer and the second run."""
+    """Without a GPU they lie where all weights do; what is shown is the flag, the answer and the second run. Its memory
+    is interleaved, and the model that it was made of drafts for it."""
     quant = "Q4_1"
     path = "/var/tmp/smollm2-mixture.gguf"
     program = (pathlib.Path(__file__).resolve().parents[3] / "tests/lab/mixture.py").read_text()
     lab.node1.check_output("python3 -c %s /srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf %s", program, path)
     experts = {"model": "mixture", "quant": quant, "head": "node1", "port": 8010, "slot_ctx_size": 1024, "threads": 1}
+    experts.update(numa="interleave", draft={"model": "smollm2-135m-instruct", "quant": quant, "max": 4})
     dense = {"urls": ["file:///srv/llama-lab/SmolLM2-135M-Instruct.Q4_1.gguf"]}
     models = {"smollm2-135m-instruct": dense, "mixture": {"urls": ["file://" + path]}}
     intent = json.dumps(
@@ -263,8 +265,12 @@ def test_a_mixture_of_experts_answers_with_some_in_main_memory_and_stays(lab):
     status, output = lab.playbook("site", "--tags", "model,head,verify", "-e", intent)
     assert status == 0, output
     assert "--n-cpu-moe 12 " in lab.node1.check_output("systemctl cat llama-head-experts.service")
+    pid = lab.node1.check_output("systemctl show --property=MainPID --value llama-head-experts.service")
+    policies = {line.split()[1] for line in lab.node1.check_output("cat /proc/%s/numa_maps", pid).splitlines()}
+    assert {policy.partition(":")[0] for policy in policies} == {"interleave"}
     # Its experts are all the dense model's own feed-forward, so it has words.
     assert lab.report("experts")["answer"].split()
+    assert "drafted tokens accepted" in lab.report("experts")["conversation"]["draft"]
     status, output = lab.playbook("site", "--tags", "head", "-e", intent)
     assert status == 0, output
     assert lab.changed(output) == 0

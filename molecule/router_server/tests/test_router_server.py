@@ -64,7 +64,7 @@ def intent(lab):
         "port": PORT,
         "slot_ctx_size": 1024,
         "parallel": 4,
-        "threads": 2,
+        "threads": 1,
     }
     return {
         "llama_services": dict(lab.chat(ctx_size=4096, tensor_split={"node2": 15, "node3": 15}), fast=fast),
@@ -163,41 +163,10 @@ def test_it_comes_back_from_kills(lab, deployed):
         lab.eventually(lambda: answers(lab, model), 30, "the router was killed, and %s answers again" % model)  # noqa: B023
 
 
-def test_a_model_that_hangs_is_noticed_by_its_progress(lab, deployed):
-    """Tokens every few milliseconds, then none: see the deadlines of _watchdog/head."""
-    assert ask(lab, DENSE, 16)[0] == DENSE
-    pid = lab.node1.check_output("systemctl show --property=MainPID --value %s", UNIT)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        cut = pool.submit(answers_long, lab)
-        lab.eventually(lambda: working(lab), 30, "it answers")
-        lab.node1.check_output("sleep 3; kill -STOP $(pgrep --parent %s)" % pid)
-        lab.eventually(
-            lambda: lab.node1.check_output("systemctl show --property=MainPID --value %s", UNIT) not in (pid, "0"),
-            60,
-            "the router that hangs is restarted",
-        )
-        assert cut.result() is False
-    assert "router fast: it says that it is well, but nothing has moved" in lab.node1.check_output(
-        "journalctl -u llama-watchdog -o cat"
-    )
-    lab.eventually(lambda: answers(lab, DENSE), 60, "it answers again")
-
-
-def answers_long(lab):
-    try:
-        return bool(ask(lab, DENSE, 900))
-    except (AssertionError, requests.RequestException):
-        return False
-
-
-def working(lab):
-    slots = get(lab, "/slots?model=%s&autoload=false" % DENSE).json()
-    return any(slot["is_processing"] for slot in slots)
-
-
 def test_what_is_gone_from_the_inventory_goes_from_the_node(lab, deployed, intent):
     del intent["llama_services"]["fast"], intent["llama_api_keys"]
     status, output = lab.playbook("site", "--tags", "router", "-e", json.dumps(intent))
     assert status == 0, output
     left = lab.node1.check_output("ls /etc/llama-cluster /etc/llama-cluster/* /etc/systemd/system")
-    assert [line for line in left.split() if "fast" in line] == []
+    # Its plan stays, as that of a head does.
+    assert [line for line in left.split() if "fast" in line and "plan-" not in line] == []

@@ -35,7 +35,7 @@ def builds(lab, tmp_path_factory):
 
 
 def options(builds, version="b11434", **more):
-    return ("-e", json.dumps(dict(SHORT, llama_cpp_version=version, llama_cpp_cache=builds, **more)))
+    return ("-e", json.dumps(dict(SHORT, lab_version=version, llama_cpp_cache=builds, **more)))
 
 
 def answers(lab, timeout=60):
@@ -192,8 +192,8 @@ def test_rollback_puts_the_old_build_back(lab, capsys):
     status, output = lab.playbook("rollback")
     assert status == 0, output
     assert (
-        "set llama_cpp_version to b11434 and the services as they were there, or the next site.yml switches again"
-        in output
+        "set llama_builds (b11434-cpu-" in output
+        and ") and the services as they were there, or the next site.yml switches again" in output
     )
     with capsys.disabled():
         print("\n" + output[output.index("chat: as of") : output.index("the inventory may")])

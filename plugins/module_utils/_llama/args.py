@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Sequence
 
 from .._family import is_template_file
 from .._node import paths
-from .._settings import arguments
+from .._settings import LLAMA_NUMA, arguments, value
 
 PIN = "b11434"
 """The release that is deployed where the inventory names none."""
@@ -29,6 +29,14 @@ class Dialect(NamedTuple):
 # level (#23021).
 DIALECTS = (Dialect(7760, False, 3), Dialect(9181, True, 4))
 OLDEST = DIALECTS[0].first
+
+# What a draft model is told, from a build on. b11434 drafts nothing unless it is told how (--spec-type), and says so at
+# info level only. None of the builds between the two was looked at.
+DRAFTS = (
+    (DIALECTS[0].first, {"type": [], "max": "--draft-max", "min": "--draft-min"}),
+    (11434, {"type": ["--spec-type", "draft-simple"], "max": "--spec-draft-n-max", "min": "--spec-draft-n-min"}),
+)
+DRAFTS_UNKNOWN = range(7773, 11434)
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
@@ -80,12 +88,18 @@ def model_args(instance: Mapping[str, Any], service: Mapping[str, Any], version:
         args += ["--rpc", ",".join(instance["rpc_endpoints"]), "--split-mode", "layer"]
     if service.get("cards") == []:
         args += ["--device", "none"]
-    args += ["--n-gpu-layers", str(ALL_LAYERS), "--fit", "off"]
+    layers = value(service, "n_gpu_layers")
+    args += ["--n-gpu-layers", str(ALL_LAYERS if layers == "auto" else layers), "--fit", "off"]
     if instance["tensor_split"]:
         args += ["--tensor-split", ",".join(str(count) for count in instance["tensor_split"])]
     if instance.get("cpu_moe"):
         args += ["--cpu-moe"] if instance["cpu_moe"] == "all" else ["--n-cpu-moe", str(instance["cpu_moe"])]
-    args += arguments(service, command_line_of(version))
+    build = command_line_of(version)
+    args += arguments(service, build)
+    if service.get("draft"):
+        args += _draft_args(instance["draft_path"], service, build)
+    if service.get("numa") in LLAMA_NUMA:
+        args += ["--numa", service["numa"]]
     template = service.get("chat_template")
     if template is not None and is_template_file(template):
         args += ["--chat-template-file", paths.TEMPLATES.replace("*", instance["service"])]
@@ -110,6 +124,18 @@ def _dialect(version: Optional[str]) -> Dialect:
     return [one for one in DIALECTS if one.first <= command_line_of(version)][-1]
 
 
+def _draft_args(path: str, service: Mapping[str, Any], build: int) -> List[str]:
+    """Its layers lie where those of the model do. Its cache is llama.cpp's own, f16."""
+    words: Mapping[str, Any] = [known for first, known in DRAFTS if first <= build][-1]
+    args = ["--model-draft", path, "--n-gpu-layers-draft", str(ALL_LAYERS)] + words["type"]
+    if service.get("cards") == []:
+        args += ["--device-draft", "none"]
+    for bound in ("max", "min"):
+        if bound in service["draft"]:
+            args += [words[bound], str(service["draft"][bound])]
+    return args
+
+
 class Told(NamedTuple):
     """What a command line of llama-server says about its answers."""
 
@@ -119,6 +145,7 @@ class Told(NamedTuple):
     reasoning_raw: bool  # thoughts stay in the content
     slot_ctx: Optional[int]  # tokens a slot is to have, None for the model's own
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
+    draft: bool  # a draft model goes ahead
 
 
 def told(arguments: Sequence[str]) -> Told:
@@ -140,4 +167,5 @@ def told(arguments: Sequence[str]) -> Told:
         reasoning_raw=value("--reasoning-format") == "none",
         slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
         n_predict=int(limit) if limit.isdigit() else 0,
+        draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
     )

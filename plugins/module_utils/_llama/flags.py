@@ -45,12 +45,20 @@ INSTEAD = (
     ("tensor_split", "-ts --tensor-split"),
     ("cards", "-dev --device"),
     ("cpu_moe", "-cmoe --cpu-moe -ncmoe --n-cpu-moe"),
+    ("numa", "--numa"),
+    (
+        "draft",
+        "-md --model-draft --spec-draft-model --draft --draft-n --draft-max --spec-draft-n-max --draft-min "
+        "--draft-n-min --spec-draft-n-min -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -devd "
+        "--device-draft --spec-draft-device",
+    ),
+    ("n_gpu_layers", "-ngl --gpu-layers --n-gpu-layers"),
     ("chat_template", "--chat-template --chat-template-file"),
     ("llama_api_keys", "--api-key --api-key-file"),
     # The collection's own: where layers go, and how the server is watched, asked and logged.
     (
         "",
-        "-ngl --gpu-layers --n-gpu-layers -sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx "
+        "-sm --split-mode -fit --fit -fitt --fit-target -fitc --fit-ctx "
         "--metrics --slots --no-slots --api-prefix --reuse-port --ssl-key-file --ssl-cert-file "
         "--models-dir --models-preset --models-max --models-autoload --no-models-autoload -lv --verbosity "
         "--log-verbosity -v --verbose --log-verbose --log-disable --log-file --log-jsonl --no-log-jsonl "

@@ -24,9 +24,14 @@ ASSIGNED = re.compile(r"load_tensors: layer\s+(\d+) assigned to device (\S+?),")
 OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 BUFFER = re.compile(r"(\S+)\s+(model|KV|RS|compute|output) buffer size =\s+([0-9.]+) MiB")
 CACHE = re.compile(r"size =\s+([0-9.]+) MiB \(\s*(\d+) cells,\s*(\d+) layers,.*?K \((\w+)\).*?V \((\w+)\)")
+DRAFT = re.compile(r"loading draft model '")
 LOADED = re.compile(r": model loaded\s*$")
 RPC_NAME = re.compile(r"^(RPC\d+)\[(.+)\]\Z")
 ENDPOINT = re.compile(r"^\S+:\d+\Z")
+# A router starts a server for a model; what that one says begins with its port.
+SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
+# A part of each line that is read, and of few others.
+TOLD = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
 
 
 class _Layout:
@@ -46,11 +51,12 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
 
     A model may be laid out several times (a fit pass counts with empty buffers first): the last layout is the real one.
     In it the shards of a model and the caches of a model with sliding windows have a line each and add up; compute
-    buffers are reserved anew and replace each other.
+    buffers are reserved anew and replace each other. The buffers of a draft model, which is loaded after it, are added;
+    layers and caches are those of the model.
     """
     build: Dict[str, Any] = {"build": None, "commit": None}
     devices: Dict[str, Optional[str]] = {}
-    layout = _Layout()
+    layout, whole = _Layout(), None
     for line in lines:
         found = BUILD.search(line)
         if found and build["build"] is None:
@@ -58,10 +64,15 @@ def parse(lines: Iterable[str]) -> Dict[str, Any]:
         found = DEVICE.search(line)
         if found:
             devices[found.group(1)] = found.group(2) if ENDPOINT.match(found.group(2)) else None
-        if PASS.search(line):
+        if DRAFT.search(line):
+            whole = whole or layout
+        if PASS.search(line) or DRAFT.search(line):
             layout = _Layout()
         _read(layout, line)
-    return _report(build, devices, layout)
+    if whole:
+        for place, size in layout.mib.items():
+            whole.mib[place] = whole.mib.get(place, 0.0) + size
+    return _report(build, devices, whole or layout)
 
 
 def _read(layout: _Layout, line: str) -> None:
@@ -172,9 +183,9 @@ def _cache_layers(layout: _Layout) -> Optional[Dict[Place, int]]:
     return layers or None
 
 
-def load_info(unit: str) -> Dict[str, Any]:
+def load_info(unit: str, model: Optional[str] = None) -> Dict[str, Any]:
     """parse() of the load of a unit's current (else its last) run, with the unit's name and a reason when lines are
-    missing.
+    missing. model: of a router, whose last load is read.
 
     Errors: Refusal when systemd knows no run of the unit, or the journal cannot be read.
     """
@@ -182,7 +193,7 @@ def load_info(unit: str) -> Dict[str, Any]:
     invocation = shown[0].get("InvocationID") if shown else None
     if not invocation:
         raise Refusal("unit %s does not run on this node: name the head's unit and start it" % unit)
-    info = parse(read_journal(invocation))
+    info = parse(read_journal(invocation, model))
     info["unit"] = shown[0]["Id"]
     info["reason"] = None
     if not info["buffers"] or info["layers_total"] is None:
@@ -205,9 +216,25 @@ def until_loaded(stream: Iterable[str]) -> Tuple[List[str], bool]:
     return lines, False
 
 
-def read_journal(invocation: str) -> List[str]:
-    """Lines of the load of one run of a unit. Errors: Refusal."""
+def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
+    """Lines of a router's log on the last load of a model, from the newest line on -> (lines, whether there was
+    one)."""
+    kept: List[str] = []
+    for line in newest_first:
+        found = SPAWNED.search(line)
+        if found and found.group(1) == model:
+            return [one for one in reversed(kept) if one.startswith("[%s] " % found.group(2))], True
+        if found:  # a later server at a port says nothing of an earlier one
+            kept = [one for one in kept if not one.startswith("[%s] " % found.group(2))]
+        elif TOLD.search(line):
+            kept.append(line)
+    return [], False
+
+
+def read_journal(invocation: str, model: Optional[str] = None) -> List[str]:
+    """Lines of the load of one run of a unit, or of the last load of a router's model. Errors: Refusal."""
     command = ["journalctl", "--no-pager", "--quiet", "-o", "cat", "_SYSTEMD_INVOCATION_ID=" + invocation]
+    command += ["--reverse"] if model else []
     try:
         process: Any = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, LC_ALL="C")
@@ -217,7 +244,8 @@ def read_journal(invocation: str) -> List[str]:
             "journalctl cannot be run (%s): the load is looked up on nodes with systemd only"
             % os.strerror(error.errno or 0)
         ) from None
-    lines, loaded = until_loaded(raw.decode("utf-8", "replace") for raw in process.stdout)
+    stream = (raw.decode("utf-8", "replace") for raw in process.stdout)
+    lines, loaded = of_model(stream, model) if model else until_loaded(stream)
     if loaded:
         process.kill()
     process.stdout.close()

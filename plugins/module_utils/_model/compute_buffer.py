@@ -12,7 +12,7 @@ import operator
 from typing import List, NamedTuple, Sequence, Tuple
 
 from .build_ranges import BuildRange, ranges_of
-from .kv_cache import CACHE_TYPES, Settings, cells
+from .kv_cache import Settings, cells, is_plain, kv_bytes
 from .shape import Shape
 
 F32 = 4
@@ -53,7 +53,7 @@ def _core(
     row = F32 * tokens
     n_embd, query = shape.n_embd, _query(shape)
     beside = query if known.rotated_cache else n_embd
-    if known.rotated_cache and query < n_embd and CACHE_TYPES[settings.cache_type_k][0] > 1:
+    if known.rotated_cache and query < n_embd and not is_plain(settings.cache_type_k):
         beside = 2 * query
     widest = [2 * n_embd + query]
     if shape.n_ff:
@@ -114,7 +114,24 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
     if shape.cpu_moe:
         # The head computes the experts that it keeps, where no device of its own does it.
         mask += _experts(shape, tokens)
+    if shape.left:
+        # It reads the cache of the layers that it keeps, and computes them where no device does it.
+        mask += _device(shape.left, settings, known, _alone(shape.left), False)
     return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
+
+
+def _alone(shape: Shape) -> Place:
+    """The place of layers that lie before those of all devices."""
+    return Place(True, False, any(shape.swa_layers), all(shape.swa_layers), False, bool(shape.n_ff_exp), 0)
+
+
+def _left_copy(shape: Shape, settings: Settings) -> int:
+    """Bytes of the device that computes prompts for the layers that the head keeps: a product's weights, at most those
+    of a layer without its experts, and a layer's cache."""
+    if not shape.left:
+        return 0
+    blocks = zip(shape.left.block_bytes, shape.left.expert_bytes)
+    return max(shape.expert_copy, *(size - own for size, own in blocks)) + max(kv_bytes(shape.left, settings))
 
 
 def _experts(shape: Shape, tokens: int) -> int:
@@ -137,17 +154,23 @@ def compute_bytes(
     """
     devices, host = [0] * len(counts), 0
     for known in ranges_of(settings.build):
-        # Weights that were put elsewhere by name end the pipeline (llama_model::has_tensor_overrides).
-        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts)) and not shape.cpu_moe
+        # Weights that were put elsewhere by name end the pipeline (llama_model::has_tensor_overrides), and so do layers
+        # in main memory.
+        elsewhere = shape.cpu_moe or shape.left
+        pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts)) and not elsewhere
         host = max(host, _host(shape, settings, known, pipeline))
         end = 0
         for device, count in enumerate(counts):
             begin, end = end, end + count
             windows = shape.swa_layers[begin:end]
-            # Of experts in main memory the first of the head's own devices computes prompts; RPC has no such offer.
-            offered = bool(shape.cpu_moe) and device == len(counts) - local
+            # Of what lies in main memory the first of the head's own devices computes prompts; RPC has no such offer.
+            offered = bool(elsewhere) and device == len(counts) - local
+            if offered and shape.left:
+                windows = windows + shape.left.swa_layers
             experts = offered or not shape.cpu_moe or any(shape.expert_bytes[begin:end])
-            copies = shape.expert_copy if offered else 0
+            copies = 0
+            if offered:
+                copies = _left_copy(shape, settings) if shape.left else shape.expert_copy
             if count or offered:
                 is_last = bool(count) and end == shape.block_count
                 place = Place(not begin, is_last, any(windows), all(windows), pipeline, experts, copies)

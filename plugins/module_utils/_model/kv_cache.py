@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Bytes of the KV cache, as llama-kv-cache.cpp and llama-kv-cache-iswa.cpp of b7772 and b11434 allocate it."""
 
+import math
 from typing import List, NamedTuple, Optional
 
 from .build_ranges import BuildRange, ranges_of
@@ -30,13 +31,16 @@ class Settings(NamedTuple):
     parallel: Optional[int]  # slots, None for llama-server's own choice (4 in a unified cache)
     batch_size: int
     ubatch_size: int
-    cache_type_k: str  # of CACHE_TYPES
+    cache_type_k: str  # of CACHE_TYPES, or one that its build has beside them
     cache_type_v: str
     flash_attn: bool
     kv_unified: bool
     swa_full: bool  # layers with a sliding window cache everything
     embeddings: bool  # every token of a batch has an output
     cache_ram: int = 0  # MiB of the head's main memory for prompts of other conversations
+    # Bits per element of a type that CACHE_TYPES lacks.
+    bits_k: Optional[float] = None
+    bits_v: Optional[float] = None
 
 
 class Cells(NamedTuple):
@@ -69,8 +73,11 @@ def cells(shape: Shape, settings: Settings, known: BuildRange) -> Cells:
     return Cells(streams, full, swa, sequences)
 
 
-def row_bytes(cache_type: str, weights: int) -> int:
-    """Bytes of ``weights`` weights; a cache type's block is never split over two rows."""
+def row_bytes(cache_type: str, weights: int, bits: Optional[float] = None) -> int:
+    """Bytes of ``weights`` weights; a cache type's block is never split over two rows. bits: per element, of a type
+    that CACHE_TYPES lacks."""
+    if bits:
+        return math.ceil(weights * bits / 8)
     block, size = CACHE_TYPES[cache_type]
     return -(-weights // block) * size
 
@@ -78,12 +85,17 @@ def row_bytes(cache_type: str, weights: int) -> int:
 def _layer_row(shape: Shape, settings: Settings, block: int, mla_values: bool) -> int:
     """Bytes of one cell of a layer."""
     if shape.mla:
-        keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope)
-        return keys + row_bytes(settings.cache_type_v, shape.mla.rank) if mla_values else keys
+        keys = row_bytes(settings.cache_type_k, shape.mla.rank + shape.mla.rope, settings.bits_k)
+        return keys + row_bytes(settings.cache_type_v, shape.mla.rank, settings.bits_v) if mla_values else keys
     heads = shape.n_head_kv[block]
-    return row_bytes(settings.cache_type_k, heads * shape.head_k[block]) + row_bytes(
-        settings.cache_type_v, heads * shape.head_v[block]
+    return row_bytes(settings.cache_type_k, heads * shape.head_k[block], settings.bits_k) + row_bytes(
+        settings.cache_type_v, heads * shape.head_v[block], settings.bits_v
     )
+
+
+def is_plain(cache_type: str) -> bool:
+    """Whether a cache type is not quantized."""
+    return cache_type in CACHE_TYPES and CACHE_TYPES[cache_type][0] == 1
 
 
 def kv_bytes(shape: Shape, settings: Settings) -> List[int]:

@@ -11,6 +11,7 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 from .._settings import OWN
 from .compute_buffer import compute_bytes
+from .draft import draft_counts, draft_settings
 from .kv_cache import Settings, kv_bytes
 from .shape import Shape, read_shape
 
@@ -73,11 +74,22 @@ def place(
     compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params)
     last = max(device for device, count in enumerate(counts) if count)
     devices: List[Share] = []
-    first = 0
+    first, before = 0, shape.left.block_count if shape.left else 0
     for device, count in enumerate(counts):
         end = first + count
         weights = sum(shape.block_bytes[first:end]) + (shape.output_bytes if device == last else 0)
-        held = (first, end - 1) if count else (None, None)
+        held = (before + first, before + end - 1) if count else (None, None)
         devices.append(Share(count, held[0], held[1], weights, sum(caches[first:end]), compute[device]))
         first = end
-    return Placed(devices, Share(weights=shape.input_bytes, compute=host))
+    kept = Share(weights=shape.input_bytes, compute=host)
+    if shape.left:
+        kept = kept._replace(
+            layers=before, first_layer=0, last_layer=before - 1, kv=sum(kv_bytes(shape.left, settings))
+        )
+    if shape.draft:
+        own = place(
+            shape.draft, draft_settings(settings), draft_counts(shape.draft.block_count, counts), local, fit_params
+        )
+        devices = [share.beside(more) for share, more in zip(devices, own.devices)]
+        kept = kept.beside(own.host)
+    return Placed(devices, kept)

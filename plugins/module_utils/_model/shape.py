@@ -53,6 +53,8 @@ class Shape(NamedTuple):
     expert_bytes: List[int]  # of block_bytes, the experts' tensors
     expert_copy: int  # bytes of a device that computes experts that lie elsewhere, see _experts()
     cpu_moe: int = 0  # how many of the first blocks have their experts in the head's main memory
+    draft: Optional["Shape"] = None  # of a small model that lies beside it and drafts for it
+    left: Optional["Shape"] = None  # the first blocks, where they lie in the head's main memory; the others are counted
 
     def as_dict(self) -> Dict[str, Any]:
         """What survives JSON."""

@@ -3,26 +3,33 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The builds of llama.cpp on a node, and whether they are whole. Private to the collection."""
 
+import base64
+import glob
 import json
 import os
+import re
 import stat
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from .._files import directory, may_change, sha256_file
-from .._text import Refusal
+from .._files import directory, may_change, sha256_file, text_of
+from .._text import Refusal, printable
+from . import paths
 
 
 def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
     """The build that PREFIX/current points to (or PREFIX/releases/RELEASE), and whether its files are the ones its
     build.json lists, and nobody else's to change.
 
-    Returns current_build (release directory name), build_sha256 (of build.json), build_intact, build_broken
-    (relative paths that are missing, differ, are not listed, or that others than root may change); None where there is
-    nothing to say. Errors: Refusal, also where others may exchange the release.
+    Returns current_build (release directory name), build_sha256 (of build.json), build_identity (its commit, or its
+    version where nobody told the commit), build_intact, build_broken (relative paths that are missing, differ, are not
+    listed, or that others than root may change); None where there is nothing to say. Errors: Refusal, also where others
+    may exchange the release.
     """
     asked = os.path.join(prefix, "releases", release) if release else os.path.join(prefix, "current")
     current = os.path.realpath(asked)
-    info: Dict[str, Any] = {"current_build": None, "build_sha256": None, "build_intact": None, "build_broken": None}
+    info: Dict[str, Any] = dict.fromkeys(
+        ("current_build", "build_sha256", "build_identity", "build_intact", "build_broken")
+    )
     if not os.path.isdir(current):
         return info
     info["current_build"] = os.path.basename(current)
@@ -33,9 +40,12 @@ def build_info(prefix: str, release: Optional[str] = None) -> Dict[str, Any]:
         with directory(asked):
             pass
         with open(manifest, encoding="utf-8") as stream:
-            files = json.load(stream)["files"]
+            told = json.load(stream)
+        files = told["files"]
         if not isinstance(files, dict):
             raise ValueError("files is no map")
+        commit = told.get("commit", "unknown")
+        info["build_identity"] = printable(str(told.get("version") if commit == "unknown" else commit))
         info["build_sha256"] = sha256_file(manifest)
         found, changeable = contents(current)
         found.discard("build.json")
@@ -71,3 +81,34 @@ def contents(release: str) -> Tuple[Set[str], Set[str]]:
         found.update(below[name] for name in seen if name in names or stat.S_ISLNK(seen[name].st_mode))
         changeable.update(below[name] for name in seen if may_change(seen[name]))
     return found, changeable
+
+
+NAMED = re.compile(r"%s/releases/([^/\s\"]+)" % re.escape(paths.BUILDS))
+
+
+def kept_releases(root: str = "/") -> List[str]:
+    """The names of releases that snapshots and trials lead back to. What is no record of ours names none."""
+    found: Set[str] = set()
+    for pattern in (paths.OPEN_SNAPSHOT, paths.LAST_SNAPSHOT, paths.TRIALS):
+        for path in glob.glob(os.path.join(root, pattern.lstrip("/"))):
+            try:
+                record = json.loads(text_of(path) or "{}")
+                found.update(releases_in(record))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(record, dict) and isinstance(record.get("build"), str):
+                found.add(record["build"])
+    return sorted(found)
+
+
+def releases_in(record: Any) -> Set[str]:
+    """The names of the releases that the files of a record name, which has their content in base64."""
+    if not isinstance(record, (dict, list)):
+        return set()
+    found: Set[str] = set()
+    for one in record.values() if isinstance(record, dict) else record:
+        found.update(releases_in(one))
+    content = record.get("content") if isinstance(record, dict) else None
+    if isinstance(content, str):
+        found.update(NAMED.findall(base64.b64decode(content).decode("utf-8", "replace")))
+    return found

@@ -17,7 +17,7 @@ from .._text import Refusal
 from . import fabric as fabrics
 from . import nvidia_smi, paths
 from . import units as services
-from .build import build_info
+from .build import build_info, kept_releases
 from .ours import is_our_alias
 from .trials import Trials
 
@@ -113,6 +113,22 @@ def selinux(_asked: Any) -> Facts:
     return {"selinux": {"enabled": True, "contexts": [line.split()[0] for line in listed.splitlines() if line.strip()]}}
 
 
+CPUS = "/sys/devices/system/cpu"
+
+
+def physical_cores(cpus: Iterable[int], root: str = CPUS) -> int:
+    """How many cores some logical CPUs are: those of one core are each other's siblings. One that does not tell counts
+    as a core."""
+    cores = set()
+    for cpu in cpus:
+        try:
+            with open("%s/cpu%d/topology/thread_siblings_list" % (root, cpu), encoding="ascii") as stream:
+                cores.add(stream.read().strip())
+        except OSError:
+            cores.add(str(cpu))
+    return len(cores)
+
+
 def machine(asked: Facts) -> Facts:
     """Main memory, cores, addresses, and the NUMA node of each core where that is asked for."""
     with open("/proc/meminfo", encoding="ascii", errors="replace") as stream:
@@ -123,6 +139,7 @@ def machine(asked: Facts) -> Facts:
         "machine": {
             "memory_mib": int(total) // 1024,
             "cores": len(os.sched_getaffinity(0)),
+            "physical_cores": physical_cores(os.sched_getaffinity(0)),
             "addresses": sorted(address for address, name in addresses.items() if name != "lo"),
             "numa_nodes": [line for line in nodes if not line.startswith("#")],
         }
@@ -162,33 +179,36 @@ def listeners(_asked: Any) -> Facts:
 
 
 def plans(asked: Iterable[str]) -> Facts:
-    """{service: its memory plan as {item: service, content: base64}}; without the content where there is none."""
+    """{service: {item: service, content: its memory plan, prompt: how fast it read a long prompt}}, both as base64, and
+    without what there is none of."""
     return {"plans": {service: _plan(service) for service in asked}}
 
 
 def _plan(service: str) -> Dict[str, str]:
-    text = text_of(paths.PLANS.replace("*", service))
-    return (
-        {"item": service}
-        if text is None
-        else {"item": service, "content": base64.b64encode(text.encode("utf-8")).decode("ascii")}
-    )
+    found = {"item": service}
+    for name, path in (("content", paths.PLANS), ("prompt", paths.PROMPTS)):
+        text = text_of(path.replace("*", service))
+        if text is not None:
+            found[name] = base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return found
 
 
 def build(asked: Facts) -> Facts:
-    """The release that is asked for, whether its files are those of its manifest, the links, and all releases that are
-    there. Errors: Refusal."""
+    """Of each release that is asked for whether its files are those of its manifest, the links, all releases that are
+    there, and those that snapshots and trials lead back to. The empty name is for the one that is current. Errors:
+    Refusal."""
     prefix = asked["prefix"]
-    found = build_info(prefix, asked["release"])
     links = {
         name: os.readlink(os.path.join(prefix, name)) for name in LINKS if os.path.islink(os.path.join(prefix, name))
     }
     folder = os.path.join(prefix, "releases")
-    found.update(
-        links=links,
-        taken=[name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
-        releases=sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
-    )
+    found = {
+        "of": {release: build_info(prefix, release or None) for release in asked["releases"]},
+        "links": links,
+        "taken": [name for name in LINKS if name not in links and os.path.exists(os.path.join(prefix, name))],
+        "releases": sorted(os.listdir(folder)) if os.path.isdir(folder) else [],
+        "kept": kept_releases(),
+    }
     return {"build": found}
 
 
@@ -241,7 +261,7 @@ def watched(_asked: Any) -> Facts:
     found = []
     for path in sorted(glob.glob(paths.WATCHED_FILES)):
         kind = os.path.basename(path).partition("-")[0]
-        if kind in ("rpc", "head") and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
+        if kind in ("rpc", *services.ANSWERING) and '"unit": "llama-%s-' % kind in (text_of(path) or ""):
             found.append(path)
     return {"watched": found}
 

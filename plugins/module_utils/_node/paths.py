@@ -64,6 +64,8 @@ STATE = "/var/lib/llama-cluster"
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
 BASELINES = STATE + "/baseline-*.json"
+# How fast a service read a long prompt.
+PROMPTS = STATE + "/prompt-*.json"
 # Rules that were added to firewalld.
 CLIENT_RULES = STATE + "/client-rules"
 RPC_RULES = STATE + "/rpc-rules"

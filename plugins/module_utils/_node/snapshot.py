@@ -19,8 +19,9 @@ from typing import Any, Dict, List, Optional, Tuple
 from .. import _files
 from .._text import Refusal
 from . import paths
+from .build import releases_in
 from .ours import is_our_alias, is_our_file, is_our_unit
-from .units import UNIT_NAME
+from .units import ANSWERING, UNIT_NAME, unit_name
 
 Entry = Dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
@@ -44,7 +45,7 @@ class Snapshots:
         self.root = root
 
     def look(self) -> Dict[str, Any]:
-        """-> {open, last: {id, build, units} or None, differs: paths that are not as in the open one}."""
+        """-> {open, last: {id, build, releases, units} or None, differs: paths that are not as in the open one}."""
         opened = self._load("open")
         differs = sorted(path for path, _old, _new in _differences(self._present(), opened["files"])) if opened else []
         return {"open": _summary(opened), "last": _summary(self._load("last")), "differs": differs}
@@ -119,8 +120,10 @@ class Snapshots:
         folder, name = os.path.split(path)
         template = TEMPLATE.match(path)
         if folder == KEYS or template:
-            service = template.group(1) if template else name
-            return is_our_unit(os.path.join(self.root, UNITS, "llama-head-%s.service" % service))
+            # A router has a template for each of its models.
+            service = template.group(1).partition(".")[0] if template else name
+            names = [unit_name(kind, service) for kind in ANSWERING]
+            return any(is_our_unit(os.path.join(self.root, UNITS, one)) for one in names)
         # A snapshot of an earlier version does not say whether its node was held.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:
             return True
@@ -253,6 +256,7 @@ def _summary(snapshot: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     return {
         "id": snapshot["id"],
         "build": snapshot["build"],
+        "releases": sorted(releases_in(snapshot["files"])),
         "units": sorted(name for folder, name in names if folder == UNITS and UNIT_NAME.match(name)),
     }
 

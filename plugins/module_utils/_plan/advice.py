@@ -58,7 +58,7 @@ def nearest(
         return plan(shape, settings._replace(**changes), devices, local, counts=counts, main=main).fits
 
     found = _smaller_margin(lambda free: plan(shape, settings, free, local, counts=counts, main=main).fits, devices)
-    if main and local == len(devices) and any(shape.expert_bytes) and not shape.cpu_moe:
+    if main and local == len(devices) and any(shape.expert_bytes) and not (shape.cpu_moe or shape.left):
         _kept, other = plan_experts(shape, settings, devices, main, "auto", counts=counts)
         if other.fits:
             found.append("set cpu_moe to auto, the experts of %d layers lie in main memory then" % other.cpu_moe)
@@ -78,7 +78,9 @@ def nearest(
         found.append("choose quant %s (%s)" % (best, human(known[best])))
     else:
         found.extend(_new_quant(lambda factor: fits(scaled(shape, factor)), str(quant).upper(), own or weight(shape)))
-    return found + ([] if counts or not more or shape.cpu_moe else _more_cards(shape, settings, devices, not found))
+    return found + (
+        [] if counts or not more or shape.cpu_moe or shape.left else _more_cards(shape, settings, devices, not found)
+    )
 
 
 def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Device]) -> List[str]:
@@ -95,13 +97,20 @@ def _smaller_margin(fits: Callable[[List[Device]], bool], devices: Sequence[Devi
     ]
 
 
+def _known_types(settings: Settings) -> Dict[str, Any]:
+    """What changes beside them where types of llama.cpp take the place of a build's own."""
+    return {"bits_k": None, "bits_v": None} if settings.bits_k or settings.bits_v else {}
+
+
 def _smaller_cache(fits: Callable[..., bool], settings: Settings, wanted: int, tokens: int) -> List[str]:
     """Words for a smaller type of cache; with less context than wanted where even the smallest is too large, if that is
     still more than ``tokens``."""
-    both = {}
-    now = row_bytes(settings.cache_type_k, ROW) + row_bytes(settings.cache_type_v, ROW)
+    both: Dict[str, Any] = {}
+    now = row_bytes(settings.cache_type_k, ROW, settings.bits_k) + row_bytes(
+        settings.cache_type_v, ROW, settings.bits_v
+    )
     for smaller in [one for one in CACHE_TYPES if 2 * row_bytes(one, ROW) < now]:
-        both = {"cache_type_k": smaller, "cache_type_v": smaller}
+        both = {"cache_type_k": smaller, "cache_type_v": smaller, **_known_types(settings)}
         if fits(**both):
             return ["set cache to %s" % smaller]
     most = largest(lambda tokens: fits(tokens=tokens, **both), wanted) if both else 0
@@ -134,7 +143,8 @@ def _more_cards(shape: Shape, settings: Settings, devices: Sequence[Device], alo
     counts = range(len(devices) + 1, min(MAX_DEVICES, shape.block_count) + 1)
     enough = _fewest(fits, counts)
     found = ["use %d cards of %d MiB%s" % (enough, such.total_mib, like)] if enough else []
-    least = dict.fromkeys(("cache_type_k", "cache_type_v"), CACHE_TYPES[-1]) if settings.flash_attn else {}
+    smallest = {"cache_type_k": CACHE_TYPES[-1], "cache_type_v": CACHE_TYPES[-1], **_known_types(settings)}
+    least = smallest if settings.flash_attn else {}
     fewer = 0
     if alone and counts:
         fewer = _fewest(lambda count: fits(count, CONTEXT_STEP, **least), range(counts[0], enough or counts[-1] + 1))
@@ -186,4 +196,5 @@ def scaled(shape: Shape, factor: float) -> Shape:
         output_bytes=int(shape.output_bytes * factor),
         expert_bytes=[int(size * factor) for size in shape.expert_bytes],
         expert_copy=int(shape.expert_copy * factor),
+        left=scaled(shape.left, factor) if shape.left else None,
     )

@@ -58,7 +58,7 @@ class ServicePlan(NamedTuple):
     service: str
     model: str
     quant: str
-    source: str  # header or catalog
+    source: str  # header, catalog or assumed
     ctx_size: int
     slot_ctx_size: int
     cache_type: str
@@ -82,10 +82,15 @@ class ServicePlan(NamedTuple):
         return cls(plan=Plan(**plan), **own)
 
 
-def settings_for(service: Mapping[str, Any], build: Optional[str]) -> Settings:
-    """Settings of a service; build: llama_cpp_version, such as b11434."""
+def settings_for(
+    service: Mapping[str, Any], build: Optional[str], extra_types: Optional[Mapping[str, float]] = None
+) -> Settings:
+    """Settings of a service; build: its release, such as b11434; extra_types: bits per element of the types of a KV
+    cache that its build has beside llama.cpp's."""
     given = dict(memory_settings(service))
     given["flash_attn"] = given.get("flash_attn") != "off"
+    for key, bits in (("cache_type_k", "bits_k"), ("cache_type_v", "bits_v")):
+        given[bits] = (extra_types or {}).get(given.get(key, ""))
     return settings_of(build=build_number(build), **given)
 
 
@@ -128,8 +133,8 @@ def plan(
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
-    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts or prompts. What fits one
-    device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts, layers or prompts. What
+    fits one device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
@@ -137,21 +142,23 @@ def plan(
     if counts is not None:
         chosen = counts
     elif alone and not force_split:
-        # The first one works on experts in main memory, wherever the layers are.
-        first = min(alone, key=lambda index: (index if shape.cpu_moe else 0, devices[index].claimed_mib))
+        # The first one works on what lies in main memory, wherever the layers are.
+        elsewhere = shape.cpu_moe or shape.left
+        first = min(alone, key=lambda index: (index if elsewhere else 0, devices[index].claimed_mib))
         chosen = _counts(shape, len(devices), first)
     else:
         chosen = _split(shape, settings, devices, equals, local)
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
     rows, shares, host = list(devices), placed.devices, placed.host
-    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or settings.cache_ram):
+    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or shape.left or settings.cache_ram):
         rows, shares, host = [*rows, main], [*shares, host], Share()
     unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
     return Plan(
         fits=_fits(shares, rows),
         topology="split" if len(used) > 1 else unsplit,
-        reason=_reason(devices, equals, alone, used),
+        reason=_reason(devices, equals, alone, used)
+        + (", with the first %d layers in main memory" % shape.left.block_count if shape.left else ""),
         devices=[_row(device, share) for device, share in zip(rows, shares)],
         host={"weights_mib": mib(host.weights), "kv_mib": mib(host.kv), "compute_mib": mib(host.compute)},
         counts=chosen,
@@ -167,15 +174,27 @@ def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: 
         set(range(len(devices))) - set(equals),
         key=lambda index: (-(devices[index].bandwidth or 0), -devices[index].room()),
     )
+    bare = shape._replace(draft=None)
     for more in range(len(others) + 1):
         chosen = sorted(equals + others[:more])
         part = [devices[index] for index in chosen]
-        counts = split(shape, settings, [device.room() for device in part], _speeds(part), local)
+        counts = split(bare, settings, _rooms(shape, settings, part, local), _speeds(part), local)
         if counts:
             return _spread(dict(zip(chosen, counts)), devices)
-    counts = split(shape, settings, None, _speeds([devices[index] for index in equals]), local)
+    counts = split(bare, settings, None, _speeds([devices[index] for index in equals]), local)
     # Fewer layers than devices: one each.
     return _spread(dict(zip(equals, counts or [1] * shape.block_count)), devices)
+
+
+def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> List[int]:
+    """Bytes of each device for the model's own layers: a draft model has its part of each."""
+    rooms = [device.room() for device in devices]
+    if not shape.draft or shape.block_count < len(devices):
+        return rooms
+    even = [shape.block_count // len(devices)] * len(devices)
+    even[0] += shape.block_count - sum(even)
+    with_draft, without = (place(one, settings, even, local).devices for one in (shape, shape._replace(draft=None)))
+    return [room - both.total() + own.total() for room, both, own in zip(rooms, with_draft, without)]
 
 
 def _spread(counts: Dict[int, int], devices: Sequence[Device]) -> List[int]:

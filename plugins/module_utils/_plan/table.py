@@ -8,6 +8,11 @@ from typing import Any, Dict, Iterable, List, Sequence, Set, Tuple
 
 from .place import Plan, Row, ServicePlan
 
+# What a plan says of figures that are not those of the file.
+_SOURCES = {
+    "catalog": ", ESTIMATED from llama_models, its header was not read",
+    "assumed": ", ESTIMATED from assumed figures in llama_models, its header was not read",
+}
 COLUMNS = ("node", "device", "layers", "weights", "KV", "compute", "margin", "total", "free")
 
 
@@ -97,6 +102,9 @@ def table(*parts: ServicePlan) -> List[str]:
         else:
             found.append("  %s: %s" % (part.node, first))
         found.extend(("  " if len(parts) == 1 else "    ") + line for line in more)
+    draft = [entry for entry in one.inputs if isinstance(entry, list) and entry[:1] == ["draft"]]
+    if draft:
+        found.append("  with its draft model %s %s, f16 KV cache" % tuple(draft[0][1:]))
     if one.unplanned:
         found.append("  not planned: %s" % " ".join(one.unplanned))
     return found
@@ -133,9 +141,8 @@ def experts_words(plan: Plan) -> str:
 
 
 def _title(one: ServicePlan) -> str:
-    estimated = ", ESTIMATED from llama_models, its header was not read" if one.source == "catalog" else ""
     model = " ".join(word for word in (one.model, one.quant) if word)
-    return "%s: %s, %s%s" % (one.service, model, context_words(one), estimated)
+    return "%s: %s, %s%s" % (one.service, model, context_words(one), _SOURCES.get(one.source, ""))
 
 
 def _cells(row: Row) -> List[str]:

@@ -26,7 +26,7 @@ FIREWALL_FOLDERS = (paths.NFTABLES_DROP_INS,)
 NODE_FOLDERS = (
     *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
     *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
-    *(paths.BACKOFF, paths.DIGESTS, paths.SERVED, paths.RUN),
+    *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.SERVED, paths.RUN),
     *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
 )
 

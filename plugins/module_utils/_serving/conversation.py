@@ -51,6 +51,8 @@ TOOLS = [
 # What a model would have called that does not: templates have to render it all the same. Mistral's want nine letters.
 CALLED = {"id": "call00001", "type": "function", "function": {"name": NAME, "arguments": '{"city": "Paris"}'}}
 
+# What is said of a conversation.
+PARTS = ("question", "embedding", "tools", "reasoning", "draft", "not_held")
 # (what is said of it, None for nothing; a sentence where it is refused)
 Verdict = Tuple[Optional[str], Optional[str]]
 
@@ -197,6 +199,18 @@ def judge_embedding(body: Dict[str, Any], size: int) -> Verdict:
     return "%d numbers" % len(numbers), None
 
 
+def judge_draft(timings: Dict[str, Any], speculative: List[Any]) -> Verdict:
+    """Of the answer to a plain question. speculative: what each slot says of itself."""
+    drafted, accepted = count(timings.get("draft_n")), count(timings.get("draft_n_accepted"))
+    if drafted:
+        return "%d of %d drafted tokens accepted" % (accepted, drafted), None
+    if False in speculative:
+        return None, (
+            "its draft model is not used, one with the model's own tokens is needed: set another draft, or draft: false"
+        )
+    return "nothing was drafted for this answer", None
+
+
 class Conversation:
     """With a head that gave a real answer (Head.check with deep). result: of that, which is changed; prompt,
     max_tokens and timeout: what it was asked."""
@@ -211,7 +225,9 @@ class Conversation:
         # Tokens a second, 0 where nobody knows.
         self.rate: float = result["tokens_per_second"] or 0.0
         self.refused: List[str] = []
-        self.said: Dict[str, Optional[str]] = dict.fromkeys(("question", "embedding", "tools", "reasoning", "not_held"))
+        self.said: Dict[str, Optional[str]] = dict.fromkeys(
+            ("question", "embedding", "tools", "reasoning", "draft", "not_held")
+        )
 
     def hold(self, full: bool) -> None:
         """full: with more than the answer that is there already."""
@@ -255,6 +271,13 @@ class Conversation:
             return {}
         return table(body) if status == 200 else {}
 
+    def _slots(self) -> List[Any]:
+        try:
+            body = self.head.api.get("/slots", LOOK, of_model=True)[1]
+        except NoAnswer:
+            return []
+        return rows(body) or []
+
     def _talk(self, full: bool, slot: Optional[int]) -> None:
         props = self._look("/props")
         reply = reply_of(self.head.body)
@@ -270,6 +293,9 @@ class Conversation:
         else:
             self._note("question", judge_content(reply, limit, self.told.n_predict))
         self._note("reasoning", judge_reasoning(reply, self.told))
+        if self.told.draft:
+            slots = [table(one).get("speculative") for one in self._slots()]
+            self._note("draft", judge_draft(table(self.head.body.get("timings")), slots))
         if full:
             self._use_tools(props, slot)
 

@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 from ...module_utils._llama.flags import flags, known_flags, owner
 from ...module_utils._node import paths
 from ...module_utils._node.units import unit_name, units_of
+from .._intent.releases import named
 
 Instance = Mapping[str, Any]
 
@@ -19,23 +20,24 @@ def unit_refusals(
     host: str,
     kind: str,
     instances: Sequence[Instance],
-    build: str,
     at_boot: bool,
     deployed: bool,
-    told: str | None = None,
+    told: Mapping[str, str] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     kind: rpc, head or router, of those instances that are asked about; node: the fact llama_node with units, `build`
-    and, for heads and routers, `files` with their models; build: the path of the build to run;
-    at_boot: whether the primary service answers to its short name; deployed: whether earlier tasks have really
-    installed build and models; told: what llama-server --help of that build says, for instances whose `asks_build` is
-    true, None where nobody could ask.
+    and, for heads and routers, `files` with their models; at_boot: whether the primary service answers to its short
+    name; deployed: whether earlier tasks have really installed builds and models; told: {release: what its llama-server
+    --help says}, for instances whose `asks_build` is true, without those that nobody could ask.
     """
     instances = [item for item in instances if item.get("kind", kind) == kind]
     found = _taken_names(instances, kind, node, host, at_boot)
-    if instances and deployed and node["build"]["current_build"] is None:
-        found.append("%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (build, host))
+    for release in dict.fromkeys(item.get("build", "") for item in instances):
+        if deployed and node["build"]["of"][release]["current_build"] is None:
+            found.append(
+                "%s: missing on %s, a llama.cpp build is needed: run with --tags build first" % (_path(release), host)
+            )
     found += [
         "llama_services.%s.cards: no UUID of its cards on %s seen in this run, that of role preflight is needed: run "
         "site.yml without --skip-tags and without --limit" % (item["service"], host)
@@ -46,8 +48,8 @@ def unit_refusals(
         found += [
             "%s: missing on %s, the model of service %s is needed: run with --tags model first"
             % (path, host, item["service"])
-            for path in item.get("model_paths") or [item["model_path"]]
-            if deployed and node["files"][path] is None
+            for path in [*(item.get("model_paths") or [item["model_path"]]), item.get("draft_path")]
+            if deployed and path and node["files"][path] is None
         ]
         if item.get("models_max", 0) is None:
             found.append(
@@ -64,9 +66,14 @@ def unit_refusals(
                 "llama_services.%s.cpu_moe: auto and no plan of this run seen, that of role preflight is needed: run "
                 "site.yml without --skip-tags, or give the number of layers" % item["service"]
             )
-        if told is not None and item.get("asks_build"):
-            found += _unknown_flags(item, host, build, told)
+        if item.get("asks_build") and item.get("build", "") in (told or {}):
+            release = item.get("build", "")
+            found += _unknown_flags(item, host, _path(release), (told or {})[release])
     return found
+
+
+def _path(release: str) -> str:
+    return "%s/releases/%s" % (paths.BUILDS, release) if release else paths.BUILDS + "/current"
 
 
 def _unknown_flags(item: Instance, host: str, build: str, told: str) -> list[str]:
@@ -102,17 +109,61 @@ def _taken_names(
     ]
 
 
-def build_refusals(builds: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is wrong with the builds that the nodes would run: {node: the build of its fact llama_node}"""
-    sums = {host: build["build_sha256"] for host, build in builds.items()}
-    if len(set(sums.values())) > 1:
-        return [
-            "%s: different builds on the nodes (%s), one identical build is needed: run with --tags build"
-            % (paths.BUILDS, sums)
-        ]
+def build_refusals(
+    nodes: Mapping[str, Mapping[str, Any]],
+    wanted: Mapping[str, Sequence[str]] | None = None,
+    runs: Mapping[str, Sequence[Instance]] | None = None,
+) -> list[str]:
+    """What is wrong with the builds that the nodes would run.
+
+    nodes: {node: its fact llama_node with units and build}; wanted: {node: names of units that count}; runs: what is
+    to run instead, {node: its heads and workers}. Head and workers of a service run one commit, compiled one way for
+    each accelerator, and a build on several nodes is the same on all of them.
+    """
+    found: list[str] = []
+    of_service: dict[str, dict[str, str]] = {}  # {service: {node: the identity of what it runs}}
+    of_release: dict[str, dict[str, str]] = {}  # {release: {node: the digest of its manifest}}
+    for host, node in nodes.items():
+        pairs = _pairs(node, (wanted or {}).get(host, []) if runs is None else None, (runs or {}).get(host, []))
+        for service, release in pairs:
+            build = node["build"]["of"].get(release) or {}
+            if not build.get("build_intact"):
+                broken = ", ".join(build.get("build_broken") or ["all files"])
+                found.append(
+                    "%s: %s of build %s differ from its build.json, an intact build is needed: remove the release and "
+                    "run with --tags build" % (host, broken, release)
+                )
+                continue
+            of_release.setdefault(release, {})[host] = build["build_sha256"]
+            of_service.setdefault(service, {})[host] = build["build_identity"]
+    found += [
+        "%s/releases/%s: different builds on the nodes (%s), one identical build is needed: remove it on those that "
+        "differ and run with --tags build" % (paths.BUILDS, release, _each(sums))
+        for release, sums in sorted(of_release.items())
+        if len(set(sums.values())) > 1
+    ]
+    found += [
+        "llama_services.%s.build: different commits on its nodes (%s), one for head and workers is needed: run with "
+        "--tags build, without --limit" % (service, _each(identities))
+        for service, identities in sorted(of_service.items())
+        if len(set(identities.values())) > 1
+    ]
+    return list(dict.fromkeys(found))
+
+
+def _each(seen: Mapping[str, str]) -> str:
+    return ", ".join("%s has %s" % (host, one[:10]) for host, one in seen.items())
+
+
+def _pairs(
+    node: Mapping[str, Any], wanted: Sequence[str] | None, instances: Sequence[Instance]
+) -> list[tuple[str, str]]:
+    """[(service, release)] of a node: of its units among the wanted ones, or of what is to run."""
+    if wanted is None:
+        return [(item["service"], item["build"]) for item in instances]
     return [
-        "%s: %s of build %s differ from its build.json, an intact build is needed: remove the release and run with "
-        "--tags build" % (host, ", ".join(build["build_broken"] or []), build["current_build"])
-        for host, build in builds.items()
-        if not build["build_intact"]
+        (unit.service or "", path.rpartition("/")[2])
+        for unit, told in zip(units_of(node["units"]), node["units"], strict=True)
+        if unit.ours and unit.installed and unit.name in wanted
+        for path in named([told], paths.BUILDS)
     ]

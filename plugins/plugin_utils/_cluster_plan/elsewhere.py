@@ -8,15 +8,19 @@ from typing import Any, Protocol
 
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
-from ...module_utils._plan.place import Row, plan
-from .._intent.records import Services
-from .misfits import Misfit
+from ...module_utils._plan.place import Plan, Row, plan
+from .._intent.records import Models, Services
+from . import refusals
+from .misfits import Misfit, advice, leave_room
 
 
 class Inventory(Protocol):
     """What is planned, of all services."""
 
     services: Services
+    models: Models
+    typed: set[str]
+    least: dict[str, list[Plan]]
     nodes: Mapping[str, Mapping[str, Any]]
     claimed: dict[tuple[str, str], dict[str, int]]
 
@@ -25,6 +29,33 @@ class Inventory(Protocol):
     def devices_of(self, nodes: list[str]) -> list[Device]: ...
 
     def claim(self, name: str, rows: Iterable[Row]) -> None: ...
+
+    def has_replicas(self, name: str) -> bool: ...
+
+
+def misfit_refusal(inventory: Inventory, one: Misfit) -> str:
+    """Why a server does not fit, and what would."""
+    if one.words or one.counts or "models" in inventory.services[one.name]:
+        elsewhere = []
+    elif inventory.has_replicas(one.name):
+        elsewhere = ["leave %s out of head" % one.described.node]
+    else:
+        elsewhere = other_nodes(inventory, one)
+    words = one.words or elsewhere + advice(
+        one.shape,
+        one.settings,
+        one.devices,
+        one.local,
+        inventory.models[one.described.model],
+        one.described.quant,
+        one.counts,
+        not elsewhere,
+        one.main,
+    )
+    words = words + leave_room(one, inventory.least)
+    if one.name in inventory.typed:  # both ways to say it are refused together
+        words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
+    return refusals.does_not_fit(one.name, inventory.services[one.name], one.described, words, one.beside)
 
 
 def other_nodes(inventory: Inventory, one: Misfit) -> list[str]:
@@ -53,7 +84,7 @@ def other_nodes(inventory: Inventory, one: Misfit) -> list[str]:
             inventory.claim(one.name, planned.devices)
             return ["drop cards"]
     # Neither goes with workers.
-    if one.local and not without and "cpu_moe" not in service:
+    if one.local and not (without or "cpu_moe" in service or one.shape.left):
         for beside, node, found in others:
             planned = plan(shape, settings, found + devices, one.local)
             if planned.fits:

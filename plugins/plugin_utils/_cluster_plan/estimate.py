@@ -3,48 +3,161 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The shape of a model estimated from the catalog, for a plan where no header can be had. Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import cycle, islice
+from math import prod
 from typing import Any
 
 from ...module_utils._model.gguf import Header, Tensor
 from ...module_utils._model.memory import Shape, read_shape
-from .._intent.check_models import HEADER_KEYS
+from ...module_utils._model.shape import RECURRENT, WITHOUT_CACHE
+from ...module_utils._plan.place import ServicePlan
+from ...module_utils._text import Refusal
+from .._intent.check_header import HEADER_KEYS
+
+Named = tuple[str, tuple[int, ...]]
+# Bytes of a weight in Q8_0. Quants of a mixture save bits on its experts: what every token uses stays about that wide.
+_Q8_0 = 34 / 32
 
 
 def estimate(facts: Mapping[str, Any], size: int) -> Shape:
-    """Shape of a dense model of ``size`` bytes, all of its weights taken as of the mean width.
+    """Shape of a model of ``size`` bytes.
 
-    facts: a model's `header` in llama_models. Raises Refusal where that is not enough.
+    facts: a model's `header` in llama_models. Weights are taken as of the mean width; in a mixture all but the experts
+    are at least Q8_0, and the experts have the rest. Raises Refusal where that is not enough.
     """
     architecture = facts["architecture"]
     metadata = {
-        "%s.%s" % (architecture, HEADER_KEYS[key][0]): value for key, value in facts.items() if HEADER_KEYS[key][0]
+        "%s.%s" % (architecture, HEADER_KEYS[key].gguf): _whole(facts, value)
+        for key, value in facts.items()
+        if HEADER_KEYS[key].gguf
     }
+    if "kv_lora_rank" in facts:
+        # As llama.cpp's converter writes them: one head, of the compressed cache.
+        rank = facts["kv_lora_rank"]
+        metadata["%s.attention.key_length" % architecture] = rank + facts["rope_dimension_count"]
+        metadata["%s.attention.value_length" % architecture] = rank
     metadata.setdefault("%s.context_length" % architecture, 0)
     metadata["general.architecture"] = architecture
-    dims = _tensors(facts)
-    mean = size / float(sum(rows * columns for _name, (rows, columns) in dims))
-    tensors = [Tensor(name, (rows, columns), "F32", 0, int(rows * columns * mean)) for name, (rows, columns) in dims]
+    named = _tensors(facts)
+    widths = _widths(named, size)
+    tensors = [Tensor(name, dims, "F32", 0, int(prod(dims) * widths[_is_expert(name)])) for name, dims in named]
     return read_shape(Header(3, metadata, {}, tensors, 0, 32, 0, size, size))
 
 
-def _tensors(facts: Mapping[str, Any]) -> list[tuple[str, tuple[int, int]]]:
-    """[(name, dims)] of a dense model; norms and biases are too small to count."""
-    width, tokens, inner = facts["embedding_length"], facts["vocab_size"], facts["feed_forward_length"]
-    key = facts.get("key_length") or width // facts["head_count"]
-    query, keys, values = (
-        facts["head_count"] * key,
-        facts["head_count_kv"] * key,
-        facts["head_count_kv"] * (facts.get("value_length") or key),
-    )
-    found = [("token_embd.weight", (width, tokens)), ("output.weight", (width, tokens))]
+def with_draft(
+    shape: Shape, draft: Mapping[str, Any] | None, shape_of: Callable[[str, str], tuple[Shape, str]]
+) -> Shape:
+    """A model with the one that drafts for it, of the same headers; raises Refusal."""
+    if not draft:
+        return shape
+    try:
+        return shape._replace(draft=shape_of(draft["model"], draft["quant"])[0])
+    except Refusal as problem:
+        raise Refusal("its draft model %s %s: %s" % (draft["model"], draft["quant"], problem)) from None
+
+
+def tells_experts(shape: Shape, source: str, earlier: Iterable[ServicePlan]) -> bool:
+    """Whether experts can be planned with this shape: with a header, or with a description of them where none of the
+    earlier plans was made with a header, which is better."""
+    return source == "header" or any(shape.expert_bytes) and not any(part.source == "header" for part in earlier)
+
+
+def _whole(facts: Mapping[str, Any], value: Any) -> Any:
+    """A list as a header has it, for each block: a shorter one repeats."""
+    return list(islice(cycle(value), facts["block_count"])) if isinstance(value, list) else value
+
+
+def _is_expert(name: str) -> bool:
+    return "_exps." in name
+
+
+def _widths(named: Iterable[Named], size: int) -> dict[bool, float]:
+    """{whether it is an expert's: bytes of a weight}"""
+    weights = {False: 0, True: 0}
+    for name, dims in named:
+        weights[_is_expert(name)] += prod(dims)
+    mean = size / sum(weights.values())
+    rest = max(mean, _Q8_0)
+    left = size - rest * weights[False]
+    if not weights[True] or left <= 0:
+        return {False: mean, True: mean}
+    return {False: rest, True: left / weights[True]}
+
+
+def _tensors(facts: Mapping[str, Any]) -> list[Named]:
+    """[(name, dims)] of a model; norms and biases are too small to count."""
+    width, tokens = facts["embedding_length"], facts["vocab_size"]
+    found: list[Named] = [("token_embd.weight", (width, tokens))]
+    if not (facts.get("tie_word_embeddings") or facts["architecture"] in WITHOUT_CACHE):
+        found.append(("output.weight", (width, tokens)))
     for block in range(facts["block_count"]):
-        parts = [
-            ("attn_q", (width, query)),
-            ("attn_k", (width, keys)),
-            ("attn_v", (width, values)),
-            ("attn_output", (query, width)),
-        ]
-        parts += [("ffn_gate", (width, inner)), ("ffn_up", (width, inner)), ("ffn_down", (inner, width))]
+        parts = [*_attention(facts, block), *_feed_forward(facts, block)]
         found.extend(("blk.%d.%s.weight" % (block, name), dims) for name, dims in parts)
     return found
+
+
+def _attention(facts: Mapping[str, Any], block: int) -> list[Named]:
+    width, heads = facts["embedding_length"], facts["head_count"]
+    if "kv_lora_rank" in facts:
+        return _compressed(facts)
+    gated = RECURRENT.get(facts["architecture"]) == "interval"
+    if gated and (block + 1) % facts.get("full_attention_interval", 4):
+        inner, groups = facts["ssm_inner_size"], facts["ssm_group_count"] * facts["ssm_state_size"]
+        return [
+            ("attn_qkv", (width, 2 * groups + inner)),
+            ("attn_gate", (width, inner)),
+            ("ssm_out", (inner, width)),
+        ]
+    swa = "_swa" if "key_length_swa" in facts and _of(facts, "sliding_window_pattern", block) else ""
+    key = facts.get("key_length" + swa) or width // heads
+    cached = _of(facts, "head_count_kv", block)
+    return [
+        ("attn_q", (width, heads * key * (2 if gated else 1))),
+        ("attn_k", (width, cached * key)),
+        ("attn_v", (width, cached * (facts.get("value_length" + swa) or key))),
+        ("attn_output", (heads * key, width)),
+    ]
+
+
+def _compressed(facts: Mapping[str, Any]) -> list[Named]:
+    """Attention with a compressed cache."""
+    width, heads, rank, rope = (
+        facts[key] for key in ("embedding_length", "head_count", "kv_lora_rank", "rope_dimension_count")
+    )
+    key, values, queries = facts["key_length_mla"], facts["value_length_mla"], facts.get("q_lora_rank")
+    query: list[Named] = [("attn_q", (width, heads * key))]
+    if queries:
+        query = [("attn_q_a", (width, queries)), ("attn_q_b", (queries, heads * key))]
+    return [
+        *query,
+        ("attn_kv_a_mqa", (width, rank + rope)),
+        ("attn_k_b", (key - rope, rank, heads)),
+        ("attn_v_b", (rank, values, heads)),
+        ("attn_output", (heads * values, width)),
+    ]
+
+
+def _feed_forward(facts: Mapping[str, Any], block: int) -> list[Named]:
+    width, experts = facts["embedding_length"], facts.get("expert_count")
+    if not experts or block < facts.get("leading_dense_block_count", 0):
+        return _gated(width, facts["feed_forward_length"])
+    shared = facts.get("expert_shared_feed_forward_length")
+    return [
+        ("ffn_gate_inp", (width, experts)),
+        *_gated(width, facts["expert_feed_forward_length"], "_exps", (experts,)),
+        *(_gated(width, shared, "_shexp") if shared else []),
+    ]
+
+
+def _gated(width: int, inner: int, suffix: str = "", count: tuple[int, ...] = ()) -> list[Named]:
+    return [
+        ("ffn_gate" + suffix, (width, inner, *count)),
+        ("ffn_up" + suffix, (width, inner, *count)),
+        ("ffn_down" + suffix, (inner, width, *count)),
+    ]
+
+
+def _of(facts: Mapping[str, Any], key: str, block: int) -> Any:
+    value = facts[key]
+    return value[block % len(value)] if isinstance(value, list) else value

@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.advice import nearest
 from ...module_utils._plan.devices import Device
@@ -75,6 +76,17 @@ def leave_room(one: Misfit, least: Mapping[str, Sequence[Plan]]) -> list[str]:
         if fits and all(part.fits for part in least[name]):
             found.append("write a larger cpu_moe for %s" % name)
     return found
+
+
+def fewer_layers(
+    whole: Shape, shape: Shape, settings: Settings, devices: Sequence[Device], main: Device | None
+) -> list[str]:
+    """Words for the most layers on the cards that fit, where some are left to main memory. shape: whole with those."""
+    for blocks in range(shape.block_count - 1, 0, -1) if shape.left else ():
+        fewer = leaving(whole, whole.block_count - blocks)
+        if plan(fewer, settings, devices, len(devices), main=main).fits:
+            return ["lower n_gpu_layers to %d" % (blocks + 1)]
+    return []
 
 
 def layers(planned: Plan) -> str:

@@ -7,24 +7,28 @@ collection."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._model.left import leaving
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.experts import plan_experts
+from ...module_utils._plan.full_prompt import Measured, measured
 from ...module_utils._plan.place import Plan, Row, ServicePlan, cache_words, plan, settings_for, slot_context
 from ...module_utils._plan.split import per_device, with_output
 from ...module_utils._plan.stored import inputs_of, kept, unchanged
 from ...module_utils._settings import is_stopped, resolved, value
 from ...module_utils._text import Refusal
+from .._intent.builds import builds_of, dialect_of, entry_of, extra_types
 from .._intent.check import hopeless, weights
 from .._intent.hosts import expand
 from .._intent.records import Groups, Models, Services
 from .._intent.routers import quants, served_alone
 from .._intent.services import ports
-from . import own_cards, refusals, routers, sharing
-from .elsewhere import other_nodes
-from .estimate import estimate
-from .misfits import Beside, Misfit, advice, layers, leave_room
+from . import notes, own_cards, refusals, routers, sharing
+from .elsewhere import misfit_refusal
+from .estimate import estimate, tells_experts, with_draft
+from .misfits import Beside, Misfit, fewer_layers, layers
+from .threads import shares
 
 
 def memory_plan(
@@ -33,7 +37,7 @@ def memory_plan(
     groups: Groups,
     nodes: Mapping[str, Mapping[str, Any]],
     headers: Iterable[dict[str, Any]] = (),
-    build: str | None = None,
+    builds: Mapping[str, Any] | None = None,
     previous: Iterable[dict[str, Any]] = (),
     complete: bool = False,
     only: str = "",
@@ -41,22 +45,24 @@ def memory_plan(
     """Plan every service.
 
     nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
-    numa: where asked for, see refusals.numa()}};
-    headers: results of llama_plan, each with its item of model_items(); build: llama_cpp_version; previous: [{item:
-    service, content: what stored() kept of an earlier plan, JSON in base64}]; complete: whether a service that cannot
+    physical_cores: where they are known, numa: where asked for, see refusals.numa()}};
+    headers: results of llama_plan, each with its item of model_items(); builds: llama_builds; previous: [{item:
+    service, content: what stored() kept of an earlier plan, JSON in base64, prompt: see
+    full_prompt.measured()}]; complete: whether a service that cannot
     be planned is refused; only: the one service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
     unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
     have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    cards: {name: {node: UUIDs}} of services that have some; ports: {name: port} of those that give none; lines: of
-    table.lines()}
+    cards: {name: {node: UUIDs}} of services that have some; threads: of shares();
+    ports: {name: port} of those that give none; lines: of table.lines()}
     """
-    one = _Inventory(services, models, groups, nodes, headers, build, previous, complete)
+    one = _Inventory(services, models, groups, nodes, headers, builds, previous, complete)
     one.refused.extend(refusals.numa(nodes))
     one.sharing.extend(own_cards.claimed_twice(one.devices))
     cards = {name: own_cards.add(one, name) for name in sorted(one.services, key=one.order)}
     one.refuse_misfits()
+    threads = shares(one)
     found: dict[str, Any] = {
         "services": {name: [part.as_dict() for part in parts] for name, parts in one.planned.items()},
         "unplanned": one.unplanned,
@@ -71,9 +77,10 @@ def memory_plan(
         "hopeless": hopeless(services, models, groups, nodes),
         "sharing": one.sharing,
         "cards": {name: found for name, found in cards.items() if found is not None},
+        "threads": threads,
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
     }
-    return dict(found, lines=table.lines(found, only))
+    return dict(found, lines=table.lines(found, only) + notes.lines(one, found, only))
 
 
 class _Inventory:
@@ -84,7 +91,7 @@ class _Inventory:
         groups: Groups,
         nodes: Mapping[str, Mapping[str, Any]],
         headers: Iterable[dict[str, Any]],
-        build: str | None,
+        builds: Mapping[str, Any] | None,
         previous: Iterable[dict[str, Any]],
         complete: bool,
     ) -> None:
@@ -94,10 +101,12 @@ class _Inventory:
         }
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.complete, self.build = complete, build
+        self.complete, self.builds = complete, builds_of({"llama_builds": builds})
         self.previous: dict[tuple[str, str], list[ServicePlan]] = {}  # by service and the head's node
-        for item, plans in ((one["item"], kept(one)) for one in previous):
+        self.measured: dict[tuple[str, str], Measured | None] = {}
+        for item, plans, read in ((one["item"], kept(one), measured(one)) for one in previous):
             self.previous.update({(item, plans[0].node): plans} if plans else {})
+            self.measured.update({(item, plans[0].node): read} if plans else {})
         self.planned: dict[str, list[ServicePlan]] = {}
         self.unplanned: dict[str, str] = {}
         self.rendered: dict[str, dict[str, Any]] = {}
@@ -108,6 +117,10 @@ class _Inventory:
         self.misfits: list[Misfit] = []
         self.typed = {name for name, one in services.items() if {"cache_type_k", "cache_type_v"} & set(one)}
         self.least: dict[str, list[Plan]] = {}  # of those with cpu_moe auto: with all experts in main memory
+
+    def _settings_of(self, service: Mapping[str, Any]) -> Settings:
+        build = dialect_of(entry_of(service, self.builds))
+        return settings_for(service, build, extra_types(service, self.builds))
 
     def order(self, name: str) -> tuple[bool, bool, bool, bool, str]:
         """What leaves no choice is placed first, then what can leave a card to others only as a whole, then what can
@@ -139,14 +152,14 @@ class _Inventory:
         for head in there or heads:
             own = {host: self.nodes[host] for host in [head, *workers]}
             self.refused.extend(refusals.threads(name, service, own, head))
+            self.refused.extend(refusals.no_numa_node(name, service, head, self.nodes[head]))
         if "models" in service:
             self._add_router(name, service, there or heads)
         else:
             self._add_server(name, service, there or heads)
 
     def _heads(self, name: str) -> list[str]:
-        service = self.services[name]
-        return expand(service["head"], self.groups)
+        return expand(self.services[name]["head"], self.groups)
 
     def _same(self, name: str) -> list[ServicePlan]:
         """What an earlier run planned for its models."""
@@ -193,14 +206,14 @@ class _Inventory:
         self.rendered[name] = {"layers": {node: layers.get(node, 0) for node in holders}, "tensor_split": split}
 
     def _shape(self, model: str, quant: str) -> tuple[Shape, str]:
-        """-> (Shape, header or catalog); raises Refusal."""
+        """-> (Shape, header, catalog or assumed); raises Refusal."""
         known = self.headers.get((model, quant), {})
         if known.get("shape"):
             return Shape.of(known["shape"]), "header"
         size = weights(self.models[model], quant)[0]
         facts = self.models[model].get("header")
         if size and facts:
-            return estimate(facts, size), "catalog"
+            return estimate(facts, size), "assumed" if facts.get("assumed") else "catalog"
         raise Refusal(known.get("msg") or "its header was not read and llama_models.%s has no header" % model)
 
     def devices_of(self, nodes: Iterable[str]) -> list[Device]:
@@ -257,24 +270,24 @@ class _Inventory:
         for host in hosts if len(cases) == len(service["models"]) else []:
             devices, earlier = self.devices_of([host]), self.earlier(name, [host])
             main = self.main_memory(host) if devices[-1].kind == "GPU" else None
-            found = routers.decide(name, service.get("models_max"), cases, devices, main, earlier, self.build)
+            build = dialect_of(entry_of(service, self.builds))
+            found = routers.decide(name, service.get("models_max"), cases, devices, main, earlier, build)
             for case, planned, inputs in zip(cases, found.plans, found.inputs, strict=True):
                 one = self._described(
                     name, host, case.model, case.quant, case.source, case.shape, case.settings, planned, inputs
                 )._replace(models_max=found.loaded)
                 self.planned.setdefault(name, []).append(one)
                 if not planned.fits:
-                    beside = self._beside([*devices, main] if main else devices)
-                    here = (devices, len(devices), main)
-                    self.misfits.append(Misfit(name, case.shape, case.settings, *here, one, None, [], beside))
+                    lacks = Misfit(name, case.shape, case.settings, devices, len(devices), main, one, None, [], {})
+                    self.misfits.append(lacks._replace(beside=self._beside([*devices, main] if main else devices)))
             self._refuse(found.refused)
             self.claim(name, found.claims)
-            self.sharing.append("%s loads %d of its %d models at a time on %s" % (name, found.loaded, len(cases), host))
+            self.sharing.extend(found.lines)
 
     def _case(self, name: str, service: Mapping[str, Any], model: str) -> list[routers.Case]:
         """A model of a router; nothing where it cannot be planned."""
         alone = resolved(served_alone(service, model), self.models[model])
-        settings = settings_for(alone, self.build)
+        settings = self._settings_of(alone)
         try:
             shape, source = self._shape(model, alone["quant"])
             slot_context(shape, settings)
@@ -287,9 +300,10 @@ class _Inventory:
     def _add_server(self, name: str, service: Mapping[str, Any], heads: Sequence[str]) -> None:
         try:
             shape, source = self._shape(service["model"], service["quant"])
-            settings = settings_for(service, self.build)
+            settings = self._settings_of(service)
             slot_context(shape, settings)
-            if value(service, "cpu_moe") and source == "catalog":
+            shape = with_draft(shape, service.get("draft"), self._shape)
+            if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):
                 raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
         except Refusal as problem:
             self._without(name, str(problem))
@@ -310,6 +324,8 @@ class _Inventory:
         devices = self.devices_of(workers) + own[:local]
         told = refusals.settings(name, service, shape, settings, devices)
         told += refusals.experts(name, service, shape, own[0], main)
+        told += refusals.offload(name, service, shape, own[0], main)
+        told += refusals.draft(name, service, shape)
         counts, split = None, value(service, "tensor_split")
         if isinstance(split, dict):
             told += refusals.layers(name, service, shape, split, [] if local else [head])
@@ -320,6 +336,11 @@ class _Inventory:
         inputs = [model, quant, source, *inputs_of(shape, settings, devices)]
         # Not what main memory it has: a kernel's update changes that.
         inputs += [[experts]] if experts else []
+        inputs += [["draft", service["draft"]["model"], service["draft"]["quant"]]] if shape.draft else []
+        whole, offloaded = shape, value(service, "n_gpu_layers")
+        if offloaded != "auto":
+            inputs += [["n_gpu_layers", offloaded]]
+            shape = leaving(whole, whole.block_count + 1 - offloaded)
         force = value(service, "force_split")
         planned = None
         earlier = next((part.plan for part in self.earlier(name, [head]) if part.inputs == inputs), None)
@@ -347,6 +368,7 @@ class _Inventory:
         elif not planned.fits:
             automatic = plan(shape, settings, devices, local, force, main=main) if counts else planned
             words = ["set tensor_split to auto (%s)" % layers(automatic)] if automatic.fits else []
+            words += fewer_layers(whole, shape, settings, devices, main)
             beside = self._beside(devices + ([main] if main else []))
             self.misfits.append(Misfit(name, shape, settings, devices, local, main, described, counts, words, beside))
         if planned.fits:
@@ -357,14 +379,14 @@ class _Inventory:
             other for device in used for other in self.claimed.get((device.node, device.device), {}) if other != name
         }
         if others:
-            title = "%s on %s" % (name, head) if self._has_replicas(name) else name
+            title = "%s on %s" % (name, head) if self.has_replicas(name) else name
             self.sharing.extend(sharing.lines(title, sorted(others), shape, settings, devices, local, planned, kept_in))
 
     def _refuse(self, sentences: Iterable[str]) -> None:
         """Replicas are told the same of their model."""
         self.refused.extend(one for one in sentences if one not in self.refused)
 
-    def _has_replicas(self, name: str) -> bool:
+    def has_replicas(self, name: str) -> bool:
         return len(self._heads(name)) > 1
 
     def _beside(self, devices: Iterable[Device]) -> Beside:
@@ -374,27 +396,4 @@ class _Inventory:
 
     def refuse_misfits(self) -> None:
         for misfit in self.misfits:
-            self._refuse_misfit(misfit)
-
-    def _refuse_misfit(self, one: Misfit) -> None:
-        if one.words or one.counts or "models" in self.services[one.name]:
-            elsewhere = []
-        elif self._has_replicas(one.name):
-            elsewhere = ["leave %s out of head" % one.described.node]
-        else:
-            elsewhere = other_nodes(self, one)
-        words = one.words or elsewhere + advice(
-            one.shape,
-            one.settings,
-            one.devices,
-            one.local,
-            self.models[one.described.model],
-            one.described.quant,
-            one.counts,
-            not elsewhere,
-            one.main,
-        )
-        words = words + leave_room(one, self.least)
-        if one.name in self.typed:  # both ways to say it are refused together
-            words = [said.replace("set cache to", "set cache_type_k and cache_type_v to") for said in words]
-        self.refused.append(refusals.does_not_fit(one.name, self.services[one.name], one.described, words, one.beside))
+            self.refused.append(misfit_refusal(self, misfit))

@@ -14,9 +14,11 @@ from ...module_utils._plan.context import allowed_context, way_out
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, ServicePlan, slot_context
 from ...module_utils._plan.table import context_words, join
-from ...module_utils._settings import kind_of, value
+from ...module_utils._settings import LLAMA_NUMA, kind_of, value
+from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
+DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -31,7 +33,10 @@ def threads(
     found = []
     for node, facts in sorted(nodes.items()):
         kind = "head" if node == head else "rpc"
-        bound = facts.get("numa", {}).get(kind, "")
+        bound, variable = facts.get("numa", {}).get(kind, ""), NUMA_VARIABLES[kind]
+        own = numa_policy(service) if kind == "head" else ""
+        if own not in ("", "bind"):
+            bound, variable = own if own.isdigit() else "", "numa {node: %s}" % own
         cores, place = (
             (facts["numa"]["cpus"].count(bound), "NUMA node %s of %s" % (bound, node))
             if bound
@@ -41,7 +46,7 @@ def threads(
             # llama-server counts the cores of the whole machine.
             found.append(
                 "llama_services.%s.threads: missing beside %s, at most the %d cores of %s are allowed: set it"
-                % (name, NUMA_VARIABLES[kind], cores, place)
+                % (name, variable, cores, place)
             )
         for key in ("threads", "threads_batch") if kind == "head" else ("threads",):
             if cores and service.get(key, 0) > cores:
@@ -49,7 +54,7 @@ def threads(
                     "llama_services.%s.%s: %d seen, at most the %d cores of %s are allowed: lower it"
                     % (name, key, service[key], cores, place)
                 )
-        if bound and kind == "head" and service.get("numa", "numactl") != "numactl":
+        if bound and kind == "head" and service.get("numa") in LLAMA_NUMA[:-1]:
             found.append(
                 "llama_services.%s.numa: %s seen beside %s of %s, numactl is needed: drop one of them"
                 % (name, service["numa"], NUMA_VARIABLES[kind], node)
@@ -67,6 +72,17 @@ def numa(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for kind, variable in sorted(NUMA_VARIABLES.items())
         for known in [sorted(set(facts.get("numa", {}).get("cpus", [])))]
         if facts.get("numa", {}).get(kind) and facts["numa"][kind] not in known
+    ]
+
+
+def no_numa_node(name: str, service: Mapping[str, Any], node: str, facts: Mapping[str, Any]) -> list[str]:
+    """A NUMA node that a service asks of its head's node, which does not have it. facts: as of numa()."""
+    wish, known = numa_policy(service), sorted(set(facts.get("numa", {}).get("cpus", [])))
+    if not wish.isdigit() or not known or wish in known:
+        return []
+    return [
+        "llama_services.%s.numa: node %s seen, one of the NUMA nodes of %s (%s) is needed: correct it"
+        % (name, wish, node, ", ".join(known))
     ]
 
 
@@ -135,7 +151,8 @@ def cache_types(name: str, model: str, shape: Shape, settings: Settings) -> list
             ("cache_type_k", settings.cache_type_k, shape.head_k),
             ("cache_type_v", settings.cache_type_v, shape.head_v),
         )
-        for block in [CACHE_TYPES[cache_type][0]]
+        # Of a type that is not llama.cpp's nobody knows the blocks.
+        for block in [CACHE_TYPES.get(cache_type, (1, 1))[0]]
         for odd in [
             [weights for weights, layer in zip(heads, shape.n_head_kv, strict=True) if layer and weights % block]
         ]
@@ -194,13 +211,46 @@ def experts(
     return []
 
 
+def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device, main: Device | None) -> list[str]:
+    """What is wrong with layers in main memory. device and main: as for experts()."""
+    wish = value(service, "n_gpu_layers")
+    if wish == "auto":
+        return []
+    entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
+    if device.kind != "GPU":
+        return ["%s, a card is needed for it, %s has none: drop the key" % (entry, device.node)]
+    if wish > shape.block_count + 1:
+        return [
+            "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
+            % (entry, shape.block_count, service["model"])
+        ]
+    if not main:
+        return [
+            "%s, the main memory of %s is needed for it: add {main: true, memory_mib: 256000} to its llama_devices"
+            % (entry, device.node)
+        ]
+    return []
+
+
+def draft(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
+    """A draft model that llama-server would not use: it says so in its log, and serves without it."""
+    if not shape.draft or abs(shape.n_vocab - shape.draft.n_vocab) <= DRAFT_VOCABULARY:
+        return []
+    return [
+        "llama_services.%s.draft: %s with a vocabulary of %d tokens seen, one like the %d of %s is needed, since "
+        "llama-server drafts with no other: choose a smaller model of the same family"
+        % (name, service["draft"]["model"], shape.draft.n_vocab, shape.n_vocab, service["model"])
+    ]
+
+
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
     """A limit of the head under which it would be killed, or its experts read from the disk for every token."""
     given = service.get("memory_max")
     # Beside workers a head has no layers in main memory.
     rows = [row for row in described.plan.devices if row.kind == "main" and not service.get("workers")]
     # Weights that are mapped are pages of their file, which the kernel takes back.
-    mapped = value(service, "load_mode") in ("auto", "mmap") and not described.plan.cpu_moe
+    beside = described.plan.cpu_moe or value(service, "n_gpu_layers") != "auto"
+    mapped = value(service, "load_mode") in ("auto", "mmap") and not beside
     needed = sum(row.total_mib - row.margin_mib - (row.weights_mib if mapped else 0) for row in rows)
     if not given or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
         return []

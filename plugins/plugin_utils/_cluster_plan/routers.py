@@ -29,13 +29,14 @@ class Case(NamedTuple):
 
 class Decision(NamedTuple):
     """What holds on one node. inputs: what each model's plan was made for; claims: what they need together, nothing
-    where one of them does not fit; refused: sentences."""
+    where one of them does not fit; refused: sentences; lines: for the plan."""
 
     plans: list[Plan]
     inputs: list[list[Any]]
     loaded: int  # at a time
     claims: list[Row]
     refused: list[str]
+    lines: list[str]
 
 
 def counts_models(service: Mapping[str, Any]) -> bool:
@@ -65,8 +66,10 @@ def decide(
         # None of them needs a card of its own.
         plans = _place(cases, devices, main, False)
     if not all(one.fits for one in plans):
-        return Decision(plans, inputs, count, [], [])
-    return Decision(plans, inputs, count, _largest(plans, count), _refuse(name, count, most, plans, build))
+        return Decision(plans, inputs, count, [], [], [])
+    words = "%s loads %d of its %d models at a time on %s" % (name, count, len(cases), devices[0].node)
+    lines = [words] if count < len(cases) else []
+    return Decision(plans, inputs, count, _largest(plans, count), _refuse(name, count, most, plans, build), lines)
 
 
 def _place(cases: Sequence[Case], devices: Sequence[Device], main: Device | None, apart: bool) -> list[Plan]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
+from .check_builds import build_errors
 from .check_models import model_errors
 from .check_nodes import node_errors
 from .check_routers import router_errors
@@ -57,13 +58,14 @@ def intent_errors(
         return found
     for name, model in models.items():
         found.extend(model_errors(name, model))
+    builds = build_errors(nodes, hostvars)
     for name, service in services.items():
-        told = service_errors(name, service, models, groups, hostvars)
+        told = service_errors(name, service, models, groups, hostvars, not builds)
         if not told and kind_of(service) == "router":
             told = router_errors(name, service, models, groups, hostvars)
         # Services of one model are told the same of its entry.
         found.extend(sentence for sentence in told if sentence not in found)
-    found.extend(node_errors(nodes, hostvars))
+    found.extend(builds + node_errors(nodes, hostvars))
     if not found:
         found.extend(shared_errors(services, groups))
         found.extend(route_errors({} if routes is None else routes, services, models))
@@ -118,7 +120,7 @@ def _too_large(
         for place in places
         for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
     ]
-    if "cpu_moe" in service and devices[0]["kind"] == "GPU":
+    if ("cpu_moe" in service or "n_gpu_layers" in service) and devices[0]["kind"] == "GPU":
         devices.append(places[0].get("main") or {"kind": "main", "total_mib": float("inf")})
     total = sum(device["total_mib"] for device in devices)
     if size <= total * 2**20:

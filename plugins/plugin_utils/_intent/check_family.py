@@ -85,13 +85,13 @@ def build_errors(where: Where, service: Settings, version: str) -> list[str]:
     """What a build does not know. service: resolved with its model."""
     build = command_line_of(version)
     found = [
-        "%s: %s seen with llama_cpp_version %s, which knows %s: choose one of these or another release"
+        "%s: %s seen with build %s, which knows %s: choose one of these or another release"
         % (where(name), given, version, ", ".join(map(str, known)))
         for name, given, known in unknown_values(service, build)
     ]
     if service.get("reasoning_budget", 0) > 0 and build < THINKS:
         found.append(
-            "%s: %d seen with llama_cpp_version %s, which knows 0 and -1, b%d or newer is needed for another: choose "
+            "%s: %d seen with build %s, which knows 0 and -1, b%d or newer is needed for another: choose "
             "one of these or another release"
             % (where("reasoning_budget"), service["reasoning_budget"], version, THINKS)
         )

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ...module_utils._model.shape import MAX_BLOCKS
 from ...module_utils._settings import FAMILY_KEYS
+from .check_header import header_errors
 from .models import model_file
 from .values import is_a, key_errors, list_errors, plain, shown, type_errors, unknown_key
 
@@ -66,7 +66,7 @@ def model_errors(name: Any, model: Any) -> list[str]:
         found.append(
             "%s.repo: %r seen, OWNER/NAME of a Hugging Face repository is needed: correct it" % (entry, model["repo"])
         )
-    found.extend(_header_errors(entry + ".header", model.get("header") or {}))
+    found.extend(header_errors(entry + ".header", model.get("header") or {}))
     for quant, spec in model["quants"].items():
         found.extend(_quant_errors("%s.quants.%s" % (entry, plain(quant)), name, model, spec))
     return found
@@ -144,37 +144,3 @@ def _name_errors(where: str, spec: dict[str, Any]) -> list[str]:
         "%s.%s: %r is the name of the file, letters, digits, dots, dashes, + and _ are needed: %s"
         % (where, key, name, step)
     ]
-
-
-def _header_errors(entry: str, header: dict[str, Any]) -> list[str]:
-    found = [unknown_key(entry, key, HEADER_KEYS) for key in header if key not in HEADER_KEYS]
-    missing = [key for key, (_name, required) in HEADER_KEYS.items() if required and key not in header]
-    if header and missing:
-        found.append(
-            "%s: %s missing, what the header of the GGUF file says of them is needed to estimate a plan: add them"
-            % (entry, ", ".join(missing))
-        )
-    for key, value in header.items():
-        if key == "architecture":
-            continue
-        if not is_a(value, int) or value < 1:
-            found.append("%s.%s: %r seen, a whole number above 0 is needed: correct it" % (entry, key, value))
-        elif key == "block_count" and value > MAX_BLOCKS:
-            found.append("%s.%s: %d seen, 1 to %d is needed: correct it" % (entry, key, value, MAX_BLOCKS))
-    return found
-
-
-# key of a model's `header` in llama_models -> (what a GGUF header calls it after its architecture, whether it has to be
-# there).
-HEADER_KEYS = {
-    "architecture": (None, True),
-    "block_count": ("block_count", True),
-    "context_length": ("context_length", False),
-    "embedding_length": ("embedding_length", True),
-    "feed_forward_length": ("feed_forward_length", True),
-    "head_count": ("attention.head_count", True),
-    "head_count_kv": ("attention.head_count_kv", True),
-    "key_length": ("attention.key_length", False),
-    "value_length": ("attention.value_length", False),
-    "vocab_size": (None, True),
-}

@@ -8,10 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import OLDEST, build_number
 from ...module_utils._settings import LARGEST
 from . import networks
-from .check_models import SHA256
 from .records import HostVars
 from .values import IPV4, NAMES, OCTET, is_a, named, near, plain, shown
 
@@ -28,12 +26,7 @@ SYSTEM = re.compile(
 ADDRESS = re.compile(r"^((?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,252}|%s(\.%s){3})\Z" % (OCTET, OCTET))
 NUMA_NODE = re.compile(r"^[0-9]*\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x1f\x7f]*\Z")
-ARCHITECTURE = re.compile(r"^([0-9]{2,3}[a-f]?(-real|-virtual)?|native|all|all-major)\Z")
-# A name of somebody's own may follow a tag; the number decides about the command line.
-VERSION = re.compile(r"^b[0-9]+([._-][A-Za-z0-9._-]*)?\Z")
-OWN_VERSION = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 PATHS = ("llama_models_dir", "rpc_worker_cache_dir")
-ACCELERATORS = ("llama_cpp_accelerator", "head_server_accelerator", "rpc_worker_accelerator")
 # variable -> (what its text has to be, how that is said, next step); empty is none.
 FORMS = {
     "llama_fabric_address": (IPV4, "an IPv4 address", "write the address of its fabric interface in hosts.yml"),
@@ -42,9 +35,7 @@ FORMS = {
         "the name of an interface such as ib0",
         "correct it",
     ),
-    "llama_cpp_source_sha256": (SHA256, "64 hexadecimal digits", "copy the whole digest"),
     "llama_bundle": (ABSOLUTE, "an absolute path on this machine", "write it from / on"),
-    "llama_cpp_cuda_home": (ABSOLUTE, "an absolute path", "write it from / on"),
     "model_hub": (re.compile(r"^https?://[^/\s]"), "an http or https URL", "correct it"),
     "rpc_worker_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
     "head_server_numa_node": (NUMA_NODE, "the number of a NUMA node", "correct it"),
@@ -108,11 +99,6 @@ def _mistakes(facts: Facts) -> list[Mistake]:
                     "choose one such as /srv/llama",
                 )
             )
-    for name in ACCELERATORS:
-        value = facts.get(name)
-        if value is not None and value not in ("cpu", "cuda"):
-            found.append((name, shown(value), "cpu or cuda is", "choose one of them"))
-    found += _version(facts) + _architectures(facts.get("llama_cpp_cuda_architectures"))
     if facts.get("llama_clients") is not None:
         wrong = networks.mistake(facts["llama_clients"])
         found += [("llama_clients",) + wrong] if wrong else []
@@ -127,52 +113,7 @@ def _mistakes(facts: Facts) -> list[Mistake]:
                 "rename it, a worker that is taken over would read what belongs to a head",
             )
         )
-    if facts.get("llama_builds") is not None:
-        found.append(
-            (
-                "llama_builds",
-                "a name kept for later",
-                "one build for all nodes is",
-                "set llama_cpp_version and llama_cpp_accelerator instead",
-            )
-        )
     return found
-
-
-def _version(facts: Facts) -> list[Mistake]:
-    version = facts.get("llama_cpp_version")
-    if version is None:
-        return []
-    number = re.match(r"^[0-9]+\Z", str(version))
-    if number or not (
-        VERSION.match(str(version)) or (facts.get("llama_cpp_source") and OWN_VERSION.match(str(version)))
-    ):
-        step = (
-            "write b%s" % version
-            if number
-            else "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"
-        )
-        return [("llama_cpp_version", shown(version), "the tag of a release such as b11434 is", step)]
-    if (build_number(version) or OLDEST) < OLDEST:
-        return [
-            (
-                "llama_cpp_version",
-                version,
-                "b%d or a newer release is" % OLDEST,
-                "its command line is the oldest that this version renders",
-            )
-        ]
-    return []
-
-
-def _architectures(given: Any) -> list[Mistake]:
-    name = "llama_cpp_cuda_architectures"
-    if given is None or given == "auto":
-        return []
-    if not isinstance(given, list):
-        return [(name, shown(given), "auto or a list is", 'write auto, or ["86"] for cards of compute capability 8.6')]
-    wrong = [one for one in given if not ARCHITECTURE.match(str(one))]
-    return [(name, shown(wrong[0]), "a compute capability without its dot is", "write 86 for 8.6")] if wrong else []
 
 
 def _numbers(facts: Facts) -> list[Mistake]:

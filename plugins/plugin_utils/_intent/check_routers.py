@@ -3,22 +3,39 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wrong with a router, one sentence a mistake. Private to the collection."""
 
+from collections.abc import Mapping
+
+from ...module_utils._key import Key
 from ...module_utils._settings import FAMILY_KEYS, KEYS, MODEL_KEYS
-from .check_services import cards_errors, family_of, host_errors, quant_errors, release_errors, setting_errors
+from .builds import dialect_of, entry_of, extra_types
+from .check_services import (
+    builds_in,
+    cards_errors,
+    family_of,
+    host_errors,
+    quant_errors,
+    release_errors,
+    setting_errors,
+    with_types,
+)
 from .records import Groups, HostVars, Models, Settings
 from .routers import own_settings, served_alone
 from .values import key_errors, plain, shown, unknown_key
 
-OF_MODEL = {key.name: key for key in KEYS if key.name in ("quant", *MODEL_KEYS, *FAMILY_KEYS)}
+# A draft model would have to be planned for each model that is loaded beside it.
+OF_MODEL = {key.name: key for key in KEYS if key.name in {"quant", *MODEL_KEYS, *FAMILY_KEYS} - {"draft"}}
 
 
 def router_errors(name: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
     """service: with keys and values that service_errors() finds sound."""
     entry = "llama_services.%s" % name
+    builds = builds_in(groups, hostvars)
+    keys = with_types(OF_MODEL, extra_types(service, builds))
     hosts, found = host_errors(entry, "head", service["head"], groups)
     if "cards" in service:
-        found.extend(cards_errors(entry, service, hosts, [], hostvars))
-    found.extend(wrong for model in service["models"] for wrong in _map_errors(entry, model, service["models"][model]))
+        found.extend(cards_errors(entry, service, {"head": hosts}, builds, hostvars))
+    for model, own in service["models"].items():
+        found.extend(_map_errors(entry, model, own, keys))
     if found:
         return found
     for model, own in service["models"].items():
@@ -27,24 +44,25 @@ def router_errors(name: str, service: Settings, models: Models, groups: Groups, 
         place = "%s.models.%s" % (entry, model) if own_settings(own) is own else entry
         where, whole = family_of(place, alone, models)
         told = setting_errors(place, alone, where, whole)
-        told += [] if found or told else release_errors(where, whole, hosts, hostvars)
+        version = dialect_of(entry_of(service, builds))
+        told += [] if found or told else release_errors(where, whole, version)
         found.extend(sentence for sentence in told if sentence not in found)
     return found or _name_errors(entry, service, models)
 
 
-def _map_errors(entry: str, model: str, own: object) -> list[str]:
+def _map_errors(entry: str, model: str, own: object, keys: Mapping[str, Key]) -> list[str]:
     entry = "%s.models.%s" % (entry, plain(model))
     if not isinstance(own, (str, dict)):
         return ["%s: %s seen, a quant or a map with quant is needed: correct it" % (entry, shown(own))]
     settings = own_settings(own)
-    found = [unknown_key(entry, key, OF_MODEL) for key in settings if key not in OF_MODEL]
+    found = [unknown_key(entry, key, keys) for key in settings if key not in keys]
     if "quant" not in settings:
         found.append("%s.quant: missing, one of the quants of the model is needed: add it" % entry)
     return found + [
         wrong
         for key in settings
-        if key in OF_MODEL
-        for wrong in key_errors("%s.%s" % (entry, key), settings[key], OF_MODEL[key])
+        if key in keys
+        for wrong in key_errors("%s.%s" % (entry, key), settings[key], keys[key])
     ]
 
 
@@ -63,6 +81,6 @@ def _name_errors(entry: str, service: Settings, models: Models) -> list[str]:
             if other != model:
                 found.append(
                     "%s.models: %s seen as a name of %s and of %s, a name of one of them alone is needed: remove it "
-                    "from the aliases" % (entry, alias, model, other or alias)
+                    "from the aliases" % (entry, alias, other or alias, model)
                 )
     return found

@@ -4,10 +4,10 @@
 """What is wrong with one entry of llama_services, one sentence a mistake. Private to the collection."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...module_utils._llama.args import OLDEST, build_number
+from ...module_utils._llama.args import OLDEST, build_number, command_line_of
 from ...module_utils._settings import (
     BY_KIND,
     CACHE_TYPES,
@@ -17,6 +17,7 @@ from ...module_utils._settings import (
     PLAIN_CACHE_TYPES,
     SLURM_KEYS,
     WORKER_KEYS,
+    Key,
     context,
     effective,
     kind_of,
@@ -24,20 +25,27 @@ from ...module_utils._settings import (
     value,
 )
 from ...module_utils._text import Refusal
+from .builds import builds_of, dialect_of, entry_of, extra_types
+from .check_builds import unknown_build
 from .check_family import Where, build_errors, family_errors, sound_family
+from .check_head import draft_build_errors, draft_errors, numa_errors, offload_errors
 from .extra_args import extra_errors
-from .hosts import build_of, expand, rpc_address
+from .hosts import expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 # The first build whose tensor cache was measured.
 CACHE_BUILD = 11434
+CACHES = ("cache", "cache_type_k", "cache_type_v")
 # Keys that stand for others.
 SHORT = {"cache": ("cache_type_k", "cache_type_v"), "mmap": ("load_mode",)}
 
 
-def service_errors(name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
+def service_errors(
+    name: Any, service: Any, models: Models, groups: Groups, hostvars: HostVars, built: bool = True
+) -> list[str]:
+    """built: whether llama_builds is sound."""
     entry = "llama_services.%s" % plain(name)
     if not UNIT_NAME.match(str(name)):
         return [
@@ -52,7 +60,8 @@ def service_errors(name: Any, service: Any, models: Models, groups: Groups, host
             "%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers"
             % (entry, shown(service["kind"]))
         ]
-    keys = BY_KIND[kind_of(service)]
+    builds = builds_in(groups, hostvars) if built else {}
+    keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds))
     found = [unknown_key(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
         if key.name in service:
@@ -61,10 +70,22 @@ def service_errors(name: Any, service: Any, models: Models, groups: Groups, host
             found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, meaning(key)))
     if found:
         return found
-    found = _launcher_errors(entry, service)
+    found = _launcher_errors(entry, service) + (unknown_build(entry, service, builds) if built else [])
     if kind_of(service) == "router":
         return found  # the rest is for router_errors()
     return found + _server_errors(entry, service, models, groups, hostvars)
+
+
+def builds_in(groups: Groups, hostvars: HostVars) -> Mapping[str, Any]:
+    """llama_builds, which is the same for all nodes."""
+    nodes = groups.get("llama_nodes") or []
+    return builds_of(hostvars[nodes[0]] if nodes else {})
+
+
+def with_types(keys: Mapping[str, Key], extra: Mapping[str, float]) -> Mapping[str, Key]:
+    """The keys of a service, with the types of a KV cache that its build has beside llama.cpp's."""
+    types = {name: keys[name]._replace(choices=keys[name].choices + tuple(extra)) for name in CACHES if name in keys}
+    return {**keys, **types}
 
 
 def _server_errors(entry: str, service: Settings, models: Models, groups: Groups, hostvars: HostVars) -> list[str]:
@@ -72,6 +93,10 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
     found = setting_errors(entry, service, where, whole)
     found.extend(extra_errors(entry, service))
     found.extend(quant_errors(entry, "model", service["model"], service["quant"], models))
+    wrong = draft_errors(where, whole)
+    if "draft" in whole and not wrong:
+        wrong = quant_errors(where("draft"), "model", whole["draft"]["model"], whole["draft"]["quant"], models)
+    found.extend(wrong)
     hosts = {}
     for key in ("head", "workers"):
         if key in service:
@@ -81,13 +106,14 @@ def _server_errors(entry: str, service: Settings, models: Models, groups: Groups
         found.extend(_replica_errors(entry, service, hosts["head"]))
     elif hosts.get("workers"):
         found.extend(_worker_errors(entry, service, hosts, groups, hostvars))
+    found.extend(numa_errors(entry, service, hosts.get("head", []), hostvars))
     if "cards" in service:
-        found.extend(cards_errors(entry, service, hosts.get("head", []), hosts.get("workers", []), hostvars))
+        found.extend(cards_errors(entry, service, hosts, builds_in(groups, hostvars), hostvars))
     if "rpc_cache" in service:
-        found.extend(_tensor_cache_errors(entry, hosts.get("workers", []), hostvars))
+        found.extend(_tensor_cache_errors(entry, service, builds_in(groups, hostvars)))
     if not found:
         found.extend(_split_errors(entry, service, hosts, models[service["model"]]))
-        found.extend(release_errors(where, whole, hosts["head"], hostvars))
+        found.extend(release_errors(where, whole, dialect_of(entry_of(service, builds_in(groups, hostvars)))))
     return found
 
 
@@ -108,11 +134,12 @@ def setting_errors(entry: str, service: Settings, where: Where, whole: Settings)
     return found + family_errors(where, whole)
 
 
-def release_errors(where: Where, whole: Settings, heads: Iterable[str], hostvars: HostVars) -> list[str]:
-    """What the builds of these nodes do not know."""
+def release_errors(where: Where, whole: Settings, version: str) -> list[str]:
+    """What a build does not know."""
     found = []
-    for version in dict.fromkeys(build_of(head, hostvars) for head in heads):
-        found.extend(build_errors(where, whole, version) if (build_number(version) or OLDEST) >= OLDEST else [])
+    if (build_number(version) or OLDEST) >= OLDEST:
+        found.extend(build_errors(where, whole, version))
+        found.extend(draft_build_errors(where, whole, version, command_line_of(version)))
     return found
 
 
@@ -150,6 +177,8 @@ def _setting_errors(entry: str, service: Settings) -> list[str]:
             "%s.cpu_moe: seen with cards [], a card is needed for it, since without one all weights lie in main memory "
             "anyway: drop one of them" % entry
         )
+    if value(service, "n_gpu_layers") != "auto":
+        found.extend(offload_errors(entry, service))
     if "workers" in service and value(service, "cache_ram"):
         found.append(
             "%s.cache_ram: %d seen with workers, 0 is needed, since a head with RPC workers aborts when it saves a "
@@ -285,8 +314,13 @@ def quant_errors(entry: str, key: str, name: str, quant: str, models: Models) ->
 
 
 def cards_errors(
-    entry: str, service: Settings, heads: Iterable[str], workers: Iterable[str], hostvars: HostVars
+    entry: str,
+    service: Settings,
+    hosts: Mapping[str, list[str]],
+    builds: Mapping[str, Any],
+    hostvars: HostVars,
 ) -> list[str]:
+    heads, workers = hosts.get("head", []), hosts.get("workers", [])
     entry, wanted = entry + ".cards", service["cards"]
     if isinstance(wanted, list) and not all(is_a(index, int) and index >= 0 for index in wanted):
         return ["%s: %s seen, indices that nvidia-smi prints are needed: write such as [0, 1]" % (entry, wanted)]
@@ -302,25 +336,23 @@ def cards_errors(
                     "%s: seen beside CUDA_VISIBLE_DEVICES in %s of %s, one of them is needed: drop the other"
                     % (entry, variable, node)
                 )
-            if wanted and hostvars[node].get("llama_cpp_accelerator", "cpu") == "cpu":
-                found.append(
-                    "%s: %s seen with llama_cpp_accelerator cpu of %s, cuda is needed to use cards: change it, or drop "
-                    "the key" % (entry, wanted, node)
-                )
+    name = value(service, "build")
+    if wanted and entry_of(service, builds).get("accelerator") == "cpu":
+        found.append(
+            "%s: %s seen with llama_builds.%s.accelerator cpu, cuda or auto is needed to use cards: change it, or drop "
+            "the key" % (entry, wanted, name)
+        )
     return found
 
 
-def _tensor_cache_errors(entry: str, workers: Iterable[str], hostvars: HostVars) -> list[str]:
-    found = []
-    for host in workers:
-        version = build_of(host, hostvars)
-        if (build_number(version) or 0) < CACHE_BUILD:
-            found.append(
-                "%s.rpc_cache: seen with llama_cpp_version %s of %s, b%d or newer is needed: older builds fill the "
-                "disk with activations too, and none of them was measured: drop the key or take a newer build"
-                % (entry, version, host, CACHE_BUILD)
-            )
-    return found
+def _tensor_cache_errors(entry: str, service: Settings, builds: Mapping[str, Any]) -> list[str]:
+    version = dialect_of(entry_of(service, builds))
+    if (build_number(version) or 0) >= CACHE_BUILD:
+        return []
+    return [
+        "%s.rpc_cache: seen with build %s, b%d or newer is needed: older builds fill the disk with activations too, "
+        "and none of them was measured: drop the key or take a newer build" % (entry, version, CACHE_BUILD)
+    ]
 
 
 def _split_errors(entry: str, service: Settings, hosts: Mapping[str, list[str]], model: Any) -> list[str]:

@@ -5,7 +5,6 @@
 
 import re
 
-from ...module_utils._llama.args import PIN
 from ...module_utils._text import Refusal
 from .records import Groups, HostVars
 from .values import near
@@ -46,8 +45,3 @@ def node_address(host: str, hostvars: HostVars) -> str:
 def rpc_address(head: str, hostvars: HostVars) -> str:
     """The address a head comes from to its workers."""
     return hostvars[head].get("llama_fabric_address") or node_address(head, hostvars)
-
-
-def build_of(host: str, hostvars: HostVars) -> str:
-    """The llama.cpp release that a node runs, by its tag."""
-    return hostvars[host].get("llama_cpp_version") or PIN

@@ -8,18 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
+from ...module_utils._settings import resolved
 from .hosts import expand
 from .records import Groups, ModelItem, Models, Services
 from .routers import quants
 
 
 def model_items(services: Services, models: Models, host: str, groups: Groups, models_dir: str) -> list[ModelItem]:
-    """The models a node holds: a model lives where its head runs."""
+    """The models a node holds: a model lives where its head runs, and its draft model beside it."""
     items: dict[str, ModelItem] = {}
     wanted: list[tuple[str, str]] = []
     for service in services.values():
         if host in expand(service["head"], groups):
             wanted.extend(quants(service).items())
+            draft = resolved(service, models[service["model"]]).get("draft") if "model" in service else None
+            wanted.extend([(draft["model"], draft["quant"])] if draft else [])
     for name, quant_name in wanted:
         model = models[name]
         quant = model["quants"][quant_name]

@@ -33,6 +33,33 @@ class Record:
 
 
 @dataclass(frozen=True)
+class Build(Record):
+    """An entry of llama_builds as a node runs it.
+
+    release: the name of its directory, of all that goes into it. version: a tag, or the beginning of a commit or
+    digest. number: whose command line it has, None for the newest. by_cards: whether it is compiled for the cards of
+    the nodes; asks_cards: whether these say anything of it.
+    """
+
+    name: str
+    release: str
+    version: str
+    number: int | None
+    accelerator: str
+    architectures: list[str]
+    by_cards: bool
+    asks_cards: bool
+    # By git, empty where `source`, an address or a file of the controller, is an archive.
+    repository: str
+    commit: str
+    source: str
+    source_sha256: str
+    cuda_home: str
+    rdma: bool
+    cmake_options: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Service(Record):
     """A service that systemd runs.
 
@@ -114,6 +141,8 @@ class Head(Record):
     quant: str
     aliases: list[str]
     model_path: str
+    # Of the model that drafts for it, empty for none.
+    draft_path: str
     shares: list[Share]
     layers: dict[str, int]
     tensor_split: list[int] | None
@@ -121,10 +150,17 @@ class Head(Record):
     memory_max: str
     # UUIDs of those that it sees, None for all of the node's; "" is one that this run does not know.
     cards: list[str] | None
+    # What it uses of several NUMA nodes: bind, interleave, none, the number of one of them, or empty for what its node
+    # does with all heads.
+    numa: str
     # Tokens of a micro-batch.
     ubatch_size: int
     # On the controller; empty for none.
     chat_template_file: str
+    # The release of its build, what that computes on, and whether it speaks RPC over RDMA.
+    build: str
+    accelerator: str
+    rdma: bool
     # Whether the build itself has to say which flags it has: no table knows it, or the inventory has words of its own.
     asks_build: bool
     # Empty for none.
@@ -188,6 +224,10 @@ class Worker(Record):
     cards: list[str] | None
     # How much it keeps of the tensors that it receives, empty for nothing.
     cache: str
+    # The release of its build, what that computes on, and whether it speaks RPC over RDMA.
+    build: str
+    accelerator: str
+    rdma: bool
     # Of ggml-rpc-server.
     args: list[str] = field(default_factory=list)
 

@@ -12,7 +12,7 @@ from .records import Settings
 
 # Keys that say the same in other ways: a model's own replaces all of them.
 SAME = (("ctx_size", "slot_ctx_size"), ("cache", "cache_type_k", "cache_type_v"), ("load_mode", "mmap"))
-SHARED = (*MODEL_KEYS, "cards", "launcher", "state")
+SHARED = (*MODEL_KEYS, "build", "cards", "launcher", "state")
 
 
 def quants(service: Settings) -> dict[str, str]:
@@ -28,8 +28,8 @@ def own_settings(own: Any) -> Mapping[str, Any]:
 
 
 def served_alone(service: Settings, model: str) -> dict[str, Any]:
-    """The entry of a service that serves one model of a router."""
+    """The entry of a service that serves one model of a router, which nobody drafts for."""
     own = own_settings(service["models"][model])
     replaced = {name for names in SAME for name in names if any(one in own for one in names)}
     shared = {name: service[name] for name in SHARED if name in service and name not in replaced}
-    return {**shared, **own, "model": model, "head": service["head"]}
+    return {**shared, **own, "model": model, "head": service["head"], "draft": False}

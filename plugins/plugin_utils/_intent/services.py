@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...module_utils._family import is_template_file
-from ...module_utils._llama.args import build_number, head_args, model_args, router_args, rpc_args
+from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
 from ...module_utils._node import paths
-from ...module_utils._settings import effective, is_stopped, resolved, value
-from .hosts import build_of, expand, node_address, rpc_address
+from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolved, value
+from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
+from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
 from .records import Groups, Head, HostVars, Models, Served, Service, Services, Share, Worker, url
 from .routers import served_alone
@@ -135,10 +136,19 @@ def rpc_instances(
     services: Services, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
 ) -> list[Worker]:
     """The RPC workers of a node. plan: as for head_instances()."""
-    return [_worker(service, host, hostvars, plan) for service in managed(services, groups) if host in service.workers]
+    own = [service for service in managed(services, groups) if host in service.workers]
+    return [_worker(service, host, groups, hostvars, plan) for service in own]
 
 
-def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, Any] | None = None) -> Worker:
+def _runs(settings: Mapping[str, Any], host: str, groups: Groups, hostvars: HostVars) -> dict[str, Any]:
+    """What a head or worker of a service runs on a host."""
+    build = build_on(value(settings, "build"), host, builds_of(hostvars[host]), hostvars, groups)
+    return {"build": build.release, "accelerator": build.accelerator, "rdma": build.rdma}
+
+
+def _worker(
+    service: Service, host: str, groups: Groups, hostvars: HostVars, plan: Mapping[str, Any] | None = None
+) -> Worker:
     settings, head = service.settings, service.heads[0]
     worker = Worker(
         service=service.name,
@@ -153,6 +163,7 @@ def _worker(service: Service, host: str, hostvars: HostVars, plan: Mapping[str, 
         memory_max=settings.get("rpc_memory_max", ""),
         cards=_cards(service, host, plan or {}),
         cache=settings.get("rpc_cache", ""),
+        **_runs(settings, host, groups, hostvars),
     )
     return replace(worker, args=rpc_args(worker.as_dict()))
 
@@ -182,10 +193,24 @@ def head_instances(
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
     own = [service for service in managed(services, groups) if host in service.heads]
-    return [
-        (_router if service.kind == "router" else _head)(service, models, host, hostvars, models_dir, plan or {})
-        for service in own
-    ]
+    found: list[Head] = []
+    for service in own:
+        make = _router if service.kind == "router" else _head
+        found.append(make(service, models, host, groups, hostvars, models_dir, plan or {}))
+    return found
+
+
+def _draft_path(settings: Mapping[str, Any], models: Models, models_dir: str) -> str:
+    draft = settings.get("draft")
+    return "%s/%s" % (models_dir, model_file(models[draft["model"]], draft["quant"])) if draft else ""
+
+
+def numa_policy(settings: Mapping[str, Any]) -> str:
+    """`numa` of a head."""
+    wish = settings.get("numa", "")
+    if isinstance(wish, dict):
+        return str(wish["node"])
+    return "" if wish in LLAMA_NUMA else wish
 
 
 def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
@@ -197,11 +222,20 @@ def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str
 
 
 def _head(
-    service: Service, models: Models, host: str, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]
+    service: Service,
+    models: Models,
+    host: str,
+    groups: Groups,
+    hostvars: HostVars,
+    models_dir: str,
+    plan: Mapping[str, Any],
 ) -> Head:
     facts = hostvars[host]
+    build = entry_of(service.settings, builds_of(facts))
     model = models[service.settings["model"]]
     settings = resolved(service.settings, model)
+    threads = plan.get("threads", {}).get(service.name, {}).get(host)
+    settings.update({"threads": threads} if threads else {})
     split = value(settings, "tensor_split")
     experts = value(settings, "cpu_moe") or 0
     parts = [part for part in plan.get("services", {}).get(service.name, []) if part["node"] == host]
@@ -223,18 +257,21 @@ def _head(
         quant=settings["quant"],
         aliases=[settings["model"]] + list(model.get("aliases") or []),
         model_path="%s/%s" % (models_dir, model_file(model, settings["quant"])),
+        draft_path=_draft_path(settings, models, models_dir),
         shares=[Share(node, service.worker_unit, endpoint, layers.get(node)) for node, endpoint in workers],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
         cpu_moe=(planned or {}).get("cpu_moe") if experts == "auto" else experts,
         memory_max=settings.get("memory_max", ""),
         cards=_cards(service, host, plan),
+        numa=numa_policy(settings),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
         chat_template_file=_template_file(settings, facts),
-        asks_build=bool(settings.get("extra_args")) or build_number(build_of(host, hostvars)) is None,
+        **_runs(settings, host, groups, hostvars),
+        asks_build=bool(settings.get("extra_args")) or asks_build(build),
         api_key_file=_api_key_file(service, facts),
     )
-    return replace(head, args=head_args(head.as_dict(), settings, build_of(host, hostvars)))
+    return replace(head, args=head_args(head.as_dict(), settings, dialect_of(build)))
 
 
 def _api_key_file(service: Service, facts: Mapping[str, Any]) -> str:
@@ -242,12 +279,19 @@ def _api_key_file(service: Service, facts: Mapping[str, Any]) -> str:
 
 
 def _router(
-    service: Service, models: Models, host: str, hostvars: HostVars, models_dir: str, plan: Mapping[str, Any]
+    service: Service,
+    models: Models,
+    host: str,
+    groups: Groups,
+    hostvars: HostVars,
+    models_dir: str,
+    plan: Mapping[str, Any],
 ) -> Head:
-    settings, build = service.settings, build_of(host, hostvars)
+    settings, facts = service.settings, hostvars[host]
+    build = entry_of(settings, builds_of(facts))
     parts = {one["model"]: one for one in plan.get("services", {}).get(service.name, []) if one["node"] == host}
     served = [
-        _served(service, models, name, hostvars[host], models_dir, parts.get(name, {}), build)
+        _served(service, models, name, facts, models_dir, parts.get(name, {}), dialect_of(build))
         for name in settings["models"]
     ]
     planned = [part["models_max"] for part in parts.values()] if len(parts) == len(served) else []
@@ -264,20 +308,23 @@ def _router(
         quant="",
         aliases=[name for one in served for name in one.aliases],
         model_path="",
+        draft_path="",
         shares=[],
         layers={},
         tensor_split=None,
         cpu_moe=0,
         memory_max=settings.get("memory_max", ""),
         cards=_cards(service, host, plan),
+        numa="",
         ubatch_size=max(one.ubatch_size for one in served),
         chat_template_file="",
-        asks_build=build_number(build) is None,
-        api_key_file=_api_key_file(service, hostvars[host]),
+        **_runs(settings, host, groups, hostvars),
+        asks_build=asks_build(build),
+        api_key_file=_api_key_file(service, facts),
         models=served,
         models_max=settings.get("models_max") or max(planned, default=None),
     )
-    return replace(router, args=router_args(router.as_dict(), settings, build))
+    return replace(router, args=router_args(router.as_dict(), settings, dialect_of(build)))
 
 
 def _served(

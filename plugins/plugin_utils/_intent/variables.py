@@ -34,7 +34,7 @@ INTENT = {
     "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
     "`[{main: true, memory_mib: 64000}]`.",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",
-    "llama_builds": "Kept for later; refused.",
+    "llama_builds": "The builds of llama.cpp that services name, see [inventory.md](inventory.md#builds).",
 }
 # What playbooks are told with -e.
 EXTRA = (
@@ -58,6 +58,14 @@ EXTRA = (
     *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
     "url",
 )
+# What was one release for all nodes, and its key in an entry of llama_builds now.
+MOVED = {
+    "llama_cpp_" + key: "llama_builds.default." + key
+    for key in (
+        *("version", "source", "source_sha256", "commit", "accelerator", "cuda_architectures", "cuda_home", "rdma"),
+        "cmake_options",
+    )
+}
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -107,8 +115,14 @@ def unknown_variables(hostvars: Any, nodes: Sequence[str]) -> list[str]:
     for name in sorted(set(variables) - known() - set(EXTRA) - used):
         if name.startswith(("_", "ansible_")):
             continue
-        near = difflib.get_close_matches(name, known() | set(EXTRA), 1, 0.75 if name.startswith(ours) else 0.85)
-        near = near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
+        near = difflib.get_close_matches(
+            name, known() | set(EXTRA) | set(MOVED), 1, 0.75 if name.startswith(ours) else 0.85
+        )
+        near = (
+            [MOVED[name]]
+            if name in MOVED
+            else near or (difflib.get_close_matches(name, EXTRA, 1, 0.5) if name in typed else [])
+        )
         if near or name in typed or name.startswith("llama_"):
             having = [node for node, raw in of_nodes.items() if name in raw]
             found.append(

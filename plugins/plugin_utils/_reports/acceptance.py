@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.args import told
+from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured, record
 
 Map = Mapping[str, Any]
 
@@ -24,17 +25,26 @@ def acceptance(
     plans: Sequence[Map] = (),
     cards: Map | None = None,
 ) -> dict[str, Any]:
-    """-> {refused, report, lines} of a service: why it is not accepted, a sentence each; what is kept, and what an
-    operator reads of it.
+    """-> {refused, report, lines, prompt} of a service: why it is not accepted, a sentence each; what is kept, and what
+    an operator reads of it; what its head keeps of a long prompt, nothing without one.
 
     head is an entry of head_instances, and host its node; health and load are the results of llama_health and
     llama_load_info for it; plans the entry of its service in memory_plan(); cards: {node: gpus of nvidia_smi_facts}
-    while it is loaded.
+    while it is loaded. health has `long` and `kept`, see full_prompt.record() and full_prompt.measured().
     """
     # Of a router each of its models has one.
     own = [plan for plan in plans if plan["node"] == host and plan["model"] == head["model"]]
     report = _report(head, health, load, prompt, max_tokens, own, cards or {})
-    return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report)}
+    kept = record(health.get("long") or {}, own[0].get("inputs") or [] if own else [])
+    return {"refused": _refused(head, host, load), "report": report, "lines": _lines(report), "prompt": kept}
+
+
+def _full_prompt(health: Map, plans: Sequence[Map]) -> str | None:
+    """How long a full prompt takes, by what was measured just now or before; None for what reads no long prompts."""
+    if not plans or not plans[0].get("inputs") or not health.get("n_ctx"):
+        return None
+    new = record(health.get("long") or {}, plans[0]["inputs"])
+    return full_prompt(health["n_ctx"], plans[0]["inputs"], measured(new or health.get("kept") or {})) or NOT_KNOWN
 
 
 def _refused(head: Map, host: str, load: Map) -> list[str]:
@@ -102,6 +112,8 @@ def _report(
         "answer": health.get("answer"),
         "conversation": health.get("conversation"),
         "long_prompt": health.get("long_prompt") or None,
+        # A router's models are sent no long prompt.
+        "full_prompt": None if embeds or head.get("models") else _full_prompt(health, plans),
         "workers": workers,
         "plan": [row for plan in plans[:1] for row in _planned(head, load, plan, cards)],
         "curl": "curl -sS %s/%s%s -H 'Content-Type: application/json' -d '%s'"
@@ -177,10 +189,11 @@ def _conversation_lines(report: Map) -> list[str]:
     """What llama_health and llama_long_prompt said of it, a line each."""
     said = report["conversation"] or {}
     parts = [said[name] for name in ("question",) if said.get(name)]
-    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning") if said.get(name)]
+    parts += ["%s: %s" % (name, said[name]) for name in ("embedding", "tools", "reasoning", "draft") if said.get(name)]
     parts += ["not held: %s" % said["not_held"]] if said.get("not_held") else []
     lines = ["conversation: %s" % ", ".join(parts)] if parts else []
-    return lines + ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else lines
+    lines += ["long prompt: %s" % report["long_prompt"]] if report["long_prompt"] else []
+    return lines + ([report["full_prompt"]] if report["full_prompt"] else [])
 
 
 def context_of(health: Map) -> str | None:

@@ -15,9 +15,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._node import paths
 from ...module_utils._node.units import units_of
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
+from .._intent.releases import named
 from .drill import outage_lines
 from .failures import NO_REASON
 from .speed import speed_lines, unmeasured_lines
@@ -33,12 +35,12 @@ def _noted(hostvars: HostVars, hosts: Sequence[str], fact: str) -> list[Any]:
     return [hostvars[host][fact] for host in hosts if fact in hostvars[host]]
 
 
-def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], release: str = "") -> dict[str, Any]:
+def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], service: str = "") -> dict[str, Any]:
     """What the nodes of a switch say together; hosts: those of the play; left: those that can still be worked on;
-    release: the build that is wanted, empty for the current one.
+    service: the one that it is about, empty for all.
 
     -> failures: sentences; opened, last: the names of the first snapshot that an earlier run left open and of the last
-    one that was closed, empty without one; old_build: what served, as the first node says; idle, undone: whether every
+    one that was closed, empty without one; old_build: what served; idle, undone: whether every
     node has nothing to do, and is as it was; snapshot: what becomes of the open one; retired: the nodes whose old model
     is removed.
     """
@@ -50,7 +52,7 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
     failures += ["%s cannot be reached any more" % host for host in hosts if host not in left]
     earlier = _noted(nodes, left, "apply_earlier")
     opened = min((found["open"]["id"] for found in earlier if found.get("open")), default="")
-    idle = not failures and not opened and all(_is_idle(node, release) for node in nodes.values())
+    idle = not failures and not opened and all(_is_idle(node) for node in nodes.values())
     undone = _noted(nodes, left, "apply_undone") == [True] * len(hosts)
     undone = undone and not _noted(nodes, left, "apply_undo_failure")
     retiring = {
@@ -64,7 +66,7 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
         "failures": failures,
         "opened": opened,
         "last": max((found["last"]["id"] for found in earlier if found.get("last")), default=""),
-        "old_build": _build_before(nodes[left[0]]) if left else "none",
+        "old_build": _builds_before(list(nodes.values()), service),
         "idle": idle,
         "undone": undone,
         "snapshot": "dropped" if forgotten else "opened" if failures else "closed",
@@ -72,22 +74,37 @@ def switch_state(hostvars: HostVars, hosts: Sequence[str], left: Sequence[str], 
     }
 
 
-def _is_idle(node: Mapping[str, Any], release: str) -> bool:
-    """Whether its configuration is what it was, of this build, and all of it runs."""
+def _is_idle(node: Mapping[str, Any]) -> bool:
+    """Whether its configuration is what it was, and all of it runs."""
     if "apply_compared" not in node or "apply_changes" not in node:
         return False
     # Check mode takes none.
     snapshot = node["apply_compared"].get("open")
-    if not snapshot or node["apply_compared"]["differs"] or release not in ("", snapshot["build"]):
+    if not snapshot or node["apply_compared"]["differs"]:
         return False
     return bool(node["apply_changes"]["idle"])
 
 
-def _build_before(node: Mapping[str, Any]) -> str:
-    if "apply_earlier" not in node or "apply_before" not in node:
-        return "none"
-    snapshot = node["apply_earlier"].get("open") or {}
-    return snapshot.get("build") or node["apply_before"]["current_build"] or "none"
+def _builds_before(nodes: Sequence[Mapping[str, Any]], service: str) -> str:
+    """The builds that served, of one service or all: those that units named, else those that were current."""
+    seen = [node for node in nodes if "apply_earlier" in node and "apply_before" in node]
+    opened = [node["apply_earlier"].get("open") or {} for node in seen]
+    found = {release for snapshot in opened for release in snapshot.get("releases", [])}
+    found = found or {snapshot["build"] for snapshot in opened if snapshot.get("build")}
+    found = found or _named([node["apply_before"].get("units", []) for node in seen], service)
+    current = {node["apply_before"]["current_build"] for node in seen}
+    return ", ".join(sorted(found or filter(None, current))) or "none"
+
+
+def _named(units: Sequence[Sequence[Mapping[str, Any]]], service: str = "") -> set[str]:
+    """The releases that units of one service, or of all, name."""
+    some = [unit for told in units for unit in told if unit["service"] and service in ("", unit["service"])]
+    return {os.path.basename(path) for path in named(some, paths.BUILDS)}
+
+
+def _builds_now(hostvars: HostVars, hosts: Sequence[str], service: str) -> str:
+    facts = [hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts]
+    return ", ".join(sorted(_named([one.get("units", []) for one in facts], service))) or "no build"
 
 
 def _is_wanted(files: Mapping[str, Any]) -> bool:
@@ -104,13 +121,15 @@ def outcome_lines(
 
 
 def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
-    """run: the state of the switch; services, build, id of the snapshot, check_mode, seconds: without an answer."""
+    """run: the state of the switch; services, service: the only one, empty for all, id of the snapshot, check_mode,
+    seconds: without an answer."""
+    build = _builds_now(hostvars, hosts, run["service"])
     names = ", ".join(sorted(name for name, one in run["services"].items() if not is_stopped(one))) or "no service"
     stopped = sorted(name for name, service in run["services"].items() if is_stopped(service))
     if run["check_mode"]:
         return ["%s: check mode, %s serves on; what would change is shown above" % (names, run["old_build"])]
     if run["idle"]:
-        return ["%s: nothing to do, %s serves with the inventory's configuration" % (names, run["build"])]
+        return ["%s: nothing to do, %s serves with the inventory's configuration" % (names, build)]
     if run["opened"]:
         outage = "which finishes what an earlier run began"
     elif any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes")):
@@ -118,7 +137,7 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
     else:
         outage = "no head had to restart"
     return [
-        "%s: %s serves, %s" % (names, run["build"], outage),
+        "%s: %s serves, %s" % (names, build, outage),
         *("%s: stopped, as the inventory says" % name for name in stopped),
         *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
         *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
@@ -159,8 +178,9 @@ def _way_back(hostvars: HostVars, hosts: Sequence[str]) -> str:
 
 def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> list[str]:
     """run: id of the snapshot, seconds: without an answer."""
-    builds = [files["open"]["build"] for files in _noted(hostvars, hosts, "apply_restored") if files["open"]["build"]]
-    build = builds[0] if builds else "none"
+    opened = [files["open"] for files in _noted(hostvars, hosts, "apply_restored")]
+    builds = {release for one in opened for release in one.get("releases", [])}
+    build = ", ".join(sorted(builds or {one["build"] for one in opened if one["build"]})) or "none"
     answers = [answer for asked in _noted(hostvars, hosts, "apply_answers") for answer in asked["results"]]
     changed = any(changes[step] for changes in _noted(hostvars, hosts, "apply_changes") for step in DISTURBING)
     outage = "nothing served for %s s" % run["seconds"] if changed else "nothing had to restart"
@@ -168,8 +188,8 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
     return [
         "%s: as of %s, %s serves (%s), %s" % (services, run["id"], build, reasons, outage),
-        "the inventory may still say what was rolled back: set llama_cpp_version to %s and the services as they were "
-        "there, or the next site.yml switches again" % build.split("-")[0],
+        "the inventory may still say what was rolled back: set llama_builds (%s) and the services as they were "
+        "there, or the next site.yml switches again" % build,
     ]
 
 
@@ -275,7 +295,12 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
     """Every service, then every unit of every node, as status.yml has found them."""
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
-    return status_lines(nodes, [(answer["item"], answer) for answer in asked])
+    facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
+    return status_lines(
+        nodes,
+        [(answer["item"], answer) for answer in asked],
+        {host: one.get("plans", {}) for host, one in facts.items()},
+    )
 
 
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {

@@ -3,19 +3,30 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What status.yml prints. Private to the collection."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...module_utils._node.units import units_of
+from ...module_utils._llama.args import told
+from ...module_utils._node import paths
+from ...module_utils._node.units import Unit, units_of
+from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
+from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
+from .._intent.releases import named
 from .acceptance import context_of
 
 
-def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[str]:
+def status_lines(
+    nodes: Mapping[str, Any],
+    heads: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]],
+    plans: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[str]:
     """A cluster's state as lines to print.
 
-    nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health).
+    nodes: {node: result of llama_unit_info}; heads: list of (entry of head_instances, result of llama_health); plans:
+    {node: `plans` of node_facts}.
     """
     lines = []
     for head, health in heads:
@@ -33,6 +44,8 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
         reason += ", and the inventory says stopped: run site.yml" if stopped else ""
         known = ", %s" % context_of(health) if context_of(health) else ""
         lines.append("%s: %s at %s, %s%s" % (label, health["state"], head["endpoint"], reason, known))
+        prompt = _prompt(head, health, (plans or {}).get(head.get("node", ""), {}))
+        lines += ["  %s" % prompt] if prompt else []
     for node, info in nodes.items():
         lines += ["%s: %s" % (one["service"], trial_of(one, node)) for one in info.get("trials", [])]
     for node, info in nodes.items():
@@ -47,9 +60,24 @@ def status_lines(nodes: Mapping[str, Any], heads: Iterable[tuple[Mapping[str, An
             note = ", its configuration changed since it started" if unit.stale else ""
             lines.append(
                 "  %-12s %-36s %s since %s, %d restarts, build %s%s"
-                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, info["current_build"], note)
+                % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, _build_of(unit, info), note)
             )
     return lines
+
+
+def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[str, Any]) -> str:
+    """How long a full prompt takes, of a head that serves by a plan of its own."""
+    read = plans.get(head["service"], {})
+    parts = kept(read)
+    if not parts or not health.get("n_ctx") or told(head.get("args") or []).embeddings:
+        return ""
+    return full_prompt(health["n_ctx"], parts[0].inputs, measured(read)) or NOT_KNOWN
+
+
+def _build_of(unit: Unit, info: Mapping[str, Any]) -> str:
+    """The release that a unit names."""
+    found = named([{"arguments": unit.arguments}], paths.BUILDS)
+    return os.path.basename(min(found, default=info["current_build"] or "none"))
 
 
 def trial_of(one: Mapping[str, Any], node: str) -> str:

@@ -24,8 +24,8 @@ Entry = dict[str, Any]
 # Of an instance, what does not matter to what runs: whether it does, names for the operator, where the controller has a
 # template, and who was asked of flags.
 UNSEEN = ("state", "node", "label", "chat_template_file", "asks_build", "kind", "model_paths")
-# What says nothing where it is so: all of a node's cards, and what routers alone have.
-NOTHING: Mapping[str, Any] = {"cards": None, "models": [], "models_max": 0}
+# What says nothing where it is so: all of a node's cards, its own NUMA policy, no draft, what routers alone have.
+NOTHING: Mapping[str, Any] = {"cards": None, "numa": "", "draft_path": "", "models": [], "models_max": 0}
 
 
 def unit_files(
@@ -38,6 +38,7 @@ def unit_files(
     keys: Mapping[str, Sequence[str]] | None = None,
     salt: str = "",
     templates: Mapping[str, str] | None = None,
+    only: Sequence[str] = (),
 ) -> list[Entry]:
     """Units, what the watchdog watches, memory plans, the links that start units at boot and the short name of the
     primary service, and the absence of what no service has any more.
@@ -45,13 +46,16 @@ def unit_files(
     kind: rpc, head or router; of instances those of this kind have their files written, and the others keep theirs;
     node: the fact llama_node with units, `watched` and, for all but rpc, `files` with their models;
     process: what the processes of all units run with beside their instance, see the filter; plans, keys, templates: by
-    service; salt: root's secret, without which keys could be tried against a digest.
+    service; salt: root's secret, without which keys could be tried against a digest; only: the services whose files
+    are written, all where none is named.
     """
     plans, templates, everybody = plans or {}, templates or {}, instances
     instances = [item for item in instances if item.get("kind", kind) == kind]
-    sandbox = unit_sandbox(process["accelerator"], process["numa_node"] != "", process["rdma"])
     entries: list[Entry] = []
-    for item in instances:
+    written = [item for item in instances if not only or item["service"] in only]
+    for item in written:
+        accelerator, build = item.get("accelerator", "cpu"), node["build"]["of"][item.get("build", "")]
+        sandbox = unit_sandbox(accelerator, bool(_numactl(item, process)), bool(item.get("rdma")))
         own = _own_parts(item, node["files"], keys or {}, salt, templates) if kind in ANSWERING else None
         entries.append(
             {
@@ -60,12 +64,14 @@ def unit_files(
                 "vars": dict(
                     _words(item, process),
                     item=item,
+                    release="%s/releases/%s" % (paths.BUILDS, build["current_build"] or item.get("build") or "none"),
+                    accelerator=accelerator,
                     sandbox=sandbox,
-                    digest=digest([process, sandbox, _running_parts(item), own]),
+                    digest=digest([process, build["build_sha256"], sandbox, _running_parts(item), own]),
                 ),
             }
         )
-    for item in instances:
+    for item in written:
         for one in _templated(item):
             entries.append({"path": _template_path(one["service"]), "content": templates[one["service"]]})
         if item.get("models"):
@@ -78,7 +84,10 @@ def unit_files(
         # The watchdog asks systemd for a unit without a process again and again.
         if not is_stopped(item):
             entries.append({"path": _watch_path(kind, item["service"]), "content": _text(_watched(kind, item))})
-    entries += _boot_links(instances, kind, node, at_boot) + _short_name(instances, kind, node, at_boot)
+    entries += _boot_links(written, kind, node, at_boot)
+    if only:
+        return entries
+    entries += _short_name(instances, kind, node, at_boot)
     wanted = {entry["path"] for entry in entries} | {item.get("api_key_file") for item in everybody}
     wanted |= {_template_path(one["service"]) for item in everybody for one in _templated(item)}
     gone = [path for path in node["watched"] if path.startswith(_watch_path(kind, "")[: -len(".json")])]
@@ -106,7 +115,6 @@ def _unit_path(name: str) -> str:
 
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines of a unit are made of, as systemd reads it."""
-    numa = process["numa_node"]
     environment = dict(process["environment"])
     if item.get("cards") is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
@@ -115,8 +123,17 @@ def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
         # `environment` is Ansible's own in a task.
         "exported": [systemd_escape("%s=%s" % variable) for variable in sorted(environment.items())],
         "cache": systemd_escape("%s/%s" % (process.get("cache_dir", ""), item["service"]), command=True),
-        "numactl": "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (numa, numa) if numa != "" else "",
+        "numactl": _numactl(item, process),
     }
+
+
+def _numactl(item: Instance, process: Mapping[str, Any]) -> str:
+    """The words before the program, empty for none."""
+    policy = item.get("numa") or "bind"
+    if policy == "interleave":
+        return "/usr/bin/numactl --interleave=all -- "
+    node = {"bind": process["numa_node"], "none": ""}.get(policy, policy)
+    return "/usr/bin/numactl --cpunodebind=%s --membind=%s -- " % (node, node) if node != "" else ""
 
 
 def _running_parts(item: Instance) -> dict[str, Any]:
@@ -142,8 +159,9 @@ def _own_parts(
     """What one head runs with. The model's size and time stand for its content: a model published anew means a
     restart."""
     secrets = ([salt] if item.get("api_key_file") else []) + list(keys.get(item["service"], []))
-    models = [files.get(path) for path in item.get("model_paths") or [item["model_path"]]]
-    parts = [*models, hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
+    models = [*(item.get("model_paths") or [item["model_path"]]), item.get("draft_path")]
+    parts = [files.get(path) for path in models if path]
+    parts += [hashlib.sha256("\n".join(secrets).encode("utf-8")).hexdigest()]
     return parts + [templates[one["service"]] for one in _templated(item)]
 
 

@@ -6,24 +6,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping
+from typing import Any, Iterable, Mapping
+
+from .._intent.releases import named
 
 RELEASE = re.compile(r"releases/[^/]+$")
 
 
-def build_links(node: Mapping[str, Any], prefix: str, release: str) -> dict[str, Any]:
+def build_links(node: Mapping[str, Any], prefix: str, release: str, others: Iterable[str] = ()) -> dict[str, Any]:
     """What becomes of the links below `prefix` when `release` is made current.
 
-    node: the fact llama_node with units and build. strange: links that are not ours; linked: whether the path that
-    operators know is there; used: releases that stay, by their paths; settled: whether nothing is to be done.
+    node: the fact llama_node with units and build; others: releases that services of the node are to run. strange:
+    links that are not ours; linked: whether the path that operators know is there; used: releases that stay, by their
+    paths; settled: whether nothing is to be done.
     """
     build = node["build"]
     links = build["links"]
     wanted, current = "releases/" + release, links.get("current", "")
     # Current and previous stay, and so does what a unit still names: its service would not come back from a crash
-    # without it.
+    # without it; nor would a rollback or the end of a trial without what its units name.
     kept = {wanted, links.get("previous", "") if current == wanted else current}
-    used = {"%s/%s" % (prefix, link) for link in kept if link} | _named(node, prefix)
+    kept.update("releases/" + name for name in (*others, *build["kept"]))
+    used = {"%s/%s" % (prefix, link) for link in kept if link} | named(node["units"], prefix)
     unused = {"%s/releases/%s" % (prefix, name) for name in build["releases"]} - used
     foreign = [name for name, target in links.items() if not RELEASE.match(target)]
     strange = [name for name in ("current", "previous") if name in foreign or name in build["taken"]]
@@ -36,10 +40,3 @@ def build_links(node: Mapping[str, Any], prefix: str, release: str) -> dict[str,
         "used": sorted(used),
         "settled": current == wanted and linked and not unused and not strange,
     }
-
-
-def _named(node: Mapping[str, Any], prefix: str) -> set[str]:
-    """Anywhere in the command lines: a worker's program follows stdbuf, numactl or the guard of its cache."""
-    pattern = re.compile("%s/releases/[^/]+" % re.escape(prefix))
-    found = (pattern.match(word) for unit in node["units"] for word in unit["arguments"])
-    return {match.group() for match in found if match}

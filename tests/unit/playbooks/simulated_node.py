@@ -80,7 +80,7 @@ def worker_at(endpoint):
         process = json.loads(path.read_text())
         arguments = process["arguments"]
         if "%s:%s" % (arguments[arguments.index("--host") + 1], arguments[arguments.index("--port") + 1]) == endpoint:
-            return None if process["release"].endswith("deaf") else process
+            return None if "-deaf-" in process["release"] else process
     return None
 
 
@@ -123,8 +123,8 @@ class ActionModule(ActionBase):
     # The roles that simulation.py replaces.
 
     def do_stage(self, arguments):
-        """A build lies beside the one in use."""
-        self.event("stage %s" % arguments["build"])
+        """Builds lie beside the one in use."""
+        self.event("stage %s" % " ".join(arguments["builds"]))
         return {"changed": False}
 
     def do_activate(self, arguments):
@@ -143,12 +143,20 @@ class ActionModule(ActionBase):
     def do_configure(self, arguments):
         """Writes the units of one kind."""
         changed = False
-        build = self.node.build(arguments["build"] or None)
         for one in arguments["instances"]:
+            if arguments["only"] and one["service"] not in arguments["only"]:
+                continue
+            build = self.node.build(one["build"])
             name = "llama-%s-%s.service" % (arguments["kind"], one["service"])
-            options = ["--host", one["address"], "--port", str(one["port"])]
-            if one.get("model_path"):
-                options += ["--model", one["model_path"]]
+            options = [
+                "/opt/llama.cpp/releases/%s/bin/server" % one["build"],
+                "--host",
+                one["address"],
+                "--port",
+                str(one["port"]),
+            ]
+            for path in filter(None, one.get("model_paths", ())):
+                options += ["--model", path]
             if one.get("rpc_endpoints"):
                 options += ["--rpc", ",".join(one["rpc_endpoints"])]
             if one.get("cache"):
@@ -300,16 +308,23 @@ class ActionModule(ActionBase):
         """Units, a build and interfaces are all that the roles ask for which are not replaced."""
         if arguments.get("forget"):
             return {"changed": False, "ansible_facts": {"llama_node": {}}}
-        assert set(arguments) <= {"units", "build", "again", "interfaces", "files"}, arguments
+        assert set(arguments) <= {"units", "build", "again", "interfaces", "files", "plans"}, arguments
         found = self.do_llama_unit_info({})
-        build = self.node.build(arguments.get("build", {}).get("release"))
+        names = arguments.get("build", {}).get("releases", [])
+        build = {"of": {name: self.node.build(name or None) for name in names}, "kept": []}
         interfaces = dict.fromkeys(arguments.get("interfaces", []), "2: eth0 inet 10.0.0.1/24")
         facts = {name: found[name] for name in ("units", "held", "trials")}
         files = {
             path: None if (self.node.root / "old-programs").exists() else [1, 1] for path in arguments.get("files", [])
         }
-        facts.update(build=build, interfaces=interfaces, files=files)
+        plans = {service: self._plan(service) for service in arguments.get("plans", [])}
+        facts.update(build=build, interfaces=interfaces, files=files, plans=plans)
         return {"changed": False, "ansible_facts": {"llama_node": facts}}
+
+    def _plan(self, service):
+        """No plan, and what was kept of a long prompt."""
+        kept = self.node.root / "var/lib/llama-cluster" / ("prompt-%s.json" % service)
+        return {"item": service, **({"prompt": kept.read_text()} if kept.exists() else {})}
 
     def do_model_facts(self, arguments):
         """A model is there, unless the node has a file `unproved`."""
@@ -363,14 +378,15 @@ class ActionModule(ActionBase):
             }
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
-        workers = [worker_at(endpoint) for endpoint in arguments["rpc_endpoints"]]
+        endpoints = arguments.get("rpc_endpoints", [])
+        workers = [worker_at(endpoint) for endpoint in endpoints]
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
             state, reason = "down", "nobody listens"
         elif not all(workers) or {worker["release"] for worker in workers} - {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
         elif (
-            process["release"].endswith("mute")
+            "-mute-" in process["release"]
             or process["settings"] == "mute"
             or any("-mute.gguf" in word for word in process["arguments"])
         ):
@@ -380,14 +396,12 @@ class ActionModule(ActionBase):
             if (self.node.root / "health.json").exists()
             else {}
         )
-        moved = [
-            {"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9}
-            for one in arguments["rpc_endpoints"]
-        ]
+        moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in endpoints]
         answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
         answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
         if "conversation" in arguments:
-            self.event("talk %s with %s" % (arguments["conversation"], arguments["unit"]))
+            model = " for " + arguments["model"] if "model" in arguments else ""
+            self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
             parts = dict.fromkeys(("question", "embedding", "tools", "reasoning", "context", "not_held"))
             answer["conversation"] = dict(parts, question="answers", tools="called", reasoning="none")
             broken = self.node.root / "conversation"  # with whom nobody can talk
@@ -400,7 +414,8 @@ class ActionModule(ActionBase):
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
-        return {"changed": False, "said": "3686 of the 4096 tokens of a slot read in 15 s"}
+        said = "3686 of the 4096 tokens of a slot read in 15 s"
+        return {"changed": False, "said": said, "tokens": 3686, "slot": 4096, "seconds": 14.7}
 
     def do_tensor_caches(self, arguments):
         if arguments["services"]:

@@ -19,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import builds
+
 ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
@@ -42,27 +44,36 @@ OURS = (
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
 
+BUILDS = (
+    "(llama_builds | thefermisea.llama_cluster.node_builds(llama_services, inventory_hostname, groups, hostvars))"
+    ".builds | map(attribute='release')"
+)
 STAGE = """
 - name: Stage
-  thefermisea.llama_cluster.stage: {build: "{{ llama_cpp_version }}"}
-- name: Name the build
-  ansible.builtin.set_fact: {llama_cpp_build: "{{ llama_cpp_version }}"}
-"""
-ACTIVATE = """
+  thefermisea.llama_cluster.stage: {builds: "{{ %s }}"}
+- name: Look at what was staged
+  thefermisea.llama_cluster.node_facts:
+    build: {prefix: /opt/llama.cpp, releases: "{{ %s }}"}
+    units: true
+""" % (BUILDS, BUILDS)
+ACTIVATE = (
+    """
 - name: Activate
-  thefermisea.llama_cluster.activate: {build: "{{ llama_cpp_release | default(llama_cpp_build) }}"}
+  thefermisea.llama_cluster.activate: {build: "{{ llama_cpp_release | default((%s) | first) }}"}
 """
+    % BUILDS
+)
 CONFIGURE = """
 - name: Configure
   thefermisea.llama_cluster.configure:
     kind: %s
-    build: "{{ llama_cpp_build | default('') }}"
+    only: "{{ %s_services | default([]) }}"
     instances: "{{ %s }}"
 """
 WORKERS = "(llama_services | thefermisea.llama_cluster.node_rpc(inventory_hostname, groups, hostvars)).workers"
 HEADS = (
     "(llama_services | thefermisea.llama_cluster.node_serving(llama_models, inventory_hostname, groups, hostvars, "
-    "'/opt/models', preflight_plan | default({}))).heads"
+    "'/opt/models', preflight_plan | default({}))).heads | selectattr('kind', 'eq', '%s')"
 )
 REMOVE = """
 - name: Remove
@@ -87,10 +98,12 @@ REPLACED = {
     "llama_cpp/tasks/activate.yml": ACTIVATE,
     "llama_cpp/tasks/main.yml": STAGE + ACTIVATE,
     "rpc_worker/tasks/cache.yml": CACHES,
-    "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", WORKERS),
-    "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", WORKERS),
-    "head_server/tasks/configure.yml": CONFIGURE % ("head", HEADS),
-    "head_server/tasks/main.yml": CONFIGURE % ("head", HEADS),
+    "rpc_worker/tasks/configure.yml": CONFIGURE % ("rpc", "rpc_worker", WORKERS),
+    "rpc_worker/tasks/main.yml": CONFIGURE % ("rpc", "rpc_worker", WORKERS),
+    "head_server/tasks/configure.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
+    "head_server/tasks/main.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
+    "router_server/tasks/configure.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
+    "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
     "model/tasks/retire.yml": MODEL % "retire",
@@ -100,7 +113,7 @@ REPLACED = {
 REPLACED.update(
     {
         "%s/tasks/remove.yml" % role: REMOVE % role
-        for role in ("head_server", "rpc_worker", "llama_cpp", "model", "node_setup")
+        for role in ("head_server", "router_server", "rpc_worker", "llama_cpp", "model", "node_setup")
     }
 )
 # The last one does not load.
@@ -112,7 +125,7 @@ INVENTORY = {
         "vars": {
             "ansible_connection": "local",
             "ansible_become": False,
-            "llama_cpp_version": "b1",
+            "llama_builds": {"default": {"version": "{{ tag | default('b1') }}", "accelerator": "cpu"}},
             "llama_services": {"chat": dict(SERVICE, tensor_split={"node2": 30}, rpc_cache="1G")},
             "llama_models": {
                 "m": {"quants": {name: {"urls": ["file:///" + file], "file": file} for name, file in QUANTS.items()}}
@@ -122,6 +135,16 @@ INVENTORY = {
         },
     }
 }
+
+
+# What follows the tag in the name of a build; tests read the tag alone.
+SUFFIX = re.compile(r"-cpu-[0-9a-f]{8}\b")
+
+
+def release_of(tag):
+    """The name of the build of a tag."""
+    entry = {"version": tag, "accelerator": "cpu"}
+    return builds.build_on("default", "node1", {"default": entry}, {"node1": {}}, {"llama_nodes": NODES}).release
 
 
 def build_collection(folder):
@@ -187,7 +210,7 @@ class Simulation:
                 (self.node(name) / part).mkdir(parents=True)
             for build in ("b1", "b2", "b2-mute", "b2-deaf"):
                 self.install(name, build)
-            (self.node(name) / "opt/llama.cpp/current").symlink_to("releases/b1")
+            (self.node(name) / "opt/llama.cpp/current").symlink_to("releases/" + release_of("b1"))
 
     def copy(self, folder, moment="nodes"):
         """Another one that begins as this one is, or was at a moment of keep_moments()."""
@@ -195,11 +218,14 @@ class Simulation:
         return Simulation(folder, self.home)
 
     def install(self, node, build, content="program"):
-        release = self.node(node) / "opt/llama.cpp/releases" / build
+        release = self.release(node, build)
         release.mkdir(parents=True, exist_ok=True)
         (release / "program").write_text(content)
         files = {"program": hashlib.sha256(content.encode()).hexdigest()}
         (release / "build.json").write_text(json.dumps({"build": build, "files": files}))
+
+    def release(self, node, build):
+        return self.node(node) / "opt/llama.cpp/releases" / release_of(build)
 
     def node(self, name):
         return self.folder / "nodes" / name
@@ -226,9 +252,9 @@ class Simulation:
         )
         path = self.folder / "events"
         if path.exists():
-            self.events = path.read_text().splitlines()
+            self.events = SUFFIX.sub("", path.read_text()).splitlines()
             path.unlink()
-        return status, lines
+        return status, [SUFFIX.sub("", line) for line in lines]
 
     def keep_moments(self, **patterns):
         """The nodes as they are just before these events, which come in this order: what a controller that dies there
@@ -246,10 +272,14 @@ class Simulation:
     def builds(self):
         """What runs: {unit: build}"""
         paths = sorted(self.folder.glob("nodes/*/run/*"))
-        return {path.name[len("llama-") : -len(".service")]: json.loads(path.read_text())["release"] for path in paths}
+        return {
+            path.name[len("llama-") : -len(".service")]: SUFFIX.sub("", json.loads(path.read_text())["release"])
+            for path in paths
+        }
 
     def current(self):
-        return [os.readlink(self.node(name) / "opt/llama.cpp/current").partition("/")[2] for name in NODES]
+        links = [os.readlink(self.node(name) / "opt/llama.cpp/current") for name in NODES]
+        return [SUFFIX.sub("", link.partition("/")[2]) for link in links]
 
     def files(self, below=""):
         """{path: content or target}"""

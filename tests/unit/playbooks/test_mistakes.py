@@ -43,8 +43,7 @@ SMALL = {
 }
 # Five nodes, a service over three of them and one on a single node.
 GOOD = {
-    "llama_cpp_version": "b11434",
-    "llama_cpp_accelerator": "cuda",
+    "llama_builds": {"default": {"version": "b11434", "accelerator": "cuda"}},
     "llama_devices": [{"name": "NVIDIA GeForce RTX 3090", "memory_mib": 24124}] * 2,
     "llama_models": {"big-70b": BIG, "small-14b": SMALL},
     "llama_services": {
@@ -176,11 +175,11 @@ MODELS = [
      "llama_models.m24.quants.Q.files: 'model.gguf' seen, a list is needed: write [model.gguf]"),
 ]  # fmt: skip
 EVERYWHERE = [
-    (32, {"llama_cpp_accelerator": "rocm"},
-     "llama_cpp_accelerator: 'rocm' seen for all 5 nodes, cpu or cuda is needed: choose one of them"),
-    (32, {"llama_cpp_version": "latest"},
-     "llama_cpp_version: 'latest' seen for all 5 nodes, the tag of a release such as b11434 is needed: "
-     "choose one of github.com/ggml-org/llama.cpp/releases, or give a llama_cpp_source of your own"),
+    (32, {"llama_builds": {"default": {"accelerator": "rocm"}}},
+     "llama_builds.default.accelerator: 'rocm' seen, one of auto, cpu, cuda is needed: choose one"),
+    (32, {"llama_builds": {"default": {"version": "latest"}}},
+     "llama_builds.default.version: 'latest' seen, the tag of a release such as b11434 is needed: "
+     "choose one of github.com/ggml-org/llama.cpp/releases, or give the source of your own"),
 ]  # fmt: skip
 
 

@@ -101,7 +101,7 @@ def test_services_of_one_node(plan, tmp_path):
     quant = {"urls": ["file:///nowhere/m.gguf"], "size": 8 * 10**9}
     service = {"model": "m", "quant": "Q8", "head": "node1", "slot_ctx_size": 4096}
     given = {
-        "llama_cpp_accelerator": "cuda",
+        "llama_builds": {"default": {"accelerator": "cuda"}},
         "llama_devices": [{"memory_mib": 24000}, {"memory_mib": 16000}, {"main": True, "memory_mib": 64000}],
         "llama_models": {"m": {"header": header, "quants": {"Q8": quant}}},
         "llama_services": {
@@ -246,7 +246,7 @@ def test_refusals(plan, inventory, settings, refusal):
 
 def test_a_service_that_is_not_planned_makes_it_red(plan):
     """After everything that was planned is printed."""
-    status, output = plan("devices=2x24GB", "llama_cpp_accelerator=cuda")
+    status, output = plan("devices=2x24GB", '{"llama_builds": {"default": {"accelerator": "cuda"}}}')
     assert status != 0
     assert "note: " not in output
     assert (
@@ -281,8 +281,7 @@ def test_five_nodes_as_people_own_them(plan):
     assert "decision: beside big, as in the table" in output
     assert "mem1 main" not in output
     note = (
-        "note: mem1, mem2 have main memory alone and llama_cpp_accelerator is cuda, site.yml refuses a node "
-        "without "
-        "NVIDIA's driver: leave them out of"
+        "note: mem1, mem2 have main memory alone and a build of accelerator cuda, site.yml refuses a node without "
+        "NVIDIA's driver: write accelerator auto"
     )
     assert note in output

@@ -58,8 +58,9 @@ REFUSALS = {
         "preflight",
         {
             "__head_server_prefix": "FOLDER/llama.cpp",
-            "head_server_build": "b1",
-            "head_server_instances": [dict(HEAD, args=["--model", "/m.gguf", "--mine", "-1"], asks_build=True)],
+            "head_server_instances": [
+                dict(HEAD, build="b1", args=["--model", "/m.gguf", "--mine", "-1"], asks_build=True)
+            ],
         },
         "llama_services.chat.extra_args: --mine seen, a flag that b1 of node1 has is needed: choose one of its "
         "llama-server --help, or another release",
@@ -73,9 +74,9 @@ REFUSALS = {
     "bundle without a source": (
         "llama_cpp",
         "bundle",
-        {"llama_cpp_source": "/nonexistent/x.tar.gz", "llama_cpp_bundle_folder": "FOLDER"},
-        "llama_cpp_source: /nonexistent/x.tar.gz is no file on this machine, the source archive of llama.cpp b11434 is "
-        "needed: fetch it or give its URL",
+        {"llama_builds": {"default": {"source": "/nonexistent/x.tar.gz"}}, "llama_cpp_bundle_folder": "FOLDER"},
+        "llama_builds.default.source: /nonexistent/x.tar.gz is no file on this machine, the source archive of "
+        "llama.cpp b11434 is needed: fetch it or give its URL",
     ),
     "build for another distribution": (
         "llama_cpp",
@@ -88,12 +89,10 @@ REFUSALS = {
         "llama_cpp",
         "preflight",
         {
-            "llama_cpp_rdma": True,
-            "llama_cpp_version": "b7772",
-            "llama_cpp_source": "FOLDER/hosts.json",
+            "llama_builds": {"default": {"version": "b7772", "rdma": True, "source": "FOLDER/hosts.json"}},
             "__llama_cpp_prefix": "/opt/llama.cpp",
         },
-        "llama_cpp_rdma: true seen with llama_cpp_version b7772, b9824 or a newer release is needed for it: older ones "
+        "llama_builds.default.rdma: true seen with b7772, b9824 or a newer release is needed for it: older ones "
         "have RPC over TCP alone",
     ),
     "build that is not there": (

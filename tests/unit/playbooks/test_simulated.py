@@ -21,7 +21,7 @@ HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
 ALL_B2 = {"head-chat": "b2", "rpc-chat": "b2"}
 BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
-TO_B2 = ("-e", "llama_cpp_version=b2")
+TO_B2 = ("-e", "tag=b2")
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def rolled_back(deployed, tmp_path_factory):
         cluster.keep_moments(
             up="node1 started " + HEAD, restored="node1 stopped " + HEAD, undoing="node2 restarted " + WORKER
         )
-        status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
+        status, output = cluster.run("upgrade", "-e", "tag=b2-mute")
         assert status != 0
         assert (
             "upgrade: llama_health: http://node1:8000 is loading: it has been loading for ever: rolled back, b1 serves "
@@ -124,7 +124,7 @@ def test_a_worker_without_its_layers_is_refused(cluster):
 
 def test_a_worker_without_any_layer_is_refused(cluster):
     loaded = {"reason": "the log has no layers", "devices": []}
-    plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1"}
+    plan = {"layers": {}, "tensor_split": [], "devices": [], "node": "node1", "model": "m"}
     (cluster.node("node1") / "load.json").write_text(json.dumps(loaded))
     status, output = cluster.run(
         "_verify",
@@ -179,6 +179,19 @@ def test_verify_holds_it_with_all_and_on_request_fills_a_slot(cluster):
     assert "long prompt: 3686 of the 4096 tokens of a slot read in 15 s" in output
 
 
+def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
+    kept = cluster.node("node1") / "var/lib/llama-cluster/prompt-chat.json"
+    status, output = cluster.run("verify", "-e", "deep=true")
+    assert status == 0 and not kept.exists(), "without a plan nobody could say what it was measured with"
+    plan = {"node": "node1", "devices": [], "layers": {}, "tensor_split": [], "inputs": ["m", 1], "cpu_moe": 0}
+    given = json.dumps({"preflight_plan": {"services": {"chat": [plan]}}})
+    status, output = cluster.run("verify", "-e", "deep=true", "-e", given)
+    assert status == 0, output
+    found = json.loads(kept.read_text())
+    assert (found["tokens"], found["seconds"], found["inputs"]) == (3686, 14.7, ["m", 1])
+    assert re.match(r"^20\d\d-\d\d-\d\dT", found["measured_at"])
+
+
 BROKEN = "a request with tools is answered 500 (Object expected), 200 is needed: set another chat_template or build"
 
 
@@ -213,8 +226,8 @@ def test_a_rollback_to_what_nobody_can_talk_with_is_whole_and_says_so(upgraded, 
     [
         ("deployed", "maintenance", "node=node2"),
         ("held", "maintenance", "node=node2 state=return"),
-        ("upgraded", "rollback", "llama_cpp_version=b2"),
-        ("deployed", "upgrade", "llama_cpp_version=b2"),
+        ("upgraded", "rollback", "tag=b2"),
+        ("deployed", "upgrade", "tag=b2"),
         ("deployed", "switch_model", "service=chat quant=Q8_0"),
         ("by_hand", "adopt", "undo=false"),
     ],
@@ -238,14 +251,14 @@ def test_different_builds_start_nothing(cluster):
     status, output = cluster.run("_apply")
     assert status != 0
     assert (
-        "/opt/llama.cpp: different builds on the nodes ({'node1': '" in output
-        and "one identical build is needed: run with --tags build" in output
+        "/opt/llama.cpp/releases/b1: different builds on the nodes (node1 has " in output
+        and "one identical build is needed: remove it on those that differ and run with --tags build" in output
     )
     assert disturbed(cluster) == []
 
 
 def test_a_build_with_changed_files_starts_nothing(cluster):
-    (cluster.node("node2") / "opt/llama.cpp/releases/b1/program").write_text("changed")
+    (cluster.release("node2", "b1") / "program").write_text("changed")
     (cluster.node("node2") / "run" / WORKER).unlink()
     status, output = cluster.run("_apply")
     assert status != 0
@@ -311,19 +324,21 @@ def test_what_is_not_fit_does_not_return(held, tmp_path):
     cluster.install("node2", "b1", "another program")
     status, output = cluster.run("maintenance", *returns)
     assert status != 0
-    assert (
-        "node2: build b1 (whole) seen, the intact build of the other nodes is needed: run site.yml --tags build, then "
-        "return it" in output
-    )
+    assert "/opt/llama.cpp/releases/b1: different builds on the nodes (node1 has " in output
     assert cluster.events == []
     cluster.install("node2", "b1")
-    (cluster.node("node2") / "opt/llama.cpp/releases/b1/program").unlink()
+    (cluster.release("node2", "b1") / "program").unlink()
     status, output = cluster.run("maintenance", *returns)
     assert status != 0
-    assert "node2: build b1 (program) seen, the intact build of the other nodes is needed" in output
+    assert "node2: program of build b1 differ from its build.json, an intact build is needed" in output
     assert cluster.events == []
     cluster.install("node2", "b1")
-    status, output = cluster.run("maintenance", *returns, "-e", "llama_cpp_accelerator=cuda")
+    status, output = cluster.run(
+        "maintenance",
+        *returns,
+        "-e",
+        json.dumps({"llama_builds": {"default": {"version": "b1", "accelerator": "cuda"}}}),
+    )
     assert status != 0
     assert (
         "node2: no GPU seen (no nvidia-smi), the one that its build for cuda needs is missing: correct that, then "
@@ -354,8 +369,8 @@ def test_staged_builds_that_differ_stop_nothing(cluster):
     status, output = cluster.run("upgrade", *TO_B2)
     assert status != 0
     assert (
-        "b2: different builds on the nodes ({'node1': '" in output
-        and "remove /opt/llama.cpp/releases/b2 on those that differ and run again" in output
+        "/opt/llama.cpp/releases/b2: different builds on the nodes (node1 has " in output
+        and "remove it on those that differ and run with --tags build" in output
     )
     assert disturbed(cluster) == [] and cluster.configuration() == before and cluster.snapshots() == [[], []]
 
@@ -384,7 +399,7 @@ def test_a_build_whose_speed_nobody_could_measure_is_not_kept_in_silence(upgrade
 
 
 def test_a_worker_that_does_not_listen_is_rolled_back(deployed, cluster):
-    status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-deaf")
+    status, output = cluster.run("upgrade", "-e", "tag=b2-deaf")
     assert status != 0
     assert (
         "llama-rpc-chat.service: nobody listens at 10.0.0.2:50052 of node2 15 s after the start, a worker that does is "
@@ -413,7 +428,7 @@ def test_a_node_that_is_lost_has_the_others_put_back(deployed, cluster):
 
 def test_a_node_that_cannot_be_put_back_has_the_others_put_back(deployed, cluster):
     cluster.fail("node2 snapshot restored")
-    status, output = cluster.run("upgrade", "-e", "llama_cpp_version=b2-mute")
+    status, output = cluster.run("upgrade", "-e", "tag=b2-mute")
     assert status != 0
     assert (
         "it has been loading for ever: the old one is not back either (llama_health: http://node1:8000 is degraded: "
@@ -682,7 +697,7 @@ def test_what_does_not_serve_gives_way_to_what_was_made_by_hand(by_hand, broken)
         by_hand.install(name, "b1-mute")
     if broken:
         (by_hand.node("node1") / "broken").touch()
-    status, output = by_hand.run("adopt", "-e", "llama_cpp_version=b1-mute")
+    status, output = by_hand.run("adopt", "-e", "tag=b1-mute")
     assert status != 0
     end = "and the old one does not answer either: old nobody listens" if broken else "the old one serves again"
     reason = "llama_health: http://node1:8000 is loading: it has been loading for ever"
@@ -716,7 +731,7 @@ def test_teardown_keeps_the_models(cluster):
     status, output = cluster.run("teardown")
     assert status == 0, output
     assert removed(cluster) == dict.fromkeys(
-        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "node_setup"]
+        ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "node_setup"]
     )
     assert "Models in /opt/models were kept; run with -e teardown_models=true" in output
 
@@ -725,7 +740,7 @@ def test_teardown_removes_models_when_it_is_told_to(cluster):
     status, output = cluster.run("teardown", "-e", "teardown_models=true")
     assert status == 0, output
     assert removed(cluster) == dict.fromkeys(
-        ("node1", "node2"), ["head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
+        ("node1", "node2"), ["router_server", "head_server", "rpc_worker", "llama_cpp", "model", "node_setup"]
     )
     assert "were kept" not in output
 

@@ -110,7 +110,7 @@ def test_another_service_runs_beside_it(cluster):
 
 
 def test_an_upgrade_writes_its_units_and_starts_nothing(cluster):
-    output = done(cluster, "upgrade", *STOPPED, "-e", "llama_cpp_version=b2")
+    output = done(cluster, "upgrade", *STOPPED, "-e", "tag=b2")
     assert SAYS in output and cluster.builds() == {} and cluster.current() == ["b2", "b2"]
     assert all(" configure " in event for event in changes(cluster))
 

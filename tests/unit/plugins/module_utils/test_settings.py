@@ -155,7 +155,7 @@ def test_what_belongs_to_a_family_of_models():
     rope = {"rope_scaling", "rope_scale", "rope_freq_base", "yarn_orig_ctx", "override_kv"}
     template = {"jinja", "chat_template", "chat_template_kwargs", "reasoning", "reasoning_budget", "reasoning_format"}
     sampling = {"temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty"}
-    assert set(_settings.FAMILY_KEYS) == rope | template | sampling | {"swa_full", "embeddings", "pooling"}
+    assert set(_settings.FAMILY_KEYS) == rope | template | sampling | {"swa_full", "embeddings", "pooling", "draft"}
 
 
 def test_types_of_a_cache_are_those_whose_bytes_are_known():

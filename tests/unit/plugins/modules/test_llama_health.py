@@ -83,6 +83,7 @@ def test_a_conversation_is_deep_and_says_what_it_saw(run, server):
         "embedding": None,
         "tools": "skipped: no tools",
         "reasoning": "none",
+        "draft": None,
         "not_held": None,
     }
 

@@ -22,7 +22,7 @@ def test_the_load_is_returned(capsys, monkeypatch):
     monkeypatch.setattr(
         load_log, "systemctl_show", lambda names, properties: "Id=%s.service\nInvocationID=4a1d\n" % names[0]
     )
-    monkeypatch.setattr(load_log, "read_journal", lambda invocation: lines)
+    monkeypatch.setattr(load_log, "read_journal", lambda invocation, _model: lines)
     code, result = run(capsys)
     assert (code, result["changed"], result["unit"], result["endpoints"]) == (
         0,
@@ -33,7 +33,7 @@ def test_the_load_is_returned(capsys, monkeypatch):
 
 
 def test_an_error_names_the_module(capsys, monkeypatch):
-    def load_info(unit):
+    def load_info(unit, _model):
         raise Refusal("unit %s does not run on this node: start it" % unit)
 
     monkeypatch.setattr(llama_load_info, "load_info", load_info)

@@ -16,10 +16,19 @@ def test_what_is_known_is_not_asked_again():
 
 
 def test_another_argument_is_another_question():
-    build = merged(FIRST, {"build": {"prefix": "/x"}}, {"build": {"current_build": "b1"}}, "r1")
-    assert missing(build, {"build": {"prefix": "/x"}}, "r1") == {}
-    assert missing(build, {"build": {"prefix": "/y"}}, "r1") == {"build": {"prefix": "/y"}}
-    assert (build["units"], build["build"]) == ([1], {"current_build": "b1"})
+    first = {"of": {"b1": 1}, "releases": ["b1"]}
+    build = merged(FIRST, {"build": {"prefix": "/x", "releases": ["b1"]}}, {"build": first}, "r1")
+    assert missing(build, {"build": {"prefix": "/x", "releases": ["b1"]}}, "r1") == {}
+    other = {"build": {"prefix": "/y", "releases": ["b1"]}}
+    assert missing(build, other, "r1") == other
+    # Of builds only those that are new.
+    assert missing(build, {"build": {"prefix": "/x", "releases": ["b2", "b1"]}}, "r1") == {
+        "build": {"prefix": "/x", "releases": ["b2"]}
+    }
+    second = {"of": {"b2": 2}, "releases": ["b1", "b2"]}
+    both = merged(build, {"build": {"prefix": "/x", "releases": ["b2"]}}, {"build": second}, "r1")
+    assert (both["units"], both["build"]) == ([1], {"of": {"b1": 1, "b2": 2}, "releases": ["b1", "b2"]})
+    assert missing(both, {"build": {"prefix": "/x", "releases": ["b1", "b2"]}}, "r1") == {}
 
 
 def test_of_a_list_only_new_entries_are_asked():

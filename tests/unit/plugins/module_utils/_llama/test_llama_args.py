@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _family, _settings
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import args as llama_args
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import flags
@@ -35,6 +34,7 @@ SAMPLES = {
     dict: [{"enable_thinking": False, "depth": 2}],
 }
 SETTINGS = [{key.name: value} for key in KEYS for value in key.choices or SAMPLES[key.type]]
+SETTINGS += [{"numa": words} for words in _settings.LLAMA_NUMA]
 SETTINGS += [{"chat_template": "chatml"}, {"chat_template": "a.jinja"}]
 
 
@@ -68,9 +68,29 @@ def rendered(build):
     found = set()
     for setting in SETTINGS:
         found.update(flags_of(llama_args.head_args(INSTANCE, setting, build)))
+    drafting = dict(INSTANCE, draft_path="/opt/models/d.gguf")
+    for service in ({"draft": {"max": 8, "min": 1}}, {"draft": {"max": 8}, "cards": []}):
+        found.update(flags_of(llama_args.head_args(drafting, service, build)))
     for experts in ("all", 12):
         found.update(flags_of(llama_args.head_args(dict(INSTANCE, cpu_moe=experts), {}, build)))
     return sorted(found, key=str)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        ("b7772", "--draft-max 8 --draft-min 1"),
+        ("b11434", "--spec-type draft-simple --spec-draft-n-max 8 --spec-draft-n-min 1"),
+    ],
+)
+def test_a_draft_model_has_the_flags_of_the_build(build, words):
+    instance = dict(INSTANCE, draft_path="/opt/models/d.gguf")
+    args = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q", "max": 8, "min": 1}}, build)
+    said = "--model-draft /opt/models/d.gguf --n-gpu-layers-draft 999 " + words
+    assert said in " ".join(args) and llama_args.told(args).draft
+    plain = llama_args.head_args(instance, {"draft": {"model": "d", "quant": "Q"}, "cards": []}, build)
+    assert "max" not in " ".join(plain) and "--device-draft none" in " ".join(plain)
+    assert not llama_args.told(llama_args.head_args(instance, {}, build)).draft
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -83,7 +103,7 @@ def test_every_flag_that_is_rendered_exists(build):
 @pytest.mark.parametrize("build", BUILDS)
 def test_every_value_that_may_be_chosen_exists(build):
     known = options(build, "llama-server")
-    chosen = {value for key in KEYS for value in key.choices} | {"layer"}
+    chosen = {value for key in KEYS for value in key.choices} | {"layer", *_settings.LLAMA_NUMA}
     checked = [(flag, value) for flag, value in rendered(build) if value in chosen and flag != "--log-verbosity"]
     assert len(checked) > 12
     assert [
@@ -98,7 +118,7 @@ def test_a_flag_takes_a_value_where_one_is_given(build):
     known = options(build, "llama-server")
     for flag, value in rendered(build):
         names = known[flag].strip().split("\n")[0]
-        takes = re.search(r"%s,? *(--?[\w-]+,? *)*([A-Z]|\[|\{|<|N\b)" % re.escape(flag), names)
+        takes = re.search(r"%s,? *(--?[\w-]+,? *)*([A-Z]|\[|\{|<|N\b|none,)" % re.escape(flag), names)
         assert bool(takes) == (value is not None), (flag, names)
 
 
@@ -206,7 +226,8 @@ def test_a_flag_that_a_key_stands_for_is_owned_in_every_spelling(build):
         ("--metrics", ""), ("--n-cpu-moe", "cpu_moe"), ("-cmoe", "cpu_moe"), ("-dev", "cards"),
         ("--device=none", "cards"), ("--fim-qwen-1.5b-default", "model and quant"), ("--tools", ""), ("-ag", ""),
         ("--mcp-servers-json", ""), ("--mmproj-url", ""), ("-hfd", ""), ("--props", ""), ("--mmproj", None),
-        ("-ot", None), ("--lora=x", None),
+        ("-ngl", "n_gpu_layers"), ("--numa", "numa"), ("-md", "draft"),
+        ("--draft-max", "draft"), ("--spec-type", None), ("-ot", None), ("--lora=x", None),
     ],
 )  # fmt: skip
 def test_what_stands_for_a_flag(word, instead):
@@ -224,12 +245,6 @@ def test_a_number_below_zero_is_no_flag():
 def test_aliases_and_verbosity_by_build(build, aliases, verbosity):
     args = dict(flags_of(llama_args.head_args(INSTANCE, {}, build)))
     assert (args["--alias"], args["--log-verbosity"]) == (aliases, verbosity)
-
-
-def test_the_pin_is_the_roles_default():
-    assert (
-        yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_version"] == llama_args.PIN
-    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +276,7 @@ def test_the_context_is_that_of_all_slots(service, tokens):
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):
-    assert llama_args.told(words.split()) == expected
+    assert llama_args.told(words.split()) == (*expected, False)
 
 
 @pytest.mark.parametrize("build", BUILDS)

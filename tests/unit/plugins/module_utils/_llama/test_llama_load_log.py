@@ -181,7 +181,7 @@ def test_a_load_that_has_not_ended_is_told():
 def load_info(monkeypatch, shown, lines):
     asked = []
     monkeypatch.setattr(load_log, "systemctl_show", lambda names, properties: shown)
-    monkeypatch.setattr(load_log, "read_journal", lambda invocation: asked.append(invocation) or lines)
+    monkeypatch.setattr(load_log, "read_journal", lambda invocation, _model: asked.append(invocation) or lines)
     return load_log.load_info("llama-head"), asked
 
 
@@ -294,3 +294,48 @@ def test_a_place_sums_up_what_lies_there():
         "layers": None,
     }
     assert info["endpoints"] == {"a:1": 136.75}
+
+
+def test_the_last_load_of_a_routers_model():
+    log = """0.01 I srv load: spawning server instance with name=coder on port 41
+[41] 0.1 I load_tensors: loading model tensors
+[41] 0.2 I load_tensors:          CPU model buffer size =   100.00 MiB
+[41] 0.3 I srv  llama_server: model loaded
+0.02 I srv load: spawning server instance with name=chat on port 42
+[42] 0.2 I load_tensors:          CPU model buffer size =   200.00 MiB
+0.03 I srv load: spawning server instance with name=coder on port 43
+[43] 0.2 I load_tensors:          CPU model buffer size =   300.00 MiB
+[43] 0.3 I slot update_slots: a request
+0.04 I srv load: spawning server instance with name=chat on port 43
+[43] 0.2 I load_tensors:          CPU model buffer size =   400.00 MiB
+""".splitlines()[::-1]
+    sizes = {model: load_log.parse(load_log.of_model(log, model)[0])["devices"] for model in ("coder", "chat")}
+    assert sizes["chat"][0]["model_mib"] == 400 and sizes["coder"][0]["model_mib"] == 300
+    assert load_log.of_model(log, "other") == ([], False)
+
+
+def test_a_draft_model_is_added_to_what_lies_there():
+    """Lines of b11434 with SmolLM2 and itself as its draft, two slots and a cache of q8_0."""
+    lines = [
+        PASS,
+        "0.00.455.430 I load_tensors:   CPU_Mapped model buffer size =    92.10 MiB",
+        "llama_kv_cache:        CPU KV buffer size =    47.81 MiB",
+        "llama_kv_cache: size =   47.81 MiB (  2048 cells,  30 layers,  2/2 seqs), K (q8_0): 23.91 MiB, V (q8_0): "
+        "23.91 MiB",
+        "sched_reserve:        CPU compute buffer size =    16.67 MiB",
+    ]
+    draft = [
+        "0.00.637.314 I common_speculative_init_result: loading draft model '/opt/models/d.gguf'",
+        PASS,
+        "load_tensors:   CPU_Mapped model buffer size =    92.10 MiB",
+        "load_tensors:        GPU9 model buffer size =     1.00 MiB",
+        "llama_kv_cache:        CPU KV buffer size =    90.00 MiB",
+        "llama_kv_cache: size =   90.00 MiB (  2048 cells,  30 layers,  2/2 seqs), K (f16): 45.00 MiB, V (f16): 45.00 "
+        "MiB",
+        "sched_reserve:        CPU compute buffer size =    16.64 MiB",
+    ]
+    alone, both = load_log.parse(lines), load_log.parse(lines + draft)
+    assert both["kv_caches"] == alone["kv_caches"]
+    sizes = {place["device"]: place for place in both["devices"]}
+    assert (sizes["CPU_Mapped"]["model_mib"], sizes["GPU9"]["model_mib"]) == (184.20, 1.00)
+    assert (sizes["CPU"]["kv_mib"], sizes["CPU"]["compute_mib"], sizes["CPU"]["layers"]) == (137.81, 33.31, 30)

@@ -107,6 +107,17 @@ def test_the_machine(program):
     assert facts.machine({"numa": True})["machine"]["numa_nodes"] == ["0", "1"]
 
 
+def test_siblings_are_one_core(tmp_path):
+    for cpu, siblings in enumerate(["0,2", "1,3", "0,2", "1,3"]):
+        (tmp_path / ("cpu%d" % cpu) / "topology").mkdir(parents=True)
+        (tmp_path / ("cpu%d" % cpu) / "topology/thread_siblings_list").write_text(siblings + "\n")
+    assert facts.physical_cores(range(4), str(tmp_path)) == 2
+    assert facts.physical_cores([0, 1], str(tmp_path)) == 2
+    assert facts.physical_cores(range(6), str(tmp_path)) == 4, "those that do not tell"
+    machine = facts.machine({"numa": False})["machine"]
+    assert 1 <= machine["physical_cores"] <= machine["cores"]
+
+
 @pytest.mark.parametrize("name", ["python3", "x\nMainPID=99\n", "\n---\nId=y\nMainPID=9\n", "x\rLISTEN 0 1"])
 def test_our_processes_are_those_that_systemd_names(program, name):
     """A listening process may have lines like systemd's for a name."""
@@ -132,15 +143,20 @@ def test_plans_are_those_of_the_services(tmp_path, monkeypatch):
     assert facts.plans(["chat", "none", "link"]) == {
         "plans": {"chat": {"item": "chat", "content": "WzFd"}, "none": {"item": "none"}, "link": {"item": "link"}}
     }
+    monkeypatch.setattr(facts.paths, "PROMPTS", str(tmp_path / "prompt-*.json"))
+    (tmp_path / "prompt-chat.json").write_text("{}")
+    assert facts.plans(["chat"])["plans"]["chat"] == {"item": "chat", "content": "WzFd", "prompt": "e30="}
 
 
 def test_a_build_with_its_links(tmp_path):
-    prefix = {"prefix": str(tmp_path), "release": "b1"}
+    prefix = {"prefix": str(tmp_path), "releases": ["b1", ""]}
+    absent = dict.fromkeys(("current_build", "build_sha256", "build_identity", "build_intact", "build_broken"))
     assert facts.build(prefix)["build"] == {
-        **dict.fromkeys(("current_build", "build_sha256", "build_intact", "build_broken")),
+        "of": {"b1": absent, "": absent},
         "links": {},
         "taken": [],
         "releases": [],
+        "kept": [],
     }
     for release in ("b1", "b2"):
         (tmp_path / "releases" / release).mkdir(parents=True)
@@ -149,7 +165,8 @@ def test_a_build_with_its_links(tmp_path):
     (tmp_path / "previous").symlink_to("releases/gone")
     (tmp_path / "build").mkdir()
     found = facts.build(prefix)["build"]
-    assert (found["current_build"], found["build_intact"]) == ("b1", True)
+    assert (found["of"]["b1"]["current_build"], found["of"]["b1"]["build_intact"]) == ("b1", True)
+    assert found["of"][""]["current_build"] == "b2"
     assert found["links"] == {"current": "releases/b2", "previous": "releases/gone"}
     assert (found["taken"], found["releases"]) == (["build"], ["b1", "b2"])
 
@@ -192,7 +209,8 @@ def test_watched_files_say_so(tmp_path, monkeypatch):
     (folder / "rpc-chat.json").write_text('{"unit": "llama-rpc-chat.service"}')
     (folder / "head-chat.json").write_text('{"unit": "somebody.service"}')
     (folder / "other.json").write_text('{"unit": "llama-rpc-chat.service"}')
-    assert facts.watched(True) == {"watched": [str(folder / "rpc-chat.json")]}
+    (folder / "router-fast.json").write_text('{"unit": "llama-router-fast.service"}')
+    assert facts.watched(True) == {"watched": [str(folder / "router-fast.json"), str(folder / "rpc-chat.json")]}
 
 
 def test_files_have_a_size_and_a_time(tmp_path):

@@ -80,6 +80,18 @@ def test_a_template_that_the_snapshot_lacks_goes_with_a_unit_of_ours(snapshots, 
     assert not (node / names[0]).exists() and (node / names[1]).exists()
 
 
+def test_a_template_of_a_routers_model_goes_with_its_unit(snapshots, node):
+    unit = node / "etc/systemd/system/llama-router-fast.service"
+    unit.write_text("Environment=LLAMA_CLUSTER_DIGEST=0123456789abcdef\n")
+    assert snapshots.open("one")
+    (node / "etc/llama-cluster/template-fast.big.jinja").write_text("{{ messages }}\n")
+    (node / "etc/llama-cluster/preset-fast.ini").write_text("; Written by the collection from llama_services: x\n")
+    assert sorted(path for path, _now, _then in snapshots.restore("one")) == [
+        "etc/llama-cluster/preset-fast.ini",
+        "etc/llama-cluster/template-fast.big.jinja",
+    ]
+
+
 def test_everything_comes_back(snapshots, node):
     before = content(node)
     assert snapshots.open("one")

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import base64
 import hashlib
 import json
 import os
@@ -327,6 +328,7 @@ def test_an_intact_build(tmp_path):
     assert build.build_info(str(tmp_path)) == {
         "current_build": "b11434",
         "build_sha256": hashlib.sha256((release / "build.json").read_bytes()).hexdigest(),
+        "build_identity": "None",
         "build_intact": True,
         "build_broken": [],
     }
@@ -421,9 +423,37 @@ def test_a_build_without_manifest_has_a_name_only(tmp_path):
     assert build.build_info(str(tmp_path)) == {
         "current_build": "b11434",
         "build_sha256": None,
+        "build_identity": None,
         "build_intact": None,
         "build_broken": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("told", "identity"),
+    [
+        ({"version": "b11434", "commit": "unknown"}, "b11434"),
+        ({"version": "b11434"}, "b11434"),
+        ({"version": "g0123456789", "commit": "0" * 40}, "0" * 40),
+    ],
+)
+def test_a_build_is_known_by_its_commit(tmp_path, told, identity):
+    (make_build(tmp_path, {}) / "build.json").write_text(json.dumps(dict(told, files={})))
+    assert build.build_info(str(tmp_path))["build_identity"] == identity
+
+
+def test_snapshots_and_trials_keep_the_builds_that_they_lead_back_to(tmp_path):
+    unit = base64.b64encode(b"ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/releases/b1-cpu-x/bin/ggml-rpc-server -x")
+    trial = base64.b64encode(b'ExecStart="/opt/llama.cpp/releases/b2-cpu-x/bin/llama-server"')
+    state = tmp_path / "var/lib/llama-cluster"
+    (state / "rollback").mkdir(parents=True)
+    files = {"etc/systemd/system/llama-rpc-chat.service": {"content": unit.decode()}}
+    (state / "rollback/last.json").write_text(json.dumps({"build": "b0", "files": files}))
+    (state / "rollback/open.json").write_text("{")
+    (state / "trial-chat.json").write_text(json.dumps({"before": {"a": {"content": trial.decode()}}}))
+    assert build.kept_releases(str(tmp_path)) == ["b0", "b1-cpu-x", "b2-cpu-x"]
+    (state / "rollback/last.json").write_text('{"files": {"a": {"content": "?"}}}')
+    assert build.kept_releases(str(tmp_path)) == ["b2-cpu-x"]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": 3}'])

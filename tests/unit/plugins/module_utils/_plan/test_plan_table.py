@@ -98,6 +98,10 @@ def test_what_a_table_says_below_its_rows():
         "chat: big Q8_0, 8192 tokens a slot of f16 KV cache, ESTIMATED from llama_models, its header was not read",
         "  no answer",
     ]
+    assert table.table(service_plan(source="assumed"))[0] == (
+        "chat: big Q8_0, 8192 tokens a slot of f16 KV cache, ESTIMATED from assumed figures in llama_models, its "
+        "header was not read"
+    )
 
 
 @pytest.mark.parametrize(("total", "slots"), [(8192, ""), (16384, " (2 slots)"), (24576, " (3 slots)")])

@@ -499,3 +499,27 @@ def test_an_answer_of_odd_types_is_an_empty_one(body):
 def test_what_was_not_told_is_not_judged(server):
     server.responses.update({"/props": (200, {}), "/v1/models": (404, {})})
     assert talk(server)[::2] == ("ready", {"question": "answers", "tools": "skipped: no tools", "reasoning": "none"})
+
+
+DRAFTED = {"prompt_n": 34, "predicted_n": 8, "predicted_per_second": 58.25, "draft_n": 24, "draft_n_accepted": 19}
+
+
+@pytest.mark.parametrize("flag", ["--model-draft", "-md", "--spec-draft-model"])
+def test_a_draft_model_has_what_was_accepted_of_it(server, flag):
+    props(server)
+    answers(server, fake.answer(timings=DRAFTED, finish="stop"))
+    state, _reason, said = talk(server, line=(*LINE, flag, "/opt/models/d.gguf"))
+    assert (state, said["draft"]) == ("ready", "19 of 24 drafted tokens accepted")
+    assert "draft" not in talk(server)[2]
+
+
+def test_a_draft_model_that_is_not_used_is_refused(server):
+    """llama-server serves without one whose vocabulary is another, and says so in its log alone."""
+    props(server)
+    line = (*LINE, "--model-draft", "/opt/models/d.gguf")
+    server.responses["/slots"] = (200, [fake.IDLE])
+    answers(server, fake.answer(finish="stop"))
+    refused(server, "its draft model is not used", "set another draft, or draft: false", line=line)
+    for slots in ((200, [dict(fake.IDLE, speculative=True)]), (501, {}), fake.CUT):
+        server.responses["/slots"] = slots
+        assert talk(server, line=line)[2]["draft"] == "nothing was drafted for this answer"

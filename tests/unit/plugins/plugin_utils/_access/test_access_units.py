@@ -14,6 +14,7 @@ HEAD = {
     "workers": ["n2"],
     "layers": {"n2": 30},
     "tensor_split": [30, 1],
+    "build": "b1",
 }
 BUILD = "/opt/llama.cpp/releases/b1"
 NO_PLAN = (
@@ -27,12 +28,13 @@ def unit(name, ours=True, installed=True):
 
 
 def refusals(*units, kind="head", item=None, build="b1", model=(9, 1.5), at_boot=True, deployed=True):
-    node = {"units": list(units), "build": {"current_build": build}, "files": {"/opt/models/m.gguf": model}}
+    node = {"units": list(units), "build": {"of": {"b1": {"current_build": build}}}}
+    node["files"] = {"/opt/models/m.gguf": model}
     return of([item or HEAD], kind, node, at_boot, deployed)
 
 
 def of(instances, kind, node, at_boot=True, deployed=True):
-    units = {"kind": kind, "instances": instances, "build": BUILD, "at_boot": at_boot, "deployed": deployed}
+    units = {"kind": kind, "instances": instances, "at_boot": at_boot, "deployed": deployed}
     return node_refusals({"llama_node": node}, "n1", units=units)
 
 
@@ -43,7 +45,7 @@ def test_cards_of_a_service_are_known_by_the_plan_of_this_run():
     )
     for cards, refused in ((None, []), ([], []), (["GPU-a"], []), ([""], [said]), (["GPU-a", ""], [said])):
         assert refusals(item=dict(HEAD, cards=cards)) == refused
-        assert refusals(kind="rpc", item={"service": "chat", "cards": cards}) == refused
+        assert refusals(kind="rpc", item={"service": "chat", "build": "b1", "cards": cards}) == refused
 
 
 def test_nothing_is_in_the_way():
@@ -86,7 +88,7 @@ TOLD = """----- common params -----
         (["-m", "/m.gguf", "--no-jinja"], True, TOLD, []),
         (["--model", "/m.gguf", "--port", "-1"], True, TOLD, [("port", "--port")]),
         (["--mine", "--reasoning", "off", "--draft", "4"], True, TOLD, [
-            ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("extra_args", "--draft"),
+            ("extra_args", "--mine"), ("reasoning", "--reasoning"), ("draft", "--draft"),
         ]),
         (["--other"], True, TOLD, [("extra_args", "--other")]),
         (["--mine"], False, TOLD, []),
@@ -95,8 +97,8 @@ TOLD = """----- common params -----
 )  # fmt: skip
 def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
     item = dict(HEAD, args=args, asks_build=asks)
-    node = {"units": [], "build": {"current_build": "b1"}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
-    units = {"kind": "head", "instances": [item], "build": BUILD, "at_boot": True, "deployed": True, "told": told}
+    node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
+    units = {"kind": "head", "instances": [item], "at_boot": True, "deployed": True, "told": told and {"b1": told}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "llama_services.chat.%s: %s seen, a flag that b1 of n1 has is needed: choose one of its llama-server --help, "
         "or another release" % one
@@ -105,9 +107,9 @@ def test_the_build_says_which_flags_it_has(args, asks, told, unknown):
 
 
 def test_a_build_that_lists_no_flags_proves_nothing():
-    node = {"units": [], "build": {"current_build": "b1"}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
+    node = {"units": [], "build": {"of": {"b1": {"current_build": "b1"}}}, "files": {"/opt/models/m.gguf": [9, 1.5]}}
     item = dict(HEAD, args=["--port", "1"], asks_build=True)
-    units = {"kind": "head", "instances": [item], "build": BUILD, "at_boot": True, "deployed": True, "told": "killed"}
+    units = {"kind": "head", "instances": [item], "at_boot": True, "deployed": True, "told": {"b1": "killed"}}
     assert node_refusals({"llama_node": node}, "n1", units=units) == [
         "/opt/llama.cpp/releases/b1/bin/llama-server: no flags in what --help says on n1, its list is needed to "
         "compare the settings of service chat with: run it there"
@@ -120,11 +122,11 @@ def test_a_build_is_missing(kind):
         "%s: missing on n1, a llama.cpp build is needed: run with --tags build first" % BUILD
     ]
     assert refusals(kind=kind, build=None, deployed=False) == []
-    assert of([], kind, {"units": [], "build": {"current_build": None}}) == []
+    assert of([], kind, {"units": [], "build": {"of": {}}}) == []
 
 
 def test_workers_need_no_model_and_no_plan():
-    assert refusals(kind="rpc", item={"service": "chat", "primary": False}) == []
+    assert refusals(kind="rpc", item={"service": "chat", "build": "b1", "primary": False}) == []
 
 
 def test_a_model_is_missing():
@@ -151,21 +153,62 @@ def test_experts_that_a_plan_counts_need_one(experts, said):
     assert refusals(item=dict(HEAD, cpu_moe=experts)) == [sentence] * said
 
 
-def build(sha256="1", broken=(), intact=True):
-    return {"build_sha256": sha256, "build_broken": list(broken), "build_intact": intact, "current_build": "b1"}
+def build(sha256="1" * 64, broken=(), intact=True, identity="b1"):
+    return {
+        "build_sha256": sha256,
+        "build_broken": list(broken),
+        "build_intact": intact,
+        "build_identity": identity,
+    }
+
+
+def holder(name, release, told):
+    """A node with one unit that names a release."""
+    words = ["/usr/bin/stdbuf", "-oL", "/opt/llama.cpp/releases/%s/bin/ggml-rpc-server" % release]
+    one = {"name": name, "service": "chat", "installed": True, "ours": True, "arguments": words}
+    return {"units": [one], "build": {"of": {release: told}}}
+
+
+HEAD_UNIT, WORKER_UNIT = "llama-head-chat.service", "llama-rpc-chat.service"
+WANTED = {"node1": [HEAD_UNIT], "node2": [WORKER_UNIT]}
+
+
+def both(first, second, releases=("b1-cpu-x", "b1-cpu-x"), wanted=None):
+    nodes = {"node1": holder(HEAD_UNIT, releases[0], first), "node2": holder(WORKER_UNIT, releases[1], second)}
+    return build_refusals(nodes, wanted or WANTED)
 
 
 def test_head_and_workers_run_one_intact_build():
     assert build_refusals({}) == []
-    assert build_refusals({"node1": build(), "node2": build()}) == []
+    assert both(build(), build()) == []
     damaged = build(broken=["bin/llama-server", "bin/x"], intact=False)
-    assert build_refusals({"node1": build(), "node2": damaged}) == [
-        "node2: bin/llama-server, bin/x of build b1 differ from its build.json, an intact build is needed: remove the "
-        "release and run with --tags build"
+    assert both(build(), damaged) == [
+        "node2: bin/llama-server, bin/x of build b1-cpu-x differ from its build.json, an intact build is needed: "
+        "remove the release and run with --tags build"
     ]
-    (sentence,) = build_refusals({"node1": build(), "node2": dict(damaged, build_sha256="2")})
-    assert sentence == (
-        "/opt/llama.cpp: different builds on the nodes ({'node1': '1', 'node2': '2'}), one identical build is needed: "
+    # What no unit that is wanted names does not count.
+    assert both(build(), damaged, wanted={"node1": [HEAD_UNIT]}) == []
+    assert both(build(), build("2" * 64)) == [
+        "/opt/llama.cpp/releases/b1-cpu-x: different builds on the nodes (node1 has 1111111111, node2 has 2222222222), "
+        "one identical build is needed: remove it on those that differ and run with --tags build"
+    ]
+    assert len(both(build(), dict(build(), build_intact=None))) == 1
+
+
+def test_each_accelerator_has_a_build_of_one_commit():
+    releases = ("b1-cpu-x", "b1-cuda-y")
+    assert both(build(), build("2" * 64), releases) == []
+    assert both(build(identity="a" * 40), build("2" * 64, identity="b" * 40), releases) == [
+        "llama_services.chat.build: different commits on its nodes (node1 has aaaaaaaaaa, node2 has bbbbbbbbbb), one "
+        "for head and workers is needed: run with --tags build, without --limit"
+    ]
+
+
+def test_what_is_to_run_is_judged_before_units_name_it():
+    node = {"units": [], "build": {"of": {"b2": build()}}}
+    runs = {"node1": [{"service": "chat", "build": "b2"}]}
+    assert build_refusals({"node1": node}, runs=runs) == []
+    assert build_refusals({"node1": {"units": [], "build": {"of": {}}}}, runs=runs) == [
+        "node1: all files of build b2 differ from its build.json, an intact build is needed: remove the release and "
         "run with --tags build"
-    )
-    assert len(build_refusals({"node1": dict(build(), build_intact=None)})) == 1
+    ]

@@ -22,7 +22,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import
 
 DOCS = Path(__file__).resolve().parents[5] / "docs"
 
-HOSTVARS = {"node1": {"ansible_host": "10.0.0.1", "llama_cpp_version": "b11434"}}
+HOSTVARS = {"node1": {"ansible_host": "10.0.0.1"}}
 
 
 def words(plan, **keys):
@@ -61,7 +61,8 @@ def test_the_table_of_the_page_is_what_is_printed():
     card = node(cards=(24576,))
     card.update(devices=[dict(one, node="gpu3") for one in card["devices"]], main=dict(card["main"], node="gpu3"))
     models = {"qwen3-235b-a22b": MODELS["moe"]}
-    printed = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)], "b11434")["lines"]
+    *printed, prompt = memory_plan(services, models, groups, {"gpu3": card}, [dict(HEADERS[0], item=item)])["lines"]
+    assert prompt.startswith("thinker: how long a full prompt takes is not known yet")
     assert "\n".join(printed) in (DOCS / "plan.md").read_text()
     assert printed[-1].strip() in (DOCS / "inventory.md").read_text()
 
@@ -114,6 +115,42 @@ def test_without_a_header_an_earlier_number_holds():
     assert planned(cpu_moe=12, headers=())["refused"] == []
     (sentence,) = planned(cpu_moe=12, headers=(), complete=True)["refused"]
     assert sentence.startswith("llama_services.chat: not planned, cpu_moe needs its header, which was not read")
+
+
+def test_without_a_header_a_description_tells_the_experts():
+    header = {
+        "architecture": "qwen3moe",
+        "block_count": 94,
+        "context_length": 40960,
+        "embedding_length": 4096,
+        "head_count": 64,
+        "head_count_kv": 4,
+        "key_length": 128,
+        "vocab_size": 151936,
+        "expert_count": 128,
+        "expert_used_count": 8,
+        "expert_feed_forward_length": 1536,
+    }
+    models = {"moe": dict(MODELS["moe"], header=header)}
+
+    def estimated(wish, previous=(), **more):
+        described = {"moe": dict(models["moe"], header=dict(header, **more))}
+        services = {"chat": dict(SERVICE, cpu_moe=wish)}
+        return memory_plan(services, described, GROUPS, {"node1": node()}, (), "b11434", previous)
+
+    plan = estimated("auto")
+    assert plan["refused"] == []
+    assert plan["lines"][0].endswith(", ESTIMATED from llama_models, its header was not read")
+    # What is no expert is taken wider than it is in the file.
+    real = layers(planned(cpu_moe="auto"))
+    assert real <= layers(plan) <= real + 3
+    assert layers(estimated("all")) == 94
+    # With a header it was planned better: that stays.
+    first = planned(cpu_moe="auto")
+    assert layers(estimated("auto", kept(first))) == real
+    assert estimated("auto", kept(plan))["unchanged"] == ["chat"]
+    (title, *_rest) = estimated("all", assumed=True)["lines"]
+    assert title.endswith(", ESTIMATED from assumed figures in llama_models, its header was not read")
 
 
 def test_services_share_main_memory_too():
@@ -206,7 +243,7 @@ def test_no_workers_are_advised_to_what_may_have_none():
     nodes["node1"]["main"]["total_mib"] = 64000
     for wish in ("all", "auto"):
         services = {"chat": dict(SERVICE, cpu_moe=wish)}
-        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS, "b11434")["refused"]
+        (sentence,) = memory_plan(services, MODELS, groups, nodes, HEADERS)["refused"]
         assert "to workers" not in sentence
 
 

@@ -36,7 +36,7 @@ def plan(cards=None, services=("big", "small"), known=None, headers=(), only=Non
     known = known or dict(SERVICES, third=THIRD)
     wanted = {name: dict(known[name], **(changes if name == "big" else {})) for name in services}
     nodes = {host: nodes[host] for host in only or nodes}
-    return memory_plan(wanted, MODELS, GROUPS, nodes, headers, "b11434", complete=True)
+    return memory_plan(wanted, MODELS, GROUPS, nodes, headers, complete=True)
 
 
 @pytest.mark.parametrize("force", [False, True])

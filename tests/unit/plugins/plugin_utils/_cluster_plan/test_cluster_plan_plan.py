@@ -219,9 +219,7 @@ def test_only_the_largest_models_of_a_router_are_loaded_at_once():
     router = dict(FAST, models={"small": "Q8_0", "medium": "Q8_0"})
     free = []
     for most in (1, 2):
-        planned = memory_plan(
-            dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000), (), "b11434"
-        )
+        planned = memory_plan(dict(chat(), fast=dict(router, models_max=most)), models, GROUPS, nodes(40000))
         free.append(
             {device["node"]: device["free_mib"] for device in planned["services"]["chat"][0]["devices"]}["node3"]
         )
@@ -235,7 +233,7 @@ def test_a_router_loads_as_many_models_as_fit_together():
 
     def counted(mib, build="b11434", previous=(), **changes):
         found = memory_plan(
-            {"fast": dict(router, **changes)}, models, GROUPS, nodes(mib), (), build, [dict(one) for one in previous]
+            {"fast": dict(router, **changes)}, models, GROUPS, nodes(mib), (), {"default": {"version": build}}, previous
         )
         return found, {one["models_max"] for one in found["services"]["fast"]}
 
@@ -261,7 +259,7 @@ def test_the_models_of_a_router_lie_on_cards_of_their_own():
     router = dict(
         {name: FAST[name] for name in FAST if name != "models_max"}, models={"small": "Q8_0", "medium": "Q8_0"}
     )
-    found = memory_plan({"fast": router}, models, GROUPS, two, (), "b11434")["services"]["fast"]
+    found = memory_plan({"fast": router}, models, GROUPS, two)["services"]["fast"]
     assert [one["models_max"] for one in found] == [2, 2]
     assert [one["counts"].index(0) for one in found] in ([0, 1], [1, 0])
 

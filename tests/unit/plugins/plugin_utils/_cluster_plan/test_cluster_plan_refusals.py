@@ -106,6 +106,30 @@ def test_threads_are_counted_on_the_numa_node_that_each_program_is_bound_to():
     assert plan(chat(threads=1), of)["refused"] == []
 
 
+@pytest.mark.parametrize(
+    ("policy", "threads", "sentence"),
+    [
+        (None, 2, "threads: 2 seen, at most the 1 cores of NUMA node 1 of node1"),
+        ("bind", 2, "threads: 2 seen, at most the 1 cores of NUMA node 1 of node1"),
+        ("none", 4, None),
+        ("interleave", 4, None),
+        ({"node": 0}, 3, None),
+        ({"node": 0}, 4, "threads: 4 seen, at most the 3 cores of NUMA node 0 of node1"),
+        ({"node": 0}, None, "threads: missing beside numa {node: 0}, at most the 3 cores of NUMA node 0"),
+        ({"node": 2}, 1, "numa: node 2 seen, one of the NUMA nodes of node1 (0, 1) is needed"),
+        ("isolate", 1, "numa: isolate seen beside head_server_numa_node of node1, numactl is needed"),
+        ("numactl", 1, None),
+    ],
+)
+def test_the_cores_are_those_that_numa_of_the_service_leaves(policy, threads, sentence):
+    numa = {"head": "1", "rpc": "", "cpus": ["0", "0", "0", "1"]}
+    of = {name: dict(facts, numa=dict(numa, head="1" if name == "node1" else "")) for name, facts in nodes().items()}
+    keys = {"numa": policy, "threads": threads}
+    found = plan(chat(**{name: value for name, value in keys.items() if value is not None}), of)["refused"]
+    assert len(found) == bool(sentence)
+    assert not sentence or found[0].startswith("llama_services.chat." + sentence)
+
+
 def test_without_any_header_weights_that_exceed_all_cards_are_refused():
     models = {"giant": {"parameters": 671 * 10**9, "quants": {"Q5_K_M": {"files": ["g"], "bits_per_weight": 5.7}}}}
     found = memory_plan(chat(model="giant", quant="Q5_K_M"), models, GROUPS, nodes())
@@ -144,7 +168,7 @@ def test_a_plan_of_everything_refuses_what_it_cannot_plan():
     part = {name: facts for name, facts in nodes().items() if name == "node2"}
 
     def told(services, nodes):
-        return memory_plan(services, MODELS, GROUPS, nodes, (), "b11434", complete=True)["refused"]
+        return memory_plan(services, MODELS, GROUPS, nodes, complete=True)["refused"]
 
     assert told(chat(tensor_split={"node1": 20, "node2": 35, "node3": 25}), part) == [
         "llama_services.chat: not planned, node1 and node3 are not part of this run, a plan needs all nodes of a "
@@ -210,7 +234,7 @@ def test_another_node_for_experts_has_main_memory_for_them():
             "main": dict(other["main"], node="node2"),
         }
         known = {"node1": mixture.node(64000), "node2": other}
-        (sentence,) = memory_plan(services, mixture.MODELS, groups, known, mixture.HEADERS, "b11434")["refused"]
+        (sentence,) = memory_plan(services, mixture.MODELS, groups, known, mixture.HEADERS)["refused"]
         assert ("make node2 its head" in sentence) is there
 
 
@@ -224,6 +248,6 @@ def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
             mixture.GROUPS,
             {"node1": mixture.node()},
             [dict(mixture.HEADERS[1], shape=odd)],
-            "b11434",
+            {},
         )
         assert len([sentence for sentence in found["refused"] if "heads of big have 80" in sentence]) == refused

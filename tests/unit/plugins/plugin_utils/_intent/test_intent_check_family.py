@@ -12,7 +12,10 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.intents import HOS
 
 def told(settings=None, model=None, version=None):
     """What an inventory is told whose service and model have these settings, and which has this release."""
-    hostvars = {host: dict(facts, llama_cpp_version=version or "b11434") for host, facts in HOSTVARS.items()}
+    hostvars = {
+        host: dict(facts, llama_builds={"default": {"version": version or "b11434"}})
+        for host, facts in HOSTVARS.items()
+    }
     return mistakes(changed(**settings or {}), {"big": dict(MODELS["big"], **model or {})}, hostvars=hostvars)
 
 
@@ -151,9 +154,9 @@ def test_what_belongs_to_no_family_does_not_stand_in_a_model():
         (
             "b7772",
             {"reasoning": "on"},
-            "reasoning: on seen with llama_cpp_version b7772, which knows auto, off: choose one of these or another ",
+            "reasoning: on seen with build b7772, which knows auto, off: choose one of these or another ",
         ),
-        ("b8691", {"reasoning_budget": 1}, "reasoning_budget: 1 seen with llama_cpp_version b8691, which knows 0 and "),
+        ("b8691", {"reasoning_budget": 1}, "reasoning_budget: 1 seen with build b8691, which knows 0 and "),
         ("b8692", {"reasoning_budget": 1, "reasoning": "on"}, None),
         (
             "b11433",
@@ -162,7 +165,7 @@ def test_what_belongs_to_no_family_does_not_stand_in_a_model():
             "template of b11433 is needed, did you mean granite?",
         ),
         ("b11434", {"chat_template": "granite-4.0", "jinja": False}, None),
-        ("b10114", {"load_mode": "mlock"}, "load_mode: mlock seen with llama_cpp_version b10114, which knows auto, "),
+        ("b10114", {"load_mode": "mlock"}, "load_mode: mlock seen with build b10114, which knows auto, "),
     ],
 )
 def test_what_a_release_does_not_know(version, settings, sentence):

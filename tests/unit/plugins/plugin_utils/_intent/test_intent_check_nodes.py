@@ -7,22 +7,15 @@ CARD = {"name": "Tesla V100S-PCIE-32GB", "memory_mib": 32510}
 
 
 def test_a_mistake_of_a_group_is_said_once():
-    hostvars = {name: {"llama_cpp_accelerator": "rocm"} for name in ("a", "b", "c")}
+    hostvars = {name: {"node_setup_uid": 1000} for name in ("a", "b", "c")}
     assert node_errors(["a", "b", "c"], hostvars) == [
-        "llama_cpp_accelerator: 'rocm' seen for a, b, c, cpu or cuda is needed: choose one of them"
+        "node_setup_uid: 1000 seen for a, b, c, 0 to 999 is needed: choose another number"
     ]
 
 
 @pytest.mark.parametrize(
     "facts",
     [
-        {"llama_cpp_version": "b11434"},
-        {"llama_cpp_version": "b11434-mine"},
-        {"llama_cpp_version": "mine", "llama_cpp_source": "/srv/mine.tar.gz"},
-        {"llama_cpp_source_sha256": ""},
-        {"llama_cpp_source_sha256": "a" * 64},
-        {"llama_cpp_cuda_architectures": "auto"},
-        {"llama_cpp_cuda_architectures": ["70", "90a", "86-real", 89]},
         {"llama_clients": ["10.0.0.0/24", "192.168.1.7"]},
         {"llama_devices": [CARD, {"main": True, "memory_mib": 257000, "bandwidth": 90.5}]},
         {"llama_devices": []},
@@ -30,7 +23,7 @@ def test_a_mistake_of_a_group_is_said_once():
         {"preflight_margin_mib": 0, "node_setup_uid": 999},
         {"preflight_margin_mib": 2**20},
         {"preflight_margin_mib": "9618", "node_setup_uid": 970, "node_setup_rpc_uid": 0, "llama_cpp_build_host": "n"},
-        {"llama_bundle": "/media/my disk/bundle", "llama_cpp_cuda_home": "/usr/local/cuda-12.2/"},
+        {"llama_bundle": "/media/my disk/bundle"},
         {"llama_address": "node1.example.org", "llama_fabric_address": "10.100.0.31"},
         {"node_setup_user": "serve", "node_setup_rpc_user": "serve-rpc"},
     ],
@@ -42,36 +35,6 @@ def test_what_is_right(facts):
 @pytest.mark.parametrize(
     "facts, sentence",
     [
-        (
-            {"llama_cpp_version": 11434},
-            "llama_cpp_version: 11434 seen for n, the tag of a release such as b11434 is needed: write b11434",
-        ),
-        (
-            {"llama_cpp_version": "11434"},
-            "llama_cpp_version: '11434' seen for n, the tag of a release such as b11434 is needed: write b11434",
-        ),
-        (
-            {"llama_cpp_version": "latest"},
-            "llama_cpp_version: 'latest' seen for n, the tag of a release such as b11434 is needed: choose one of "
-            "github.com",
-        ),
-        (
-            {"llama_cpp_version": "b7759"},
-            "llama_cpp_version: b7759 seen for n, b7760 or a newer release is needed: its command line is the oldest",
-        ),
-        (
-            {"llama_cpp_version": "b4000"},
-            "llama_cpp_version: b4000 seen for n, b7760 or a newer release is needed: its command line is the oldest",
-        ),
-        ({"llama_cpp_version": "mine/../x", "llama_cpp_source": "x"}, "llama_cpp_version: 'mine/../x' seen for n, "),
-        (
-            {"llama_cpp_source_sha256": "abc"},
-            "llama_cpp_source_sha256: 'abc' seen for n, 64 hexadecimal digits is needed: copy the whole digest",
-        ),
-        (
-            {"head_server_accelerator": "rocm"},
-            "head_server_accelerator: 'rocm' seen for n, cpu or cuda is needed: choose one of them",
-        ),
         (
             {"llama_fabric_address": "rtx2.fabric"},
             "llama_fabric_address: 'rtx2.fabric' seen for n, an IPv4 address is needed: write the address of its "
@@ -109,22 +72,10 @@ def test_what_is_right(facts):
             "llama_bundle: 'bundle' seen for n, an absolute path on this machine is needed: write it from / on",
         ),
         (
-            {"llama_cpp_cuda_home": "cuda\n"},
-            "llama_cpp_cuda_home: 'cuda\\n' seen for n, an absolute path is needed: write it from / on",
-        ),
-        (
             {"llama_cpp_build_host": "m"},
             "llama_cpp_build_host: 'm' seen for n, a node that compiles is needed: name one of llama_nodes",
         ),
         ({"model_hub": "hub.example"}, "model_hub: 'hub.example' seen for n, an http or https URL is needed"),
-        (
-            {"llama_cpp_cuda_architectures": "86"},
-            "llama_cpp_cuda_architectures: '86' seen for n, auto or a list is needed: write auto, or",
-        ),
-        (
-            {"llama_cpp_cuda_architectures": ["8.6"]},
-            "llama_cpp_cuda_architectures: '8.6' seen for n, a compute capability without its dot is needed",
-        ),
         (
             {"llama_clients": "10.0.0.0/24"},
             "llama_clients: '10.0.0.0/24' seen for n, a list of IPv4 networks is needed",
@@ -179,10 +130,6 @@ def test_what_is_right(facts):
             {"node_setup_rpc_user": "llama"},
             "node_setup_rpc_user: llama seen for n, another account than node_setup_user is needed: ",
         ),
-        (
-            {"llama_builds": {}},
-            "llama_builds: a name kept for later seen for n, one build for all nodes is needed: set llama_cpp_version",
-        ),
     ],
 )
 def test_each_mistake_is_one_sentence(facts, sentence):
@@ -191,9 +138,9 @@ def test_each_mistake_is_one_sentence(facts, sentence):
 
 
 def test_a_cluster_of_many_is_not_spelled_out():
-    hostvars = {name: {"llama_cpp_accelerator": "rocm"} for name in "abcd"}
+    hostvars = {name: {"node_setup_uid": 1000} for name in "abcd"}
     assert node_errors(list("abcd"), hostvars) == [
-        "llama_cpp_accelerator: 'rocm' seen for all 4 nodes, cpu or cuda is needed: choose one of them"
+        "node_setup_uid: 1000 seen for all 4 nodes, 0 to 999 is needed: choose another number"
     ]
 
 
@@ -206,10 +153,6 @@ def test_two_nodes_have_two_addresses():
 
 def sentence_of(**facts):
     return "".join(node_errors(["n"], {"n": facts}))
-
-
-def test_of_several_wrong_architectures_the_first_is_named():
-    assert sentence_of(llama_cpp_cuda_architectures=["86", "9", "8.6"]).startswith("llama_cpp_cuda_architectures: '9' ")
 
 
 @pytest.mark.parametrize(
@@ -232,19 +175,6 @@ def test_a_directory_of_the_system_is_refused(path):
 )
 def test_a_path_that_is_none(path):
     assert "an absolute path of letters, digits, dots and dashes is needed" in sentence_of(rpc_worker_cache_dir=path)
-
-
-@pytest.mark.parametrize(
-    ("version", "right"),
-    [("b7760", True), ("b7759", False), ("b07760", True), ("b7760_x", True), ("b7759.x", True), ("bx", False)],
-)
-def test_the_oldest_version(version, right):
-    assert (sentence_of(llama_cpp_version=version) == "") is right
-
-
-@pytest.mark.parametrize("version", ["11434", 11434, "/x", ""])
-def test_a_source_of_ones_own_needs_a_name_all_the_same(version):
-    assert sentence_of(llama_cpp_version=version, llama_cpp_source="/srv/x.tar.gz").startswith("llama_cpp_version: ")
 
 
 @pytest.mark.parametrize("address", ["n", "1n", "n.example.org", "10.0.0.1", "a" * 253])

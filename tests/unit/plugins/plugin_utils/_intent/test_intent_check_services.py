@@ -166,7 +166,7 @@ def test_names_of_a_routers_models_are_one_models_each():
     models = {"big": model, "b:q4": model, "other": dict(model, aliases=["big"])}
     for names, sentence in (
         (("big", "b:q4"), "llama_services.fast.models: b:q4 seen, a name without a colon "),
-        (("big", "other"), "llama_services.fast.models: big seen as a name of other and of big, "),
+        (("big", "other"), "llama_services.fast.models: big seen as a name of big and of other, "),
     ):
         service = dict(ROUTER, models=dict.fromkeys(names, "Q4_K_M"))
         found = check.intent_errors({"fast": service}, models, GROUPS, HOSTVARS)
@@ -220,10 +220,10 @@ def test_a_service_name_becomes_a_unit_name():
 @pytest.mark.parametrize(("version", "wrong"), [("b11433", 1), ("b11434", 0), ("b11435", 0)])
 def test_a_tensor_cache_needs_a_build_that_was_measured(version, wrong):
     """The lab's memory was measured with b11434, and so were its caches."""
-    hostvars = {host: dict(facts, llama_cpp_version=version) for host, facts in HOSTVARS.items()}
+    hostvars = {host: dict(facts, llama_builds={"default": {"version": version}}) for host, facts in HOSTVARS.items()}
     found = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
-    assert len(found) == 2 * wrong
-    assert all("rpc_cache: seen with llama_cpp_version %s of node" % version in sentence for sentence in found)
+    assert len(found) == wrong
+    assert all("rpc_cache: seen with build %s, b11434 or newer" % version in sentence for sentence in found)
 
 
 def test_a_worker_needs_a_fabric_address():
@@ -301,10 +301,11 @@ def test_types_of_a_cache_that_go_together(settings, right):
 
 
 def test_a_build_of_ones_own_was_not_measured_with_a_tensor_cache():
-    own = dict(HOSTVARS["node2"], llama_cpp_version="mine", llama_cpp_source="/srv/mine.tar.gz")
-    found = mistakes(changed(rpc_cache="80G"), hostvars=dict(HOSTVARS, node2=own))
+    own = {"mine": {"source": "/srv/mine.tar.gz", "source_sha256": "a" * 64}}
+    hostvars = {host: dict(facts, llama_builds=own) for host, facts in HOSTVARS.items()}
+    found = mistakes(changed(rpc_cache="80G", build="mine"), hostvars=hostvars)
     assert [sentence.partition(",")[0] for sentence in found] == [
-        "llama_services.reasoning.rpc_cache: seen with llama_cpp_version mine of node2"
+        "llama_services.reasoning.rpc_cache: seen with build saaaaaaaaaa"
     ]
 
 
@@ -321,11 +322,11 @@ def test_several_heads_are_replicas():
     )
 
 
-def test_each_build_of_replicas_has_to_know_the_settings():
-    hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
-    replicas = changed(**REPLICAS, tensor_split=None, reasoning="on")
-    assert mistakes(replicas) == []
-    (sentence,) = mistakes(replicas, hostvars=hostvars)
+def test_the_build_of_a_service_has_to_know_its_settings():
+    builds = {"old": {"version": "b7772"}}
+    hostvars = {host: dict(facts, llama_builds=builds) for host, facts in HOSTVARS.items()}
+    assert mistakes(changed(reasoning="on"), hostvars=hostvars) == []
+    (sentence,) = mistakes(changed(reasoning="on", build="old"), hostvars=hostvars)
     assert sentence.startswith("llama_services.reasoning.reasoning: ") and "b7772" in sentence
 
 

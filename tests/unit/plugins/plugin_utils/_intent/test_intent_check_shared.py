@@ -34,7 +34,12 @@ def test_two_services_cannot_share_a_port():
     ("cards", "more", "variables", "sentence"),
     [
         ([0], {}, {}, None),
-        ([], {"workers": None, "rpc_port": None, "tensor_split": None}, {"llama_cpp_accelerator": "cpu"}, None),
+        (
+            [],
+            {"workers": None, "rpc_port": None, "tensor_split": None},
+            {"llama_builds": {"default": {"accelerator": "cpu"}}},
+            None,
+        ),
         ([0, "1"], {}, {}, "[0, '1'] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
         ([True], {}, {}, "[True] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
         ([-1], {}, {}, "[-1] seen, indices that nvidia-smi prints are needed: write such as [0, 1]"),
@@ -46,13 +51,15 @@ def test_two_services_cannot_share_a_port():
             "other",
         ),
         (
-            *(1, {}, {"llama_cpp_accelerator": "cpu"}),
-            "1 seen with llama_cpp_accelerator cpu of node1, cuda is needed to use cards: change it, or drop the key",
+            *(1, {}, {"llama_builds": {"default": {"accelerator": "cpu"}}}),
+            "1 seen with llama_builds.default.accelerator cpu, cuda or auto is needed to use cards: change it, or drop "
+            "the key",
         ),
     ],
 )
 def test_the_cards_of_a_service(cards, more, variables, sentence):
-    hostvars = {name: dict({"llama_cpp_accelerator": "cuda"}, **facts) for name, facts in HOSTVARS.items()}
+    builds = variables.pop("llama_builds", {"default": {"accelerator": "cuda"}}) if variables else {}
+    hostvars = {name: dict(facts, llama_builds=builds) for name, facts in HOSTVARS.items()}
     hostvars["node1"].update(variables)
     found = mistakes(changed(cards=cards, **more), hostvars=hostvars)
     assert found == ([] if sentence is None else ["llama_services.reasoning.cards: " + sentence])

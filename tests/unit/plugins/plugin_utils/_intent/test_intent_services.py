@@ -97,16 +97,18 @@ def test_a_template_is_a_file_beside_the_inventory():
 
 
 @pytest.mark.parametrize(
-    ("settings", "version", "asks"),
+    ("settings", "entry", "asks"),
     [
-        ({}, None, False),
-        ({}, "b7772", False),
-        ({"extra_args": ["--verbose-prompt"]}, None, True),
-        ({}, "mine", True),
+        ({}, {}, False),
+        ({}, {"version": "b7772"}, False),
+        ({"extra_args": ["--verbose-prompt"]}, {}, True),
+        ({}, {"version": "b11434-mine", "source": "/srv/mine.tar.gz"}, True),
+        ({}, {"repository": "https://x/y", "commit": "0" * 40}, True),
+        ({}, {"repository": "https://x/y", "commit": "0" * 40, "number": 11434}, True),
     ],
 )
-def test_a_build_is_asked_where_no_table_knows_it(settings, version, asks):
-    assert family_head(settings, **({"llama_cpp_version": version} if version else {})).asks_build is asks
+def test_a_build_is_asked_where_no_table_knows_it(settings, entry, asks):
+    assert family_head(settings, llama_builds={"default": entry}).asks_build is asks
 
 
 def test_a_head_reads_its_keys_from_a_file():
@@ -245,6 +247,9 @@ def test_what_playbooks_see_of_a_worker_and_of_a_model():
             "memory_max",
             "cards",
             "cache",
+            "build",
+            "accelerator",
+            "rdma",
             "args",
         ]
     )
@@ -388,13 +393,16 @@ def test_a_worker_with_a_quota_keeps_tensors():
     assert worker.args[-1] == "--cache"
 
 
-def test_a_tensor_cache_needs_a_build_that_was_measured_on_every_worker():
-    hostvars = dict(HOSTVARS, node3=dict(HOSTVARS["node3"], llama_cpp_version="b7772"))
-    (mistake,) = mistakes(changed(rpc_cache="80G"), hostvars=hostvars)
-    assert mistake.startswith(
-        "llama_services.reasoning.rpc_cache: seen with llama_cpp_version b7772 of node3, b11434 or newer is needed"
-    )
-    assert mistakes(SERVICES, hostvars=hostvars) == []
+def test_head_and_workers_run_the_build_of_their_service():
+    builds = {"turbo": {"version": "b7772", "rdma": True}}
+    hostvars = {host: dict(facts, llama_builds=builds) for host, facts in HOSTVARS.items()}
+    (head,) = intent_services.head_instances(changed(build="turbo"), MODELS, "node1", GROUPS, hostvars, "/opt/m")
+    (worker,) = intent_services.rpc_instances(changed(build="turbo"), "node3", GROUPS, hostvars)
+    assert head.build == worker.build and head.build.startswith("b7772-cpu-")
+    assert (head.accelerator, head.rdma, worker.rdma) == ("cpu", True, True)
+    assert "--log-verbosity 3" in " ".join(head.args)
+    (plain,) = intent_services.rpc_instances(SERVICES, "node3", GROUPS, hostvars)
+    assert plain.build.startswith("b11434-cpu-") and not plain.rdma
 
 
 def test_a_model_lives_where_its_head_runs():

@@ -51,15 +51,15 @@ def told(text):
     "name, sentence",
     [
         (
-            "llama_cpp_accelerater",
-            "llama_cpp_accelerater: nothing reads this variable, did you mean llama_cpp_accelerator?",
+            "llama_cpp_accelerator",
+            "llama_cpp_accelerator: nothing reads this variable, did you mean llama_builds.default.accelerator?",
         ),
         ("llama_fabric_adress", "llama_fabric_adress: nothing reads this variable, did you mean llama_fabric_address?"),
         ("model_hubb", "model_hubb: nothing reads this variable, did you mean model_hub?"),
         ("ctxsize", "ctxsize: nothing reads this variable, did you mean ctx_size?"),
         ("llama_zzz", "llama_zzz: nothing reads this variable, docs/settings.md lists those that are read"),
         ("llama_services", None),
-        ("llama_cpp_version", None),
+        ("llama_builds", None),
         ("model_train_path", None),
         ("ansible_host", None),
         ("my_own", None),
@@ -177,8 +177,8 @@ def test_every_variable_that_a_default_reads_is_known():
         for word in re.findall(r"{{[^}]*?\b(llama_\w+)", path.read_text())
     }
     assert {"llama_services", "llama_models", "llama_fabric_interface"} <= read
-    # llama_cpp_build is a fact that role llama_cpp leaves.
-    assert read - intent_variables.known() == {"llama_cpp_build"}
+    # llama_node is the fact that node_facts leaves.
+    assert read - intent_variables.known() == {"llama_node"}
 
 
 def test_what_a_role_needs_of_its_caller_is_no_variable_of_an_inventory():
@@ -228,15 +228,15 @@ def test_what_is_typed_behind_e_is_read_or_warned_of(monkeypatch):
 
 def test_a_value_of_another_type_than_its_role_takes():
     raw = {
-        "a": {"node_setup_uid": "many", "llama_cpp_accelerator": "rocm", "model_connections": "8"},
-        "b": {"node_setup_uid": "many", "llama_cpp_cmake_options": [1], "rpc_worker_cache_dir": None},
-        "c": {"node_setup_uid": "970", "head_server_numa_node": 1, "llama_services": 5, "llama_cpp_version": "b1"},
+        "a": {"node_setup_uid": "many", "rpc_worker_at_boot": "maybe", "model_connections": "8"},
+        "b": {"node_setup_uid": "many", "rpc_worker_environment": [1], "rpc_worker_cache_dir": None},
+        "c": {"node_setup_uid": "970", "head_server_numa_node": 1, "llama_services": 5, "llama_cpp_jobs": "2"},
     }
     found = intent_variables.mistyped_variables(HostVars(raw), list(raw))
     assert len(found) == 3, found
     assert "argument 'node_setup_uid' is of type" in found[0] and "convert to int" in found[0]
-    assert found[1] == "value of llama_cpp_accelerator must be one of: cpu, cuda, got: rocm"
-    assert "argument 'llama_cpp_cmake_options' is of type" in found[2] and "convert to dict" in found[2]
+    assert "argument 'rpc_worker_at_boot' is of type" in found[1]
+    assert "argument 'rpc_worker_environment' is of type" in found[2] and "convert to dict" in found[2]
     assert intent_variables.mistyped_variables(HostVars(raw), ["c"]) == []
 
 

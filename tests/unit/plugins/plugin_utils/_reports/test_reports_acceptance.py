@@ -1,7 +1,12 @@
+import base64
+import json
 import shlex
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.full_prompt import NOT_KNOWN
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.stored import stored
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import acceptance, status
+from ansible_collections.thefermisea.llama_cluster.tests.unit import mixture
 
 HEAD = {
     "service": "chat",
@@ -366,3 +371,52 @@ def test_what_was_loaded_is_not_told_by_a_log_of_empty_buffers():
 )
 def test_what_one_request_may_use(n_ctx, slots, words):
     assert acceptance.context_of({"n_ctx": n_ctx, "slots": slots}) == words
+
+
+PROMPT = {"tokens": 3686, "seconds": 36.86, "measured_at": "2026-11-24T05:00:00Z"}
+KNOWN = "a full prompt of 4096 tokens takes about 40 s at 100.0 tokens/s (measured 2026-11-24)"
+
+
+def prompted(plans, **health):
+    judged = accepted(HEAD, dict(READY, **health), LOAD, "Where?", 8, plans)
+    return judged["prompt"], [line for line in judged["lines"] if "full prompt" in line]
+
+
+def test_how_long_a_full_prompt_takes_is_kept_and_said():
+    plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
+    kept, lines = prompted([plan], long=PROMPT)
+    assert kept == dict(PROMPT, inputs=["m", 1]) and lines == [KNOWN]
+    read = {"prompt": base64.b64encode(json.dumps(kept).encode()).decode()}
+    assert prompted([plan], kept=read) == ({}, [KNOWN])
+    assert prompted([plan], kept=read, long=dict(PROMPT, tokens=100)) == ({}, [KNOWN])
+    assert prompted([dict(plan, inputs=["m", 2])], kept=read) == ({}, [NOT_KNOWN]) == prompted([plan])
+    assert prompted([dict(plan, node="node2")], long=PROMPT) == ({}, []) == prompted([])
+
+
+def test_a_service_of_embeddings_reads_no_full_prompt():
+    plan = {"node": "node1", "model": "small", "devices": [], "inputs": ["m", 1]}
+    judged = accepted(dict(HEAD, args=["--embeddings"]), READY, LOAD, "Where?", 8, [plan])
+    assert judged["report"]["full_prompt"] is None
+
+
+def test_what_was_drafted_is_a_part_of_the_conversation():
+    said = dict(HELD, draft="19 of 24 drafted tokens accepted")
+    lines = accepted(HEAD, dict(READY, conversation=said), LOAD, "Where?", 8)["lines"]
+    assert lines[4].endswith(", draft: 19 of 24 drafted tokens accepted")
+
+
+def test_status_says_how_long_a_full_prompt_takes():
+    (part,) = mixture.planned(model="big")["services"]["chat"]
+    prompt = dict(PROMPT, inputs=part["inputs"])
+    texts = {"content": json.dumps(stored([part])), "prompt": json.dumps(prompt)}
+    read = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    head = dict(HEAD, node="node1")
+
+    def lines(head, health, read):
+        return status.status_lines({}, [(head, health)], {"node1": {"chat": read}})[1:]
+
+    assert lines(head, READY, read) == ["  " + KNOWN]
+    assert lines(head, READY, {"content": read["content"]}) == ["  " + NOT_KNOWN]
+    # Without a plan, or a head that tells its context, nobody can say it, and of embeddings nobody asks.
+    assert lines(head, READY, {}) == lines(head, dict(READY, n_ctx=None), read) == []
+    assert lines(dict(head, args=["--embeddings"]), READY, read) == []

@@ -21,7 +21,7 @@ OLD, NEW = "/opt/models/m.Q4_1.gguf", "/opt/models/m.Q8_0.gguf"
 RATES = {"requests": 5, "tokens_per_second": 40.0, "prompt_tokens_per_second": 200.0}
 UPGRADE = {
     "services": {"embed": {}, "chat": {}},
-    "build": "b2-cpu",
+    "service": "",
     "old_build": "b1-cpu",
     "id": "2026-11-22T00:00:00Z",
     "check_mode": False,
@@ -111,13 +111,6 @@ def test_all_nodes_have_to_have_nothing_to_do(node):
     assert state(still(), still(), ["node1"])["idle"] is False
 
 
-def test_another_build_than_the_current_one_is_something_to_do():
-    assert state(still(), still(), release="b1")["idle"]
-    assert not state(still(), still(), release="b2")["idle"]
-    other = still(snapshot("2026-11-22", build=None))
-    assert state(still(), other)["idle"] and not state(still(), other, release="b1")["idle"]
-
-
 def test_the_first_snapshot_that_is_open_is_gone_on_with():
     first, second = ({"apply_earlier": snapshot(name, "2026-11-0%d" % day)} for name, day in (("b", 1), ("a", 2)))
     found = state(first, second)
@@ -176,8 +169,29 @@ def test_a_model_that_nobody_needs_is_retired_when_that_is_asked_for(retire, wan
 
 
 def upgraded(node1=None, **run):
-    hostvars = {"node1": dict({"apply_changes": NOTHING}, **node1 or {}), "node2": {}}
+    words = {"chat": "b2-cpu", "embed": run.pop("other", "b2-cpu")}
+    units = [
+        {"service": service, "arguments": ["/opt/llama.cpp/releases/%s/bin/llama-server" % build]}
+        for service, build in words.items()
+    ]
+    facts = {"ansible_facts": {"llama_node": {"units": units}}}
+    hostvars = {"node1": dict({"apply_changes": NOTHING, **facts}, **node1 or {}), "node2": {}}
     return outcome_lines(hostvars, "upgraded", NODES, dict(UPGRADE, **run))
+
+
+def test_an_upgrade_names_the_builds_of_its_services():
+    assert upgraded(other="b3-cpu")[0].startswith("chat, embed: b2-cpu, b3-cpu serves, ")
+    alone = upgraded(other="b3-cpu", service="embed", services={"embed": {}})
+    assert alone[0].startswith("embed: b3-cpu serves, ")
+
+
+def test_what_served_is_what_units_named():
+    words = ["/opt/llama.cpp/releases/b1-cpu/bin/llama-server"]
+    other = ["/opt/llama.cpp/releases/b2-cuda/bin/llama-server"]
+    units = [{"service": "chat", "arguments": words}, {"service": "embed", "arguments": other}]
+    node = {"apply_earlier": snapshot(), "apply_before": {"current_build": "b1-cpu", "units": units}}
+    assert switch_state({"node1": node}, ["node1"], ["node1"])["old_build"] == "b1-cpu, b2-cuda"
+    assert switch_state({"node1": node}, ["node1"], ["node1"], "embed")["old_build"] == "b2-cuda"
 
 
 def test_an_upgrade_says_what_serves_how_fast_and_what_follows():
@@ -265,8 +279,8 @@ def rolled_back(changes, build="b1-cpu-5f27"):
 def test_a_rollback_names_the_moment_and_the_answer():
     assert rolled_back(dict(NOTHING, heads_down=["llama-head-chat.service"])) == [
         "chat: as of 2026-11-22, b1-cpu-5f27 serves (it answered 2 tokens in 0.1 s), nothing served for 3.5 s",
-        "the inventory may still say what was rolled back: set llama_cpp_version to b1 and the services as they were "
-        "there, or the next site.yml switches again",
+        "the inventory may still say what was rolled back: set llama_builds (b1-cpu-5f27) and the services as they "
+        "were there, or the next site.yml switches again",
     ]
 
 
@@ -449,7 +463,7 @@ def test_a_stopped_service_waits_for_no_node_and_serves_nothing():
         in outcome_lines(hostvars, "held", NODES, {"node": "node2", "services": services})[0]
     )
     lines = outcome_lines({}, "upgraded", [], dict(UPGRADE, services=services))
-    assert lines[0].startswith("embed: b2-cpu serves") and "chat: stopped, as the inventory says" in lines
+    assert lines[0].startswith("embed: no build serves") and "chat: stopped, as the inventory says" in lines
     (line,) = outcome_lines({}, "upgraded", [], dict(UPGRADE, services={"chat": {"state": "stopped"}}, idle=True))
     assert line.startswith("no service: nothing to do, ")
 

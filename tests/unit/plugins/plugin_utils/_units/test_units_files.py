@@ -27,14 +27,12 @@ WORKER = {
     "head_url": "http://10.0.0.1:8000",
     "args": [],
 }
-NODE = {"units": [], "aliases": [], "watched": [], "files": {"/opt/models/m.gguf": [9, 1.5]}}
+BUILT = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
+NODE = {"units": [], "aliases": [], "watched": [], "build": BUILT, "files": {"/opt/models/m.gguf": [9, 1.5]}}
 PROCESS = {
-    "build": "0" * 64,
     "template": "text",
     "user": "llama",
     "environment": {},
-    "accelerator": "cpu",
-    "rdma": False,
     "numa_node": "",
     "cache_dir": "/var/cache",
 }
@@ -261,12 +259,9 @@ def test_all_that_a_process_runs_with_is_in_the_digest():
         digest(HEAD, keys=keys, salt="s", node=dict(NODE, files={"/opt/models/m.gguf": [8, 1.5]})),
     ]
     changed = {
-        "build": "1" * 64,
         "template": "another",
         "user": "others",
         "environment": {"A": "1"},
-        "accelerator": "cuda",
-        "rdma": True,
         "numa_node": "0",
         "cache_dir": "/var/other",
     }
@@ -274,12 +269,19 @@ def test_all_that_a_process_runs_with_is_in_the_digest():
     others += [
         digest(HEAD, keys=keys, salt="s", process=dict(PROCESS, **{name: value})) for name, value in changed.items()
     ]
-    assert len({base, *others}) == 6 + len(PROCESS)
+    other = {"of": {"": {"current_build": "b1", "build_sha256": "1" * 64}, "b2": BUILT["of"][""]}}
+    others += [
+        digest(HEAD, keys=keys, salt="s", node=dict(NODE, build=other)),
+        digest(dict(HEAD, build="b2"), keys=keys, salt="s", node=dict(NODE, build=other)),
+        digest(dict(HEAD, accelerator="cuda"), keys=keys, salt="s"),
+        digest(dict(HEAD, rdma=True), keys=keys, salt="s"),
+    ]
+    assert len({base, *others}) == 10 + len(PROCESS)
 
 
 def test_what_a_unit_runs_with_is_words_of_systemd():
-    process = dict(PROCESS, environment={"B": "1", "A": "two $words"}, numa_node="0", rdma=True)
-    given = dict(WORKER, service="x", args=["--cache", "100 %"])
+    process = dict(PROCESS, environment={"B": "1", "A": "two $words"}, numa_node="0")
+    given = dict(WORKER, service="x", rdma=True, args=["--cache", "100 %"])
     variables = files.unit_files([given], "rpc", NODE, process, True)[0]["vars"]
     assert variables["args"] == '--cache "100 %%"' and variables["cache"] == "/var/cache/x"
     assert variables["exported"] == ['"A=two $words"', "B=1"]
@@ -287,6 +289,51 @@ def test_what_a_unit_runs_with_is_words_of_systemd():
     assert variables["sandbox"] == unit_sandbox("cpu", numa=True, rdma=True)
     plain = files.unit_files([WORKER], "rpc", NODE, PROCESS, True)[0]["vars"]
     assert plain["numactl"] == "" and plain["sandbox"] == unit_sandbox("cpu")
+
+
+@pytest.mark.parametrize(
+    ("policy", "node", "words"),
+    [
+        (None, "0", "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "),
+        ("", "", ""),
+        ("bind", "1", "/usr/bin/numactl --cpunodebind=1 --membind=1 -- "),
+        ("3", "1", "/usr/bin/numactl --cpunodebind=3 --membind=3 -- "),
+        ("0", "", "/usr/bin/numactl --cpunodebind=0 --membind=0 -- "),
+        ("none", "1", ""),
+        ("interleave", "1", "/usr/bin/numactl --interleave=all -- "),
+    ],
+)
+def test_a_service_has_its_own_way_with_numa_nodes(policy, node, words):
+    item, process = dict(HEAD, **({} if policy is None else {"numa": policy})), dict(PROCESS, numa_node=node)
+    variables = of(heads(item, process=process), "/etc/systemd/system/llama-head-chat.service")["vars"]
+    assert variables["numactl"] == words
+    assert variables["sandbox"] == unit_sandbox("cpu", numa=bool(words))
+
+
+def test_each_way_with_numa_nodes_is_another_digest():
+    assert digest(dict(HEAD, numa="")) == digest(HEAD)
+    assert len({digest(dict(HEAD, numa=policy)) for policy in ("", "bind", "none", "interleave", "0")}) == 5
+
+
+def test_each_unit_names_the_build_of_its_service():
+    built = {"of": {**BUILT["of"], "b2-cuda-x": {"current_build": "b2-cuda-x", "build_sha256": "2" * 64}}}
+    given = dict(WORKER, service="x", build="b2-cuda-x", accelerator="cuda")
+    entries = files.unit_files([WORKER, given], "rpc", dict(NODE, build=built), PROCESS, True)
+    chat, other = entries[0]["vars"], entries[1]["vars"]
+    assert (chat["release"], other["release"]) == (
+        "/opt/llama.cpp/releases/b1",
+        "/opt/llama.cpp/releases/b2-cuda-x",
+    )
+    assert (chat["sandbox"], other["sandbox"]) == (unit_sandbox("cpu"), unit_sandbox("cuda"))
+
+
+def test_files_of_one_service_alone_leave_all_others_as_they_are():
+    seen = dict(NODE, watched=["/etc/llama-cluster/watchdog/head-gone.json"], aliases=["llama-head.service"])
+    other = dict(HEAD, service="quick", primary=False, api_key_file="")
+    alone = heads(HEAD, other, node=seen, only=["quick"])
+    assert {"quick" in entry["path"] for entry in alone} == {True}
+    whole = heads(HEAD, other, node=seen)
+    assert [entry for entry in whole if "quick" in entry["path"]] == alone
 
 
 def test_keys_cannot_be_tried_against_the_digest():

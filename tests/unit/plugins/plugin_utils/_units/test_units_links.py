@@ -9,13 +9,18 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.l
 LINKS = {"current": "releases/b2", "previous": "releases/b1", "build": "current"}
 
 
-def node(links=None, releases=("b1", "b2"), taken=(), arguments=()):
-    build = {"links": LINKS if links is None else links, "releases": list(releases), "taken": list(taken)}
+def node(links=None, releases=("b1", "b2"), taken=(), arguments=(), kept=()):
+    build = {
+        "links": LINKS if links is None else links,
+        "releases": list(releases),
+        "taken": list(taken),
+        "kept": list(kept),
+    }
     return {"build": build, "units": [{"arguments": list(arguments)}]}
 
 
-def links(release="b2", **seen):
-    return build_links(node(**seen), "/opt/llama.cpp", release)
+def links(release="b2", others=(), **seen):
+    return build_links(node(**seen), "/opt/llama.cpp", release, others)
 
 
 def test_a_node_that_is_as_it_should_be():
@@ -42,6 +47,13 @@ def test_a_release_that_a_unit_names_stays():
     )
     assert found["settled"] and found["used"][0] == "/opt/llama.cpp/releases/b0" and len(found["used"]) == 3
     assert not links(releases=["b0", "b1", "b2"])["settled"]
+
+
+def test_builds_of_other_services_and_those_that_a_rollback_leads_to_stay():
+    four = ["b0", "b1", "b2", "b3"]
+    assert not links(releases=four)["settled"] and not links(releases=four, others=["b3"])["settled"]
+    found = links(releases=four, others=["b3"], kept=["b0"])
+    assert found["settled"] and len(found["used"]) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,188 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The entries of llama_builds: which of them a node runs, what each is there, and how the release that it becomes is
+called. Private to the collection."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...module_utils._llama.args import PIN, build_number
+from ...module_utils._settings import kind_of, value
+from .hosts import expand
+from .records import Build, Groups, HostVars, Services, Settings
+
+DEFAULT = "default"
+# The programs that are compiled where nobody chooses others, as in defaults of role llama_cpp.
+TARGETS = (
+    *("llama-server", "ggml-rpc-server", "llama-cli", "llama-bench", "llama-fit-params", "llama-gguf-split"),
+    "llama-quantize",
+)
+ARCHIVE = "https://github.com/ggml-org/llama.cpp/archive/refs/tags/%s.tar.gz"
+# Self-contained programs for any processor of the architecture; no web UI (its build would download it), no tests.
+OPTIONS = {
+    "CMAKE_BUILD_TYPE": "Release",
+    "GGML_RPC": "ON",
+    "GGML_NATIVE": "OFF",
+    "BUILD_SHARED_LIBS": "OFF",
+    "LLAMA_BUILD_TESTS": "OFF",
+    "LLAMA_BUILD_EXAMPLES": "OFF",
+    "LLAMA_BUILD_UI": "OFF",
+    "LLAMA_USE_PREBUILT_UI": "OFF",
+}
+# What an accelerator adds. NCCL and OpenSSL CMake finds where they happen to be installed, and they are missing on the
+# other nodes then; no service needs them.
+BY_ACCELERATOR: dict[str, dict[str, str]] = {
+    "cpu": {},
+    "cuda": {"GGML_CUDA": "ON", "GGML_CUDA_NCCL": "OFF", "LLAMA_OPENSSL": "OFF"},
+}
+
+
+def builds_of(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """llama_builds of a host, with the entry that is there without one."""
+    given = facts.get("llama_builds")
+    return {DEFAULT: {}, **(given if isinstance(given, Mapping) else {})}
+
+
+def entry_of(service: Settings, builds: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry of llama_builds that a service names."""
+    found = builds.get(value(service, "build"))
+    return found if isinstance(found, Mapping) else {}
+
+
+def version_of(entry: Mapping[str, Any]) -> str:
+    """What a build is called: its tag, or the beginning of what identifies it."""
+    number = "b%d-" % entry["number"] if entry.get("number") else ""
+    if entry.get("repository"):
+        return "%sg%s" % (number, str(entry.get("commit"))[:10])
+    if entry.get("source") and not entry.get("version"):
+        return "%ss%s" % (number, str(entry.get("source_sha256"))[:10])
+    return str(entry.get("version") or PIN)
+
+
+def dialect_of(entry: Mapping[str, Any]) -> str:
+    """The release whose command line and memory a build has; what is no tag stands for the newest."""
+    return "b%d" % entry["number"] if entry.get("number") else version_of(entry)
+
+
+def asks_build(entry: Mapping[str, Any]) -> bool:
+    """Whether no table knows the flags of a build: a fork, a commit, an archive of somebody's own."""
+    return bool(entry.get("number")) or build_number(version_of(entry)) is None
+
+
+def extra_types(service: Settings, builds: Mapping[str, Any]) -> dict[str, float]:
+    """{KV cache type that the build of a service has beside those of llama.cpp: its bits per element}"""
+    return {str(name): float(bits) for name, bits in (entry_of(service, builds).get("cache_types") or {}).items()}
+
+
+def accelerator_of(entry: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """What a build computes on, on a host: with auto what nvidia-smi says of it, or llama_devices where nobody has
+    asked."""
+    given = entry.get("accelerator", "auto")
+    if given != "auto":
+        return str(given)
+    seen = facts.get("ansible_facts", {}).get("nvidia_smi")
+    if seen is None:
+        seen = {"gpus": [card for card in facts.get("llama_devices") or [] if not card.get("main")]}
+    return "cuda" if seen["gpus"] else "cpu"
+
+
+def build_on(
+    name: str,
+    host: str,
+    builds: Mapping[str, Any],
+    hostvars: HostVars,
+    groups: Groups,
+    targets: Sequence[str] | None = None,
+) -> Build:
+    """An entry of llama_builds as a host runs it. targets: the programs, without them what the host's variables say."""
+    entry, facts = builds.get(name) or {}, hostvars[host]
+    accelerator = accelerator_of(entry, facts)
+    by_cards = accelerator == "cuda" and str(entry.get("cuda_architectures", "auto")) == "auto"
+    architectures = _of_cards(groups, hostvars) if by_cards else entry.get("cuda_architectures", [])
+    version, commit = version_of(entry), str(entry.get("commit") or "unknown")
+    options = {
+        **OPTIONS,
+        "GGML_RPC_RDMA": "ON" if entry.get("rdma") else "OFF",
+        "LLAMA_BUILD_NUMBER": str(entry.get("number") or build_number(version.partition("-")[0]) or 0),
+        "LLAMA_BUILD_COMMIT": commit,
+        **BY_ACCELERATOR[accelerator],
+    }
+    if accelerator == "cuda":
+        options["CMAKE_CUDA_ARCHITECTURES"] = ";".join(map(str, architectures))
+    options.update({str(key): _word(given) for key, given in (entry.get("cmake_options") or {}).items()})
+    wanted = list(targets or facts.get("llama_cpp_targets") or TARGETS)
+    made_of = [options, sorted([*wanted, "fnv1a64"]), str(entry.get("source_sha256") or "")]
+    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    return Build(
+        name=name,
+        release="%s-%s-%s" % (version, accelerator, digest[:8]),
+        version=version,
+        number=entry.get("number") or build_number(version.partition("-")[0]),
+        accelerator=accelerator,
+        architectures=[str(one) for one in architectures],
+        by_cards=by_cards,
+        asks_cards=by_cards or entry.get("accelerator", "auto") == "auto",
+        repository=str(entry.get("repository") or ""),
+        commit=commit,
+        source="" if entry.get("repository") else str(entry.get("source") or ARCHIVE % version),
+        source_sha256=str(entry.get("source_sha256") or ""),
+        cuda_home=str(entry.get("cuda_home") or "/usr/local/cuda"),
+        rdma=bool(entry.get("rdma")),
+        cmake_options=options,
+    )
+
+
+def _word(given: Any) -> str:
+    return ("ON" if given else "OFF") if isinstance(given, bool) else str(given)
+
+
+def _of_cards(groups: Groups, hostvars: HostVars) -> list[str]:
+    """The compute capabilities of the cards of all nodes, as CMake writes them."""
+    found: set[str] = set()
+    for host in groups.get("llama_nodes", []):
+        cards = hostvars[host].get("ansible_facts", {}).get("nvidia_smi", {}).get("gpus", [])
+        found.update(re.sub(r"\D", "", card["compute_cap"]) for card in cards if card.get("compute_cap"))
+    return sorted(found, key=int)
+
+
+def names_on(host: str, services: Services, groups: Groups) -> list[str]:
+    """The entries of llama_builds that a host needs, first the one that is current there: that of the primary service,
+    else the default one."""
+    named: dict[str, bool] = {}
+    for _name, service in sorted(services.items(), key=lambda one: not one[1].get("primary")):
+        patterns = [service.get("head"), service.get("workers")] if kind_of(service) == "server" else []
+        patterns = patterns or [service.get("head", service.get("host"))]
+        if any(host in expand(pattern, groups) for pattern in patterns if pattern):
+            build = value(service, "build")
+            named[build] = named.get(build, False) or bool(service.get("primary"))
+    return sorted(named, key=lambda name: (not named[name], name != DEFAULT, name)) or [DEFAULT]
+
+
+def node_builds(
+    builds: Mapping[str, Any],
+    services: Services,
+    host: str,
+    groups: Groups,
+    hostvars: HostVars,
+    targets: Sequence[str] | None = None,
+    hosts: Iterable[str] = (),
+) -> dict[str, Any]:
+    """What is installed on a host, and what it compiles.
+
+    targets: the programs; hosts: those that it compiles for, of which node_facts has told what they have.
+    -> {builds: [Build as a dict], the current one first, orders: [those that one of `hosts` lacks]}
+    """
+    builds = builds_of({"llama_builds": builds})
+    own = [build_on(name, host, builds, hostvars, groups, targets) for name in names_on(host, services, groups)]
+    orders: dict[str, Build] = {}
+    for other in hosts:
+        seen = hostvars[other].get("ansible_facts", {}).get("llama_node", {}).get("build", {}).get("of", {})
+        for name in names_on(other, services, groups):
+            build = build_on(name, other, builds, hostvars, groups, targets)
+            if seen.get(build.release, {}).get("build_sha256") is None:
+                orders[build.release] = build
+    return {"builds": [one.as_dict() for one in own], "orders": [one.as_dict() for one in orders.values()]}

@@ -1,0 +1,94 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks do with a router, over simulated nodes (simulation.py)."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    Simulation,
+    build_collection,
+    once,
+)
+
+UNIT = "llama-router-fast.service"
+FAST = {"kind": "router", "head": "node1", "models": {"m": "F16", "n": "F16"}, "models_max": 1, "port": 8000}
+
+
+def intent(**changes):
+    models = {
+        name: {
+            "quants": {
+                quant: {"urls": ["file:///" + file], "file": file}
+                for quant, file in (("F16", name + ".gguf"), ("Q8_0", name + "8.gguf"), ("Q4_X", name + "-mute.gguf"))
+            }
+        }
+        for name in "mn"
+    }
+    return ("-e", json.dumps({"llama_services": {"fast": dict(FAST, **changes)}, "llama_models": models}))
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    def make(folder):
+        build_collection(folder)
+        cluster = Simulation(folder, folder)
+        cluster.create()
+        status, output = cluster.run("site", *intent())
+        assert status == 0, output
+        # Each model was talked with, by its name.
+        assert [event for event in cluster.events if " talk " in event] == [
+            "node1 talk full with %s for %s" % (UNIT, model) for model in "mn"
+        ]
+        assert "endpoint: http://node1:8000/v1" in output
+
+    folder = once(tmp_path_factory, "routers", make)
+    return Simulation(folder, folder)
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    return deployed.copy(tmp_path)
+
+
+def done(cluster, playbook, *arguments):
+    """The output of a playbook that succeeds."""
+    status, output = cluster.run(playbook, *arguments)
+    assert status == 0, output
+    return output
+
+
+def happened(cluster, *kinds):
+    return [event for event in cluster.events if event.split()[1] in kinds]
+
+
+def test_a_second_run_changes_nothing_and_asks_no_model(cluster):
+    done(cluster, "site", *intent())
+    assert happened(cluster, "configure", "started", "stopped", "talk") == []
+    done(cluster, "verify", *intent())
+    assert len(happened(cluster, "talk")) == 2
+
+
+def test_it_is_held_and_returned_with_its_node(cluster):
+    done(cluster, "maintenance", *intent(), "-e", "node=node1")
+    assert happened(cluster, "stopped") == ["node1 stopped " + UNIT]
+    done(cluster, "maintenance", *intent(), "-e", "node=node1 state=return")
+    assert happened(cluster, "started") == ["node1 started " + UNIT]
+
+
+def test_another_quant_is_taken_back_where_a_model_does_not_answer(cluster):
+    output = done(cluster, "upgrade", *intent(models={"m": "Q8_0", "n": "F16"}))
+    assert len(happened(cluster, "talk")) == 2, output
+    status, output = cluster.run("upgrade", *intent(models={"m": "Q8_0", "n": "Q4_X"}))
+    assert status != 0 and "rolled back" in output
+    unit = json.loads((cluster.node("node1") / "etc/systemd/system" / UNIT).read_text())
+    assert "/opt/models/n.gguf" in unit["arguments"]
+
+
+def test_what_the_inventory_does_not_name_any_more_goes(cluster):
+    chat = {"model": "m", "quant": "F16", "head": "node1", "port": 8000}
+    variables = json.loads(intent()[1])
+    done(cluster, "site", "-e", json.dumps(dict(variables, llama_services={"chat": chat})))
+    assert "node1 stopped " + UNIT in cluster.events
+    assert not (cluster.node("node1") / "etc/systemd/system" / UNIT).exists()

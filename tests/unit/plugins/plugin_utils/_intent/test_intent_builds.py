@@ -1,0 +1,138 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What entries of llama_builds are on a node, which of them it needs, and what their releases are called."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama.args import PIN
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import builds
+
+ROOT = Path(__file__).resolve().parents[5]
+GROUPS = {"all": ["a", "b", "c"], "llama_nodes": ["a", "b", "c"], "rpc": ["b", "c"]}
+FORK = {"repository": "https://x/y", "commit": "0123456789" * 4}
+
+
+def cards(*capabilities):
+    return {"ansible_facts": {"nvidia_smi": {"gpus": [{"compute_cap": one} for one in capabilities]}}}
+
+
+NODES = {"a": cards("8.6"), "b": cards("9.0", "8.6"), "c": cards()}
+
+
+def on(host="c", entry=None, hostvars=None, **more):
+    return builds.build_on("x", host, {"x": entry or {}}, hostvars or NODES, GROUPS, **more)
+
+
+def test_the_name_of_the_release_says_what_goes_into_it():
+    """The first is in the caches of controllers: another name for the same would have it compiled again."""
+    assert on().release == "b11434-cpu-97356f97"
+    assert on(targets=["ggml-rpc-server"]).release == "b11434-cpu-0c6c4b0d"
+    others = [
+        {"version": "b11435"},
+        {"accelerator": "cuda"},
+        {"source_sha256": "a" * 64},
+        {"rdma": True},
+        {"cmake_options": {"GGML_NATIVE": True}},
+        {"accelerator": "cuda", "cuda_architectures": ["70"]},
+        FORK,
+    ]
+    assert len({on().release, *(on(entry=one).release for one in others)}) == 1 + len(others)
+    # Where it comes from is no part of it, nor what a plan is told.
+    for same in (
+        {"version": "b11434", "source": "/srv/x.tar.gz"},
+        {"cuda_home": "/opt/cuda"},
+        {"cache_types": {"t": 4}},
+    ):
+        assert on(entry=same).release == on().release
+
+
+def test_the_programs_are_those_that_role_llama_cpp_compiles():
+    assert (
+        list(builds.TARGETS)
+        == yaml.safe_load((ROOT / "roles/llama_cpp/defaults/main.yml").read_text())["llama_cpp_targets"]
+    )
+    assert on(hostvars=dict(NODES, c=dict(NODES["c"], llama_cpp_targets=["ggml-rpc-server"]))).release == (
+        on(targets=["ggml-rpc-server"]).release
+    )
+
+
+def test_auto_is_what_each_node_has():
+    assert [on(host).accelerator for host in "abc"] == ["cuda", "cuda", "cpu"]
+    assert [on(host, {"accelerator": "cpu"}).accelerator for host in "abc"] == ["cpu"] * 3
+    written = {"c": {"llama_devices": [{"memory_mib": 1}]}, "a": {"llama_devices": [{"main": True, "memory_mib": 1}]}}
+    assert [on(host, None, dict(written, b={})).accelerator for host in "abc"] == ["cpu", "cpu", "cuda"]
+
+
+def test_a_build_for_cuda_is_for_the_cards_of_all_nodes():
+    found = on("a")
+    assert (found.architectures, found.by_cards) == (["86", "90"], True)
+    assert found.cmake_options["CMAKE_CUDA_ARCHITECTURES"] == "86;90"
+    assert found.cmake_options["GGML_CUDA"] == "ON" and found.release == on("b").release
+    listed = on("a", {"cuda_architectures": [70]})
+    assert (listed.architectures, listed.by_cards) == (["70"], False)
+    assert on("c").architectures == [] and "CMAKE_CUDA_ARCHITECTURES" not in on("c").cmake_options
+
+
+def test_options_of_an_entry_come_last():
+    options = on(entry={"cmake_options": {"GGML_NATIVE": True, "GGML_LTO": "ON", "X": 3}, "rdma": True}).cmake_options
+    assert [options[name] for name in ("GGML_NATIVE", "GGML_LTO", "X", "GGML_RPC_RDMA")] == ["ON", "ON", "3", "ON"]
+    assert (options["LLAMA_BUILD_NUMBER"], options["LLAMA_BUILD_COMMIT"]) == ("11434", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("entry", "version", "dialect", "number"),
+    [
+        ({}, PIN, PIN, 11434),
+        ({"version": "b7772"}, "b7772", "b7772", 7772),
+        ({"version": "b7772-mine", "source": "/x"}, "b7772-mine", "b7772-mine", 7772),
+        (FORK, "g0123456789", "g0123456789", None),
+        ({**FORK, "number": 9000}, "b9000-g0123456789", "b9000", 9000),
+        ({"source": "/x", "source_sha256": "f" * 64}, "sffffffffff", "sffffffffff", None),
+    ],
+)
+def test_what_a_build_is_called_and_whose_command_line_it_has(entry, version, dialect, number):
+    assert (builds.version_of(entry), builds.dialect_of(entry)) == (version, dialect)
+    assert on(entry=entry).number == number
+
+
+def test_where_a_source_comes_from():
+    assert on().source == "https://github.com/ggml-org/llama.cpp/archive/refs/tags/b11434.tar.gz"
+    assert on(entry={"version": "b11434", "source": "/x"}).source == "/x"
+    fork = on(entry=FORK)
+    assert (fork.source, fork.repository, fork.commit) == ("", FORK["repository"], FORK["commit"])
+    assert fork.cmake_options["LLAMA_BUILD_COMMIT"] == FORK["commit"]
+
+
+SERVICES = {
+    "chat": {"primary": True, "head": "a", "workers": "rpc", "build": "turbo"},
+    "embed": {"head": "a,b"},
+    "later": {"head": "b", "build": "next", "launcher": "slurm"},
+    "fast": {"kind": "router", "host": "a", "build": "next"},
+}
+
+
+def test_a_node_needs_the_builds_of_its_services_and_no_other():
+    assert builds.names_on("a", SERVICES, GROUPS) == ["turbo", "default", "next"]
+    assert builds.names_on("b", SERVICES, GROUPS) == ["turbo", "default", "next"]
+    assert builds.names_on("c", SERVICES, GROUPS) == ["turbo"]
+    # One without a service is ready for one.
+    assert builds.names_on("c", {"embed": {"head": "a"}}, GROUPS) == ["default"]
+    assert builds.names_on("a", {"one": {"head": "a", "build": "z"}, "two": {"head": "a"}}, GROUPS) == ["default", "z"]
+
+
+def test_a_node_compiles_what_one_of_those_it_compiles_for_lacks():
+    given = {"turbo": {"version": "b11435"}, "next": {"version": "b11436"}}
+    first = builds.node_builds(given, SERVICES, "c", GROUPS, NODES)
+    assert [one["name"] for one in first["builds"]] == ["turbo"] and first["orders"] == []
+    release = first["builds"][0]["release"]
+    orders = builds.node_builds(given, SERVICES, "c", GROUPS, NODES, hosts=["b", "c"])["orders"]
+    assert [(one["name"], one["accelerator"]) for one in orders] == [
+        *[("turbo", "cuda"), ("default", "cuda"), ("next", "cuda")],
+        ("turbo", "cpu"),
+    ]
+    there = {"llama_node": {"build": {"of": {release: {"build_sha256": "1"}}}}}
+    known = dict(NODES, c={"ansible_facts": {**NODES["c"]["ansible_facts"], **there}})
+    assert builds.node_builds(given, SERVICES, "c", GROUPS, known, hosts=["c"])["orders"] == []
