@@ -70,5 +70,5 @@ mutants:  ## a hundred small changes of the Python code, and whether the unit te
 upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once, about ten minutes)
 	@tests/e2e/upgrade.sh
 
-services-test:  ## a service of every shape on one lab, proved, killed and proved again (about ten minutes)
+services-test:  ## a service of every shape on one lab, proved, killed and proved again (about six minutes)
 	@tests/e2e/services.sh

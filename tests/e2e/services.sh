@@ -12,7 +12,8 @@ mixture=$lab_cache/files/SmolLM2-mixture.Q4_1.gguf
 whole=worker_kill_generating,worker_kill_idle,head_kill,head_kill_idle
 # Service, replica, drills.
 breaks=("chat - $whole" "gemma - head_kill,head_kill_idle" "experts - head_kill,head_kill_idle"
-    "quick node2 head_kill,head_kill_idle" "quick node3 head_kill,head_kill_idle" "embed - head_kill_idle")
+    "quick node2 head_kill,head_kill_idle" "quick node3 head_kill,head_kill_idle" "embed - head_kill_idle"
+    "turns - head_kill,head_kill_idle")
 
 # play NAME ARGUMENTS...: shows what a playbook prints, and keeps it.
 play() {

@@ -15,7 +15,8 @@ def main(directory):
     for path in sorted(pathlib.Path(directory).glob("drill-*.json")):
         service, _dot, node = path.stem[len("drill-") :].partition(".")
         for drill in json.loads(path.read_text())["drills"]:
-            times = " | ".join("%.2f" % drill["phases"][phase] for phase in PHASES)
+            found = [drill["phases"].get(phase) for phase in PHASES]
+            times = " | ".join("" if seconds is None else "%.2f" % seconds for seconds in found)
             print("| `%s`%s | `%s` | %s |" % (service, " on " + node if node else "", drill["drill"], times))
 
 

@@ -117,7 +117,8 @@ def phases(
             starts = [start for start in starts if start > broken_at and (answered_at is None or start < answered_at)]
             if starts:
                 restarted[(node, unit)] = max(starts)
-    heads = [start for (_node, unit), start in restarted.items() if unit.startswith("llama-head-")]
+    # A router's unit has a name of its own kind.
+    heads = [start for (_node, unit), start in restarted.items() if not unit.startswith("llama-rpc-")]
     head = heads[0] if heads else None
     times = _wanted_times(drill, first, restarted)
     detected = max(times) if times else None
@@ -139,7 +140,7 @@ def _wanted_times(drill: Mapping[str, Any], first: dict[Place, float], restarted
     if drill["kind"] == "restart":
         return [at for place, at in first.items() if place in restarted]
     if drill["kind"] == "away":
-        return [at for (_node, unit), at in first.items() if unit.startswith("llama-head-")]
+        return [at for (_node, unit), at in first.items() if not unit.startswith("llama-rpc-")]
     return [min(first.values())] if first else []
 
 

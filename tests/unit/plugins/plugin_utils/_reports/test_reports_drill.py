@@ -35,6 +35,13 @@ def test_a_worker_is_killed_and_its_head_notices_later():
     }
 
 
+def test_a_router_loads_too():
+    router = "llama-router-turns.service"
+    nodes = {"h": node(router, 100.4, event(100.01, router, "exited"), event(100.4, router, "started"))}
+    found = reports_drill.phases({"kind": "restart"}, 100.0, None, nodes, {"answered_at": 101.0, "client": None})
+    assert (found["restart"], found["load"], found["total"]) == (0.39, 0.6, 1.0)
+
+
 def test_a_client_was_cut_off():
     nodes = {"h": node(HEAD, 100.25, event(100.01, HEAD, "exited"))}
     found = reports_drill.phases(
