@@ -346,7 +346,8 @@ def wait_for(true):
 
 def test_a_leftover_is_ended_and_started_again_as_it_was(leftover, tmp_path):
     process = leftover()
-    wait_for(lambda: of(tmp_path))
+    # A process has its new name a moment before its arguments.
+    wait_for(lambda: [one for one in of(tmp_path) if processes.process_record(one)["argv"]])
     (found,) = of(tmp_path)
     record = processes.process_record(found)
     assert record["argv"] == [str(tmp_path / "rpc-server"), "300"]
