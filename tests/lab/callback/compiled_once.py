@@ -28,10 +28,6 @@ from ansible.executor import module_common
 from ansible.plugins.callback import CallbackBase
 
 CORE = ".".join(__version__.split(".")[:2])
-if CORE == "2.19":
-    from ansible._internal._templating import _jinja_bits as bits
-elif CORE == "2.16":
-    from ansible.template import AnsibleEnvironment
 
 DOCUMENTATION = r"""
 name: compiled_once
@@ -99,6 +95,8 @@ class Kept:
 
 def keep_expressions(kept: Kept) -> None:
     """Code of templates and expressions, by their text and the environment's settings."""
+    from ansible._internal._templating import _jinja_bits as bits
+
     environment = bits.AnsibleEnvironment
     compile_any, compile_expression = environment.compile, environment.compile_expression
 
@@ -137,6 +135,8 @@ def keep_expressions(kept: Kept) -> None:
 
 def keep_templates(kept: Kept) -> None:
     """As keep_expressions, in 2.16, where each expression is a template."""
+    from ansible.template import AnsibleEnvironment
+
     compile_any = AnsibleEnvironment.compile
 
     def compile_once(self, source, name=None, filename=None, raw=False, defer_init=False):

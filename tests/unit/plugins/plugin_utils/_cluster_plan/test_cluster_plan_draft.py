@@ -27,12 +27,12 @@ def chat(**keys):
     return {"chat": dict(SERVICE, model="big", **keys)}
 
 
-def planned(services, models=KNOWN, headers=HEADERS, cards=(80000,), **more):
-    return memory_plan(services, models, GROUPS, {"node1": node(cards=cards)}, headers, "b11434", **more)
+def planned(services, models=None, headers=HEADERS, cards=(80000,), **more):
+    return memory_plan(services, models or KNOWN, GROUPS, {"node1": node(cards=cards)}, headers, **more)
 
 
-def serving(services, models=KNOWN, plan=None):
-    return intent_services.node_serving(services, models, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
+def serving(services, models=None, plan=None):
+    return intent_services.node_serving(services, models or KNOWN, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
 
 
 def card(plan):

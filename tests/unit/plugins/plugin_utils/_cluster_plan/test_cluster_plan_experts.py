@@ -136,7 +136,7 @@ def test_without_a_header_a_description_tells_the_experts():
     def estimated(wish, previous=(), **more):
         described = {"moe": dict(models["moe"], header=dict(header, **more))}
         services = {"chat": dict(SERVICE, cpu_moe=wish)}
-        return memory_plan(services, described, GROUPS, {"node1": node()}, (), "b11434", previous)
+        return memory_plan(services, described, GROUPS, {"node1": node()}, (), None, previous)
 
     plan = estimated("auto")
     assert plan["refused"] == []

@@ -93,5 +93,5 @@ def test_a_limit_has_to_hold_what_lies_in_main_memory():
 
 def test_weights_that_no_card_holds_are_not_hopeless():
     services = {"chat": dict(SERVICE, model="big", n_gpu_layers=2)}
-    plan = memory_plan(services, MODELS, GROUPS, {"node1": node(cards=(8000,))}, (), "b11434")
+    plan = memory_plan(services, MODELS, GROUPS, {"node1": node(cards=(8000,))}, ())
     assert plan["hopeless"] == []

@@ -20,7 +20,7 @@ EXPERTS = dict(SERVICE, cpu_moe="auto")
 def plan(cores=36, cards=(32510,), **services):
     of = dict(node(cards=cards), physical_cores=cores)
     ported = {name: dict(one, port=8000 + number) for number, (name, one) in enumerate(services.items())}
-    return memory_plan(ported, MODELS, GROUPS, {"node1": of}, HEADERS, "b11434")
+    return memory_plan(ported, MODELS, GROUPS, {"node1": of}, HEADERS)
 
 
 def shares(*arguments, **services):
@@ -50,7 +50,7 @@ def test_what_does_not_compute_there_takes_nothing(other):
     groups = {"all": ["node1", "node2"], "llama_nodes": ["node1", "node2"]}
     services = {"one": dict(MAIN), "two": dict(MAIN, port=8001), "other": dict(other, port=8002)}
     of = {name: dict(node(), physical_cores=36) for name in groups["all"]}
-    assert memory_plan(services, MODELS, groups, of, HEADERS, "b11434")["threads"] == {
+    assert memory_plan(services, MODELS, groups, of, HEADERS)["threads"] == {
         "one": {"node1": 18},
         "two": {"node1": 18},
     }
@@ -81,9 +81,7 @@ def test_five_keys_are_a_service():
     assert service_errors("thinker", keys, MODELS, GROUPS, HOSTVARS) == []
     services = {"thinker": keys, "small": {**keys, "model": "big", "cards": []}}
     del services["small"]["cpu_moe"]
-    found = memory_plan(
-        services, MODELS, GROUPS, {"node1": dict(node(), physical_cores=36)}, HEADERS, "b11434", complete=True
-    )
+    found = memory_plan(services, MODELS, GROUPS, {"node1": dict(node(), physical_cores=36)}, HEADERS, complete=True)
     assert found["refused"] == [] and found["ports"].keys() == services.keys()
     for head in intent_services.head_instances(
         services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", json.loads(json.dumps(found))
