@@ -15,6 +15,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
+import importlib
 import marshal
 import os
 import shutil
@@ -28,6 +29,8 @@ from ansible.executor import module_common
 from ansible.plugins.callback import CallbackBase
 
 CORE = ".".join(__version__.split(".")[:2])
+# Where each core compiles; others are left alone.
+INTERNALS = {"2.16": "ansible.template", "2.19": "ansible._internal._templating._jinja_bits"}
 
 DOCUMENTATION = r"""
 name: compiled_once
@@ -95,8 +98,7 @@ class Kept:
 
 def keep_expressions(kept: Kept) -> None:
     """Code of templates and expressions, by their text and the environment's settings."""
-    from ansible._internal._templating import _jinja_bits as bits
-
+    bits = importlib.import_module(INTERNALS["2.19"])
     environment = bits.AnsibleEnvironment
     compile_any, compile_expression = environment.compile, environment.compile_expression
 
@@ -135,9 +137,8 @@ def keep_expressions(kept: Kept) -> None:
 
 def keep_templates(kept: Kept) -> None:
     """As keep_expressions, in 2.16, where each expression is a template."""
-    from ansible.template import AnsibleEnvironment
-
-    compile_any = AnsibleEnvironment.compile
+    environment = importlib.import_module(INTERNALS["2.16"]).AnsibleEnvironment
+    compile_any = environment.compile
 
     def compile_once(self, source, name=None, filename=None, raw=False, defer_init=False):
         if not isinstance(source, str) or name or filename or raw or defer_init:
@@ -147,7 +148,7 @@ def keep_templates(kept: Kept) -> None:
         code = kept.get(known)
         return kept.put(known, compile_any(self, source)) if code is None else code
 
-    AnsibleEnvironment.compile = compile_once
+    environment.compile = compile_once
 
 
 def keep_imports(kept: Kept) -> None:
