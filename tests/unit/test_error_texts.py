@@ -753,6 +753,12 @@ REFUSALS = [
         "the tag of a release such as b11434 is needed",
         entry(version="latest"),
     ),
+    (
+        "llama_builds.turbo:",
+        "b11434 seen from another source than llama_builds.default",
+        "a version of its own is needed",
+        entry(version="b11434", source="/srv/mine.tar.gz"),
+    ),
     ("llama_builds.turbo.commit:", "'main' seen", "copy the whole commit", entry(commit="main")),
     (
         "llama_builds.turbo.version:",
@@ -1083,7 +1089,7 @@ REFUSALS = [
     ),
     (
         "llama_services.fast.models_max:",
-        "1 seen with llama_cpp_version b7772",
+        "1 seen with build b7772",
         "all 2 models at a time are needed",
         routed(big="Q1_0", other="Q1_0", models_max=1, memory=16000, build="b7772"),
     ),

@@ -348,6 +348,22 @@ def test_a_commit_of_a_fork_is_fetched_and_nothing_else_is_taken_for_it(tmp_path
     assert "that commit is needed: correct repository or commit" in output
 
 
+def test_a_commit_of_a_fork_goes_into_a_bundle(tmp_path, repository):
+    address, (first, _second) = repository
+    (tmp_path / "bundle/source").mkdir(parents=True)
+    status, output = run(
+        tmp_path,
+        "bundle_one.yml",
+        llama_builds={"default": {"repository": address, "commit": first}},
+        llama_cpp_bundle_folder=str(tmp_path / "bundle"),
+        llama_cpp_gathered={"builds": [], "source": []},
+    )
+    assert status == 0, output
+    (source,) = (tmp_path / "bundle/source").iterdir()
+    with tarfile.open(source) as archive:
+        assert archive.extractfile("source/CMakeLists.txt").read() == b"one"
+
+
 @pytest.mark.parametrize(("program", "link"), [("ggml-rpc-server", "rpc-server"), ("rpc-server", "ggml-rpc-server")])
 def test_the_rpc_server_has_both_of_its_names(tmp_path, program, link):
     last = (ROOT / "roles/llama_cpp/templates/build.sh.j2").read_text().splitlines()[-1]

@@ -40,6 +40,8 @@ DRAFTS_UNKNOWN = range(7773, 11434)
 
 # Every layer on a device; llama.cpp clamps it to the model's own number.
 ALL_LAYERS = 999
+# A number of a command line, which may be what a server says of itself.
+WHOLE = re.compile(r"^[0-9]{1,10}\Z")
 
 
 def build_number(version: Optional[str]) -> Optional[int]:
@@ -165,16 +167,19 @@ def told(arguments: Sequence[str]) -> Told:
     def last(*flags: str) -> str:
         return ([""] + [flag for flag in arguments if flag in flags])[-1]
 
-    context, slots = value("--ctx-size", "-c"), value("--parallel", "-np")
-    limit = value("--n-predict", "--predict", "-n")
+    def whole(*flags: str) -> int:
+        text = value(*flags)
+        return int(text) if WHOLE.match(text) else 0
+
+    context, slots = whole("--ctx-size", "-c"), whole("--parallel", "-np")
     off = value("--reasoning", "-rea") == "off" or value("--reasoning-budget") == "0"
     return Told(
         embeddings=bool(last("--embedding", "--embeddings", "--rerank", "--reranking")),
         tools=last("--jinja", "--no-jinja") != "--no-jinja",
         reasoning_off=off,
         reasoning_raw=value("--reasoning-format") == "none",
-        slot_ctx=int(context) // max(int(slots), 1) if context.isdigit() and slots.isdigit() and int(context) else None,
-        n_predict=int(limit) if limit.isdigit() else 0,
+        slot_ctx=context // slots if context and slots else None,
+        n_predict=whole("--n-predict", "--predict", "-n"),
         draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
         reranking=bool(last("--rerank", "--reranking")),
     )

@@ -31,6 +31,8 @@ ENDPOINT = re.compile(r"^\S+:\d+\Z")
 # A router starts a server for a model; what that one says begins with its port.
 SPAWNED = re.compile(r"spawning server instance with name=(\S+) on port (\d+)")
 # A part of each line that is read, and of few others.
+# All of it is what a server wrote.
+LINES_MOST = 100000
 TOLD = re.compile(r"load_tensors|build|using device|buffer size|MiB \(")
 
 
@@ -226,7 +228,7 @@ def of_model(newest_first: Iterable[str], model: str) -> Tuple[List[str], bool]:
             return [one for one in reversed(kept) if one.startswith("[%s] " % found.group(2))], True
         if found:  # a later server at a port says nothing of an earlier one
             kept = [one for one in kept if not one.startswith("[%s] " % found.group(2))]
-        elif TOLD.search(line):
+        elif TOLD.search(line) and len(kept) < LINES_MOST:
             kept.append(line)
     return [], False
 

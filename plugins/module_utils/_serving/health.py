@@ -213,7 +213,8 @@ class Head:
         """Fills in model, slots, n_ctx, slots_busy as far as the server tells -> (whether it sleeps, whether it is too
         busy to tell)."""
         props, _silent = self._get("/props")
-        if isinstance(props, dict) and props.get("role") == "router":
+        kind = unit_kind(self.unit)[0] if self.unit else None
+        if isinstance(props, dict) and props.get("role") == "router" and kind != "head":
             self.models, silent = router.describe(self.api, result, LOOK)
             return False, silent
         if isinstance(props, dict):

@@ -9,6 +9,8 @@ from .._llama.api import LlamaApi, NoAnswer, plain, rows, table
 from .._llama.args import Told, told
 
 LOADED = ("loaded", "sleeping")
+# Far more than a preset has: each that says it is loaded costs a request.
+MOST = 64
 
 
 class Model(NamedTuple):
@@ -27,7 +29,7 @@ def models(api: LlamaApi, timeout: float) -> List[Model]:
     Refusal."""
     status, body = api.get("/models", timeout)
     found = []
-    for one in rows(table(body).get("data")) or [] if status == 200 else []:
+    for one in (rows(table(body).get("data")) or [])[:MOST] if status == 200 else []:
         name, state = one.get("id"), table(one.get("status")).get("value")
         if isinstance(name, str) and isinstance(state, str):
             words = table(one.get("status")).get("args")

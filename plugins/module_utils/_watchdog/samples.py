@@ -26,6 +26,8 @@ UP, LISTENS = 1, 10
 # token.
 ASK_SYSTEMD, ANSWER, TOKEN = 1, 5, 5
 TICKS = float(os.sysconf("SC_CLK_TCK"))
+# Far more than a router's preset has: each that says it is loaded costs two requests.
+MODELS_MOST = 64
 PROGRESS = ("n_decode_total", "prompt_tokens_total", "tokens_predicted_total")
 
 
@@ -255,7 +257,7 @@ class RouterApi(HeadApi):
         try:
             api = self._api()
             result["health"], body = api.get("/models", ANSWER)
-            models = (rows(table(body).get("data")) or []) if result["health"] == 200 else []
+            models = (rows(table(body).get("data")) or [])[:MODELS_MOST] if result["health"] == 200 else []
             states = [(one.get("id"), table(one.get("status")).get("value")) for one in models]
             for name in [str(name) for name, state in states if state == "loaded"]:
                 self._add(result, name, api.of(name))

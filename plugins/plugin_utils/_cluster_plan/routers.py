@@ -121,7 +121,7 @@ def _refuse(name: str, count: int, most: int, plans: Sequence[Plan], build: str 
         ]
     if count < len(plans) and (build_number(build) or LOADS_WAIT) < LOADS_WAIT:
         return [
-            "%s with llama_cpp_version %s, all %d models at a time are needed, since it stops one that is at work to "
+            "%s with build %s, all %d models at a time are needed, since it stops one that is at work to "
             "load another, which b%d and newer do not: take a newer build or fewer models"
             % (entry, build, len(plans), LOADS_WAIT)
         ]

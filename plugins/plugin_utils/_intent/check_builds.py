@@ -9,6 +9,7 @@ from typing import Any
 
 from ...module_utils._llama.args import OLDEST, build_number
 from ...module_utils._settings import ALL_CACHE_TYPES
+from .builds import builds_of, version_of
 from .check_models import SHA256
 from .records import HostVars, Settings
 from .values import is_a, near, plain, shown, type_errors, unknown_key
@@ -58,7 +59,25 @@ def build_errors(nodes: Sequence[str], hostvars: HostVars) -> list[str]:
             "llama_builds: %s has other builds than %s, the same for all nodes are needed, since head and workers of a "
             "service run one: write them in group_vars/all" % (others[0], nodes[0])
         ] = None
+    found.update(dict.fromkeys([] if found else _same_version_errors(given or {})))
     return list(found)
+
+
+def _same_version_errors(given: Mapping[str, Any]) -> list[str]:
+    """Builds and archives are called by their version: two sources of one would be one build."""
+    found: list[str] = []
+    sources: dict[str, tuple[str, Any]] = {}
+    for name, entry in builds_of({"llama_builds": given}).items():
+        if entry.get("repository"):
+            continue
+        version, source = version_of(entry), entry.get("source")
+        other, first = sources.setdefault(version, (name, source))
+        if first != source:
+            found.append(
+                "llama_builds.%s: %s seen from another source than llama_builds.%s, a version of its own is needed, "
+                "since builds and archives are called by it: write version: %s-NAME" % (name, version, other, version)
+            )
+    return found
 
 
 def unknown_build(entry: str, service: Settings, builds: Mapping[str, Any]) -> list[str]:

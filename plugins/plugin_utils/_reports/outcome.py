@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...module_utils._node import paths
-from ...module_utils._node.units import units_of
+from ...module_utils._node.units import ANSWERING, units_of
 from ...module_utils._settings import is_stopped
 from .._access.trials import minute
 from .._intent.releases import named
@@ -274,7 +274,7 @@ def _held(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) -> l
     replicas = {
         unit.service: [host for host in hosts if host != run["node"] and _answers(seen[host], unit.name)]
         for unit in mine
-        if unit.kind == "head"
+        if unit.kind in ANSWERING
     }
     parts = [name for name in started if name in [unit.service for unit in mine]]
     waiting = ", ".join(name for name in parts if not replicas.get(name))

@@ -273,6 +273,9 @@ def test_the_context_is_that_of_all_slots(service, tokens):
         ("--reasoning-format none", (False, True, False, True, None, 0)),
         ("--reasoning-format auto", (False, True, False, False, None, 0)),
         ("-n -1", (False, True, False, False, None, 0)),
+        # What a server says of itself may be anything.
+        ("-c \u00b2 -np \u00b2 -n \u00b2", (False, True, False, False, None, 0)),
+        ("-c %s -np 1 -n %s" % ("9" * 5000, "9" * 5000), (False, True, False, False, None, 0)),
     ],
 )
 def test_what_a_command_line_says_of_answers(words, expected):

@@ -175,6 +175,12 @@ def test_a_router_tells_which_models_are_loaded_and_loads_none(server):
     assert state(check(server)) == ("busy", "0 of its 2 models loaded, chat is loading")
 
 
+def test_a_router_costs_a_bounded_number_of_requests(server):
+    server.responses.update(fake.router(**{"m%d" % number: "loaded" for number in range(500)}))
+    check(server)
+    assert len([path for _method, path, _body in server.requests if path.startswith("/slots")]) == 64
+
+
 def test_a_router_is_asked_for_a_model_that_is_loaded(server):
     server.responses.update(fake.router(chat="unloaded", **{"or1-behemoth": "loaded"}))
     assert check(server, timeout=5)["tokens"] == 8

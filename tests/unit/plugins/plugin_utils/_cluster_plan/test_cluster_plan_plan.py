@@ -245,7 +245,7 @@ def test_a_router_loads_as_many_models_as_fit_together():
     (sentence,) = counted(20000, models_max=2)[0]["refused"]
     assert sentence.startswith("llama_services.fast.models_max: 2 seen, at most 1 is allowed, since more need ")
     (sentence,) = counted(20000, build="b7772")[0]["refused"]
-    assert sentence.startswith("llama_services.fast.models_max: 1 seen with llama_cpp_version b7772, all 2 models ")
+    assert sentence.startswith("llama_services.fast.models_max: 1 seen with build b7772, all 2 models ")
     assert counted(40000, build="b7772")[0]["refused"] == []
     # Other services come first where the plan decides.
     assert counted(40000, state="stopped")[0]["sharing"][-1] == "fast: stopped, not counted; it fits beside what runs"
