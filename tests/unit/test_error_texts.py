@@ -1077,6 +1077,12 @@ REFUSALS = [
     ("llama_services.fast.models:", "does not fit", "are needed on GPU0 of node2", routed(big="Q4_K_M")),
     (
         "llama_services.fast.models_max:",
+        "5 seen",
+        "at most 1 is allowed, its models",
+        fast(models_max=5),
+    ),
+    (
+        "llama_services.fast.models_max:",
         "nothing seen without a plan of its models (big X: ",
         "a header is needed",
         routed(big="X"),

@@ -160,8 +160,8 @@ def _compiler_errors(entry: str, given: Settings) -> list[str]:
     accelerator = given.get("accelerator", "auto")
     if accelerator not in ACCELERATORS:
         found.append(
-            "%s.accelerator: %s seen, one of %s is needed%s"
-            % (entry, shown(accelerator), ", ".join(ACCELERATORS), near(accelerator, ACCELERATORS, ": choose one"))
+            "%s.accelerator: %s seen, one of %s is needed: choose one"
+            % (entry, shown(accelerator), ", ".join(ACCELERATORS))
         )
     found += _architecture_errors(entry + ".cuda_architectures", given.get("cuda_architectures", "auto"))
     for name, value in given.get("cmake_options", {}).items():

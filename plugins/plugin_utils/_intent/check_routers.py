@@ -32,6 +32,12 @@ def router_errors(name: str, service: Settings, models: Models, groups: Groups, 
     builds = builds_in(groups, hostvars)
     keys = with_types(OF_MODEL, extra_types(service, builds))
     hosts, found = host_errors(entry, "head", service["head"], groups)
+    most = len(service["models"])
+    if service.get("models_max", 0) > most:
+        found.append(
+            "%s.models_max: %d seen, at most %d is allowed, its models: lower it or drop the key"
+            % (entry, service["models_max"], most)
+        )
     if "cards" in service:
         found.extend(cards_errors(entry, service, {"head": hosts}, builds, hostvars))
     for model, own in service["models"].items():

@@ -61,16 +61,21 @@ def service_errors(
             % (entry, shown(service["kind"]))
         ]
     builds = builds_in(groups, hostvars) if built else {}
+    # The build says which types of a KV cache there are.
+    if built and isinstance(service.get("build", ""), str):
+        found = unknown_build(entry, service, builds)
+        if found:
+            return found
     keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds))
     found = [unknown_key(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
-        if key.name in service:
+        if key.name in service and (built or key.name not in CACHES):
             found.extend(key_errors("%s.%s" % (entry, key.name), service[key.name], key))
         elif key.required:
             found.append("%s.%s: missing, %s is needed: add it" % (entry, key.name, meaning(key)))
-    if found:
+    if found or (not built and set(CACHES) & set(service)):
         return found
-    found = _launcher_errors(entry, service) + (unknown_build(entry, service, builds) if built else [])
+    found = _launcher_errors(entry, service)
     if kind_of(service) == "router":
         return found  # the rest is for router_errors()
     return found + _server_errors(entry, service, models, groups, hostvars)

@@ -124,3 +124,20 @@ def test_a_type_of_cache_that_its_build_has_is_one_of_a_service():
     (sentence,) = mistakes(changed(build="turbo", cache="turbo4"), hostvars=hostvars)
     assert "turbo4 seen with workers, one of f16, q8_0, q4_0 is needed" in sentence
     assert mistakes(SERVICES, hostvars=hostvars) == []
+
+
+def test_a_build_that_is_missing_or_wrong_is_told_before_its_types_of_a_cache():
+    turbo = {**FORK, "cache_types": {"turbo4": 4.125}}
+    (sentence,) = mistakes(changed(build="turbbo", cache="turbo4"), hostvars=of(turbo=turbo))
+    assert sentence == "llama_services.reasoning.build: 'turbbo' is not in llama_builds, did you mean turbo?"
+    short = {**turbo, "commit": "0123456"}
+    (sentence,) = mistakes(changed(build="turbo", cache="turbo4"), hostvars=of(turbo=short))
+    assert sentence.startswith("llama_builds.turbo.commit: '0123456' seen, ")
+
+
+def test_two_sources_of_one_version_are_refused():
+    both = {"default": {"version": "b11434"}, "mine": {"version": "b11434", "source": "/srv/mine.tar.gz"}}
+    (sentence,) = build_errors(["n"], {"n": {"llama_builds": both}})
+    assert sentence.startswith("llama_builds.mine: b11434 seen from another source than llama_builds.default, ")
+    both["mine"]["version"] = "b11434-mine"
+    assert build_errors(["n"], {"n": {"llama_builds": both}}) == []
