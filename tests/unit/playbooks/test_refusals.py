@@ -16,8 +16,8 @@ REFUSALS = [
     "role apply: no entry point named, tasks_from: prepare, open, compare, look, change, up, answer, undo, restore or "
     "close is needed",
     "role upgrade: no entry point named, tasks_from: baseline, judge or keep is needed",
-    "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
-    "/nonexistent/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
+    "/opt/llama.cpp/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
+    "/opt/llama.cpp/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
     "/nonexistent/m.gguf: missing on node1, the model of service chat is needed: run with --tags model first",
     "llama_services.chat.tensor_split: no plan of this run seen, that of role preflight is needed: run site.yml "
     "without --skip-tags",

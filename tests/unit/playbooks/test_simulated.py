@@ -183,7 +183,8 @@ def test_how_fast_a_long_prompt_was_read_is_kept_with_its_plan(cluster):
     kept = cluster.node("node1") / "var/lib/llama-cluster/prompt-chat.json"
     status, output = cluster.run("verify", "-e", "deep=true")
     assert status == 0 and not kept.exists(), "without a plan nobody could say what it was measured with"
-    plan = {"node": "node1", "devices": [], "layers": {}, "tensor_split": [], "inputs": ["m", 1], "cpu_moe": 0}
+    plan = {"node": "node1", "model": "m", "devices": [], "layers": {}, "tensor_split": [], "cpu_moe": 0}
+    plan["inputs"] = ["m", 1]
     given = json.dumps({"preflight_plan": {"services": {"chat": [plan]}}})
     status, output = cluster.run("verify", "-e", "deep=true", "-e", given)
     assert status == 0, output
