@@ -150,9 +150,6 @@ ENTRIES = [
      "needed: add it in hosts.yml"),
     (28, {"s28": service(slot_ctx_size="16k")}, "llama_services.s28.slot_ctx_size: '16k' seen, a whole number is "
                                                 "needed: write 16384"),
-    (28, {"s28b": service(cache_type_k="small")},
-     "llama_services.s28b.cache_type_k: 'small' seen, one of f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0, iq4_nl is "
-     "needed: choose one of them"),
     (30, {"s30": service(workers="llama_rpc")},
      "llama_services.s30.rpc_port: missing, a port for its RPC workers is needed: add it, such as 50052"),
     (32, {"s32": service(memory_max="100 GB")},
