@@ -28,6 +28,7 @@ class Place(NamedTuple):
     pipeline: bool
     experts: bool  # it computes experts
     copies: int  # bytes of weights that lie elsewhere and are copied here to be used
+    main: bool  # it is the head's main memory, which has the inputs too
 
 
 def _query(shape: Shape) -> int:
@@ -45,11 +46,8 @@ def _halved(shape: Shape, settings: Settings, seen: int) -> int:
     return size
 
 
-def _core(
-    shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int, experts: bool = True
-) -> int:
-    """The widest place inside a layer, without what stays alive from layer to layer. experts: whether the device
-    computes them."""
+def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, tokens: int, place: Place) -> int:
+    """The widest place inside a layer, without what stays alive from layer to layer."""
     row = F32 * tokens
     n_embd, query = shape.n_embd, _query(shape)
     beside = query if known.rotated_cache else n_embd
@@ -59,10 +57,12 @@ def _core(
     if shape.n_ff:
         fused = shape.fused_ffn and known.rotated_cache
         widest.append(shape.ffn_parts * shape.n_ff + n_embd + (0 if fused else beside))
-    if shape.n_ff_exp and experts:
-        # What the experts give lies where their gate and up were, if it fits there.
-        results = n_embd if n_embd > 2 * shape.n_ff_exp else 0
-        widest.append(shape.n_expert_used * (3 * shape.n_ff_exp + results) + n_embd + beside)
+    if shape.n_ff_exp and place.experts:
+        widest.append(_experts(shape) + n_embd + beside)
+    elif shape.n_ff_exp:
+        # What a token's experts give comes from where they are computed.
+        used = shape.n_expert_used
+        widest.append((used + 2 if place.is_first else 2 * used - 1) * n_embd)
     if shape.mla:
         widest.append(max(shape.n_head) * (2 * shape.mla.rank + 2 * shape.mla.rope + shape.mla.head_k) + 3 * n_embd)
     if settings.flash_attn:
@@ -75,9 +75,10 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     """Bytes of one device's buffer under one BuildRange; place: Place."""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
-    core = _core(shape, settings, known, size.full, tokens, place.experts) + place.copies
+    core = _core(shape, settings, known, size.full, tokens, place) + place.copies
     core += _halved(shape, settings, size.full * size.streams) if settings.flash_attn else 0
     hidden = F32 * tokens * shape.n_embd
+    inputs = (2 if shape.fused_ffn else 1) * hidden if place.main else 0
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
     mask = (2 if settings.flash_attn else 4) * seen * tokens
     every = known.all_outputs or settings.embeddings or fit_params
@@ -91,7 +92,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
         copies = 14 if place.is_first else 9 if fit_params else 5
         return max(core, logits) + copies * hidden + 4 * mask
     if known.rpc_events:
-        return max(logits + 4 * hidden, core + 2 * hidden) + mask
+        return max(logits + 4 * hidden, core + 2 * hidden) + mask + inputs
     middle = core + mask
     if not fit_params:
         middle += F32 * tokens * _query(shape)
@@ -100,7 +101,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
         middle = max(middle, (shape.n_expert_used**2 + 1) * hidden)
     if place.is_first:
         middle = max(middle, core + hidden + 2 * mask)
-    return max(logits + (F32 * rows * shape.n_embd if place.is_last else 0), middle)
+    return max(logits + (F32 * rows * shape.n_embd if place.is_last else 0), middle) + inputs
 
 
 def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -> int:
@@ -111,18 +112,19 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
     mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
     if pipeline:
         return 10 * hidden + 4 * mask
-    if shape.cpu_moe:
-        # The head computes the experts that it keeps, where no device of its own does it.
-        mask += _experts(shape, tokens)
     if shape.left:
         # It reads the cache of the layers that it keeps, and computes them where no device does it.
         mask += _device(shape.left, settings, known, _alone(shape.left), False)
-    return 4 * hidden + mask if known.rpc_events else hidden + 2 * mask
+    # The head computes the experts that it keeps, where no device of its own does it.
+    experts = F32 * tokens * _experts(shape) if shape.cpu_moe else 0
+    if known.rpc_events:
+        return max(4 * hidden, 2 * hidden + experts) + mask
+    return hidden + 2 * mask + experts
 
 
 def _alone(shape: Shape) -> Place:
     """The place of layers that lie before those of all devices."""
-    return Place(True, False, any(shape.swa_layers), all(shape.swa_layers), False, bool(shape.n_ff_exp), 0)
+    return Place(True, False, any(shape.swa_layers), all(shape.swa_layers), False, bool(shape.n_ff_exp), 0, False)
 
 
 def _left_copy(shape: Shape, settings: Settings) -> int:
@@ -134,9 +136,11 @@ def _left_copy(shape: Shape, settings: Settings) -> int:
     return max(shape.expert_copy, *(size - own for size, own in blocks)) + max(kv_bytes(shape.left, settings))
 
 
-def _experts(shape: Shape, tokens: int) -> int:
-    """Bytes of the head's own buffer while it computes experts: what a token's experts are given and give."""
-    return F32 * tokens * shape.n_expert_used * (3 * shape.n_ff_exp + shape.n_embd)
+def _experts(shape: Shape) -> int:
+    """Weights of what one token's experts are given and give, which lies where their gate and up were if it fits
+    there."""
+    results = shape.n_embd if shape.n_embd > 2 * shape.n_ff_exp else 0
+    return shape.n_expert_used * (3 * shape.n_ff_exp + results)
 
 
 def compute_bytes(
@@ -145,12 +149,13 @@ def compute_bytes(
     counts: Sequence[int],
     local: int,
     fit_params: bool = False,
+    main: bool = False,
 ) -> Tuple[List[int], int]:
     """-> ([bytes of each device], bytes of the host)
 
     counts: blocks per device; local: how many of the last devices are the head's own; fit_params: what llama-fit-params
     says instead of what llama-server takes (it reserves logits for every token of a ubatch, and reckons some buffers
-    differently because it allocates nothing).
+    differently because it allocates nothing); main: the one device is the head's main memory.
     """
     devices, host = [0] * len(counts), 0
     for known in ranges_of(settings.build):
@@ -158,7 +163,7 @@ def compute_bytes(
         # in main memory.
         elsewhere = shape.cpu_moe or shape.left
         pipeline = len(counts) > 1 and (known.rpc_events or local == len(counts)) and not elsewhere
-        host = max(host, _host(shape, settings, known, pipeline))
+        host = 0 if main else max(host, _host(shape, settings, known, pipeline))
         end = 0
         for device, count in enumerate(counts):
             begin, end = end, end + count
@@ -167,12 +172,12 @@ def compute_bytes(
             offered = bool(elsewhere) and device == len(counts) - local
             if offered and shape.left:
                 windows = windows + shape.left.swa_layers
-            experts = offered or not shape.cpu_moe or any(shape.expert_bytes[begin:end])
+            experts = main or offered or not shape.cpu_moe or any(shape.expert_bytes[begin:end])
             copies = 0
             if offered:
                 copies = _left_copy(shape, settings) if shape.left else shape.expert_copy
             if count or offered:
                 is_last = bool(count) and end == shape.block_count
-                place = Place(not begin, is_last, any(windows), all(windows), pipeline, experts, copies)
+                place = Place(not begin, is_last, any(windows), all(windows), pipeline, experts, copies, main)
                 devices[device] = max(devices[device], _device(shape, settings, known, place, fit_params))
     return devices, host

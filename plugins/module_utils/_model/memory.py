@@ -61,17 +61,19 @@ def place(
     counts: Sequence[int],
     local: Optional[int] = None,
     fit_params: bool = False,
+    main: bool = False,
 ) -> Placed:
     """Memory of each device when ``counts`` blocks go to each.
 
     counts: blocks per device in llama.cpp's order (RPC devices as in --rpc, then the head's own), summing to
-    block_count; local: how many of the last devices are the head's own (None: none); fit_params: see compute_bytes.
+    block_count; local: how many of the last devices are the head's own (None: none); fit_params: see compute_bytes;
+    main: the one device is the head's main memory, so the host has nothing beside it.
     Raises ValueError when the counts do not sum up.
     """
     if sum(counts) != shape.block_count:
         raise ValueError("%s blocks placed, the model has %d" % (sum(counts), shape.block_count))
     caches = kv_bytes(shape, settings)
-    compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params)
+    compute, host = compute_bytes(shape, settings, counts, local or 0, fit_params, main)
     last = max(device for device, count in enumerate(counts) if count)
     devices: List[Share] = []
     first, before = 0, shape.left.block_count if shape.left else 0
@@ -81,15 +83,17 @@ def place(
         held = (before + first, before + end - 1) if count else (None, None)
         devices.append(Share(count, held[0], held[1], weights, sum(caches[first:end]), compute[device]))
         first = end
-    kept = Share(weights=shape.input_bytes, compute=host)
+    if main:
+        (whole,) = devices
+        devices = [whole._replace(weights=whole.weights + shape.input_bytes - shape.shared_bytes)]
+    kept = Share() if main else Share(weights=shape.input_bytes, compute=host)
     if shape.left:
         kept = kept._replace(
             layers=before, first_layer=0, last_layer=before - 1, kv=sum(kv_bytes(shape.left, settings))
         )
     if shape.draft:
-        own = place(
-            shape.draft, draft_settings(settings), draft_counts(shape.draft.block_count, counts), local, fit_params
-        )
+        blocks = draft_counts(shape.draft.block_count, counts)
+        own = place(shape.draft, draft_settings(settings), blocks, local, fit_params, main)
         devices = [share.beside(more) for share, more in zip(devices, own.devices)]
         kept = kept.beside(own.host)
     return Placed(devices, kept)

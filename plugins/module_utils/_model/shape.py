@@ -34,6 +34,7 @@ class Shape(NamedTuple):
     input_bytes: int  # the tensors that stay with the head's CPU
     output_bytes: int  # those of the device with the output layer, the embedding too where it is tied
     tied: bool
+    shared_bytes: int  # of output_bytes, those that are the input's where both lie in main memory
     n_embd: int
     n_vocab: int
     n_head: List[int]
@@ -143,6 +144,9 @@ _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # LLM_FFN_EXPS_REGEX
 _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
+# The types that llama.cpp's CPU backend lays out anew for its products on some processor (repack.cpp): a tied embedding
+# of them is there twice.
+_REPACKED = {"Q1_0", "Q2_K", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 
@@ -345,8 +349,10 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
     blocks[count - skipped :] = [0] * skipped
     cached = architecture not in WITHOUT_CACHE
     tied = cached and "output.weight" not in named
+    shared = 0
     if tied:
         output += _padded(named["token_embd.weight"])
+        shared = 0 if named["token_embd.weight"].type in _REPACKED else _padded(named["token_embd.weight"])
     n_embd = keys.number("embedding_length")
     n_head = keys.per_block("attention.head_count", count, 0)
     head = n_embd // max(n_head) if max(n_head) else 0
@@ -369,6 +375,7 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
         input_bytes=entry,
         output_bytes=output,
         tied=tied,
+        shared_bytes=shared,
         n_embd=n_embd,
         n_vocab=named["token_embd.weight"].dims[-1],
         n_head=n_head,

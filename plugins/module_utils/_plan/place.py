@@ -245,7 +245,8 @@ def _alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: i
 
 
 def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: List[int], local: int) -> Placed:
-    placed = place(shape, settings, counts, local)
+    main = bool(local) and len(devices) == 1 and devices[0].kind == "main"
+    placed = place(shape, settings, counts, local, main=main)
     placed = placed._replace(host=placed.host.beside(Share(kv=settings.cache_ram << 20)))
     # What the head keeps lies in the same memory as its own layers where that is the main memory.
     if local and devices[-1].kind == "main":
