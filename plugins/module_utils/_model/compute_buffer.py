@@ -12,8 +12,8 @@ import operator
 from typing import List, NamedTuple, Sequence, Tuple
 
 from .build_ranges import BuildRange, ranges_of
-from .kv_cache import Settings, cells, is_plain, kv_bytes
-from .shape import Shape
+from .kv_cache import Cells, Settings, cells, is_plain, kv_bytes
+from .shape import WITHOUT_CACHE, Shape
 
 F32 = 4
 
@@ -71,10 +71,18 @@ def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, 
     return scores + row * (max(widest) if shape.mla else 2 * query + 2 * n_embd)
 
 
-def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, fit_params: bool) -> int:
-    """Bytes of one device's buffer under one BuildRange; place: Place."""
+def _ubatch(shape: Shape, settings: Settings, known: BuildRange) -> Tuple[int, Cells]:
+    """-> (tokens of one, the cells that they attend to: each other where a text is read at once)"""
     size = cells(shape, settings, known)
     tokens = min(size.full * size.streams, settings.ubatch_size)
+    if shape.architecture in WITHOUT_CACHE:
+        size = size._replace(full=tokens, swa=tokens)
+    return tokens, size
+
+
+def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, fit_params: bool) -> int:
+    """Bytes of one device's buffer under one BuildRange; place: Place."""
+    tokens, size = _ubatch(shape, settings, known)
     core = _core(shape, settings, known, size.full, tokens, place) + place.copies
     core += _halved(shape, settings, size.full * size.streams) if settings.flash_attn else 0
     hidden = F32 * tokens * shape.n_embd
@@ -83,7 +91,8 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
     mask = (2 if settings.flash_attn else 4) * seen * tokens
     every = known.all_outputs or settings.embeddings or fit_params
     rows = tokens if every else min(size.sequences, tokens)
-    logits = F32 * rows * shape.n_vocab if place.is_last else 0
+    # What reads a text at once has no output layer.
+    logits = F32 * rows * shape.n_vocab if place.is_last and shape.architecture not in WITHOUT_CACHE else 0
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
         logits += 2 * hidden
     if place.pipeline:
@@ -106,8 +115,7 @@ def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, f
 
 def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -> int:
     """Bytes of the head's own buffer under one BuildRange: the inputs of a ubatch."""
-    size = cells(shape, settings, known)
-    tokens = min(size.full * size.streams, settings.ubatch_size)
+    tokens, size = _ubatch(shape, settings, known)
     hidden = F32 * tokens * shape.n_embd
     mask = (2 if settings.flash_attn else 4) * (size.full + (size.swa if any(shape.swa_layers) else 0)) * tokens
     if pipeline:
