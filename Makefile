@@ -44,6 +44,7 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/memory/run.py $(BUILDS)
 	@.venv/bin/python tests/benchmarks/memory/experts.py $(BUILDS)
+	@.venv/bin/python tests/benchmarks/memory/one_node.py $(BUILDS)
 	@$(if $(MODELS),.venv/bin/python tests/benchmarks/memory/loads.py $(BUILDS) $(MODELS:%=--model %))
 
 bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand

@@ -71,7 +71,8 @@ def fit_params(folder, build, model, endpoints, counts, settings, cpu_moe=0):
         command.append("-kvu")
     if settings.swa_full:
         command.append("--swa-full")
-    command += ["--n-cpu-moe", str(cpu_moe)] if cpu_moe else []
+    # Weights that its CPU backend lays out anew are in none of the lines that the program prints.
+    command += ["--n-cpu-moe", str(cpu_moe), "--no-repack"] if cpu_moe else []
     command += ["-fitp", "on", "-lv", "5"] if build > 7772 else ["-v"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     text = done.stdout + done.stderr

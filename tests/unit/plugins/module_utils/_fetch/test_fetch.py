@@ -1555,3 +1555,12 @@ atexit.register(lambda: print(open("/proc/self/status").read().split("VmHWM:")[1
     ).communicate(timeout=120)
     assert json.loads(out)["transferred"] > 200 << 20
     assert int(err.splitlines()[-1]) < 150000
+
+
+@pytest.mark.parametrize(("mode", "ours"), [(0o644, True), (0o611, True), (0o620, False), (0o602, False)])
+def test_a_loose_piece_that_others_may_write_is_copied(tmp_path, mode, ours):
+    path = tmp_path / "piece"
+    path.write_bytes(b"x")
+    path.chmod(mode)
+    with open(path, "rb") as stream:
+        assert pieces.Loose(str(path), stream.fileno()).ours is ours

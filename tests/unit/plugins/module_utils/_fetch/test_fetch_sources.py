@@ -303,3 +303,7 @@ def test_a_file_of_this_node_has_the_size_that_is_known(tmp_path, size, words):
     for path, step in ((tmp_path, "not a regular file"), (tmp_path / "gone", "No such file or directory")):
         with pytest.raises(Refusal, match="%s: check the path on this node" % step):
             sources.FileSource(str(path)).resolve(None)
+
+
+def test_a_source_that_does_not_tell_its_size_has_none_to_read():
+    assert sources.size_of(types.SimpleNamespace(size=None)) == 0

@@ -138,6 +138,24 @@ def test_tied_embedding_counts_twice():
     assert (weights(placed), placed.host.weights) == ([2 * 65536 + MIB], MIB)
 
 
+@pytest.mark.parametrize(("kind", "copies"), [(0, 1), (1, 1), (2, 2), (3, 1), (8, 2), (12, 2), (14, 2)])
+def test_main_memory_has_a_tied_embedding_twice_where_a_cpu_may_lay_it_out_anew(kind, copies):
+    header = small(tied=True)
+    tensors = [(one.name, tuple(one.dims), 1) for one in header.tensors if one.name != "token_embd.weight"]
+    keys = [(key, make.STRING if isinstance(value, str) else make.U32, value) for key, value in header.metadata.items()]
+    shape = memory.read_shape(parse(keys, [*tensors, ("token_embd.weight", (256, 4096), kind)]))
+    assert shape.output_bytes == shape.input_bytes == make.tensor_bytes((256, 4096), kind)
+    (whole,), host = memory.place(shape, settings(), [2], 1, main=True)
+    assert whole.weights == 2 * 65536 + copies * shape.input_bytes
+    assert host == memory.Share()
+    assert memory.place(shape, settings(), [2], 1).devices[0].weights == 2 * 65536 + shape.output_bytes
+
+
+def test_main_memory_has_the_output_layer_and_the_embedding():
+    (whole,), _host = memory.place(shape_of(), settings(), [2], 1, main=True)
+    assert whole.weights == 2 * 65536 + 2 * MIB
+
+
 def test_counts_must_sum_up():
     with pytest.raises(ValueError, match="3 blocks placed, the model has 2"):
         memory.place(shape_of(), settings(), [2, 1])
@@ -414,6 +432,70 @@ def test_the_heads_own_buffer_by_hand(shapes):
     assert memory.place(gemma, settings(ctx_size=16384), [62], 1).host.compute == 4 * (4 * 512 * 5376) + 2 * 512 * (
         16384 + 1536
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "ctx_size", "parallel", "seen"),
+    [
+        ("Qwen2 72B", 4096, 1, 257.27),
+        ("Qwen2 72B", 32768, 1, 285.27),
+        ("Qwen2 72B", 8192, 4, 255.27),
+        ("Llama 3 70B", 4096, 1, 252.02),
+        ("Mixtral 8x7B", 32768, 1, 240.02),
+        ("Phi-4 14B", 32768, 1, 187.02),
+        ("Phi-4 14B", 8192, 4, 157.02),
+    ],
+)
+def test_a_real_load_in_main_memory(shapes, model, ctx_size, parallel, seen):
+    """MiB of the one compute buffer in llama-server's log of b11434, which has inputs and layers in it."""
+    shape = shapes[model]
+    given = settings(ctx_size=ctx_size, parallel=parallel)
+    placed = memory.place(shape, given, [shape.block_count], 1, main=True).devices[0].compute / MIB
+    assert placed == pytest.approx(seen, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("model", "ctx_size", "device", "host"),
+    [
+        ("Qwen3 30B-A3B", 4096, 52.01, 80.02),
+        ("Qwen3 235B-A22B", 4096, 100.01, 156.02),
+        ("Mixtral 8x7B", 4096, 52.01, 188.02),
+        ("Mixtral 8x7B", 32768, 80.01, 216.02),
+        ("gpt-oss-120b", 32768, 77.76, 111.53),
+    ],
+)
+def test_a_real_load_with_all_experts_in_main_memory(shapes, model, ctx_size, device, host):
+    """MiB of the compute buffers of a device and of the head in llama-server's log of b11434."""
+    shape = shapes[model].keeping(shapes[model].block_count)
+    placed = memory.place(shape, settings(ctx_size=ctx_size), [shape.block_count])
+    assert placed.devices[0].compute / MIB == pytest.approx(device, abs=0.06)
+    assert placed.host.compute / MIB == pytest.approx(host, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("model", "devices"), [("Qwen3 30B-A3B", [52.01, 72.03]), ("Qwen3 235B-A22B", [100.01, 140.03])]
+)
+def test_a_real_load_with_all_experts_in_main_memory_and_two_devices(shapes, model, devices):
+    shape = shapes[model].keeping(shapes[model].block_count)
+    half = shape.block_count // 2
+    assert [size / MIB for size in compute(shape, [half, shape.block_count - half], ctx_size=4096)] == pytest.approx(
+        devices, abs=0.06
+    )
+
+
+@pytest.mark.parametrize(
+    ("ctx_size", "ubatch_size", "main", "device"),
+    [(512, 512, 26.01, 24.51), (2048, 512, 26.01, 24.51), (2048, 2048, 110.05, 104.04)],
+)
+def test_a_real_load_of_a_model_that_reads_a_text_at_once(ctx_size, ubatch_size, main, device):
+    """nomic-embed-text's widths: no logits, and a mask of the tokens of one ubatch; MiB in llama-server's log of
+    b11434."""
+    shape = shape_of(architecture="nomic-bert", tied=True, blocks=2)._replace(
+        n_embd=768, n_head=[12] * 2, head_k=[64] * 2, head_v=[64] * 2, n_ff=3072, ffn_parts=3, n_vocab=30522
+    )
+    given = settings(ctx_size=ctx_size, ubatch_size=ubatch_size, embeddings=True)
+    for where, seen in (({"local": 1, "main": True}, main), ({}, device)):
+        assert memory.place(shape, given, [2], **where).devices[0].compute / MIB == pytest.approx(seen, abs=0.06)
 
 
 def test_a_layer_without_a_feed_forward_is_as_wide_as_its_query(shapes):

@@ -140,8 +140,9 @@ def test_counts_that_somebody_chose_are_kept_and_judged():
 def test_a_head_without_a_card_keeps_its_own_share_in_the_same_memory():
     main = [cards(32510)[0]._replace(kind="main", device="main")]
     planned = plan_place.plan(small(), SHORT, main, 1)
-    placed = place(small(), SHORT, [9], 1)
-    assert planned.devices[0].weights_mib << 20 >= placed.devices[0].weights + placed.host.weights
+    row, own = planned.devices[0], place(small(), SHORT, [9], 1, main=True).devices[0]
+    assert (row.weights_mib, row.kv_mib, row.compute_mib) == tuple(map(plan_place.mib, own[3:]))
+    assert own.compute != place(small(), SHORT, [9], 1).devices[0].compute
     assert set(planned.host.values()) == {0}
 
 

@@ -239,7 +239,7 @@ def test_another_node_for_experts_has_main_memory_for_them():
 
 
 def test_a_quantized_cache_of_odd_heads_is_for_flash_attention_alone_refused():
-    odd = dict(mixture.HEADERS[1]["shape"], head_k=[80] * 64)
+    odd = dict(mixture.HEADERS[1]["shape"], head_k=[96, 80] + [72] * 62)
     service = dict(mixture.SERVICE, model="big", cache_type_k="q8_0")
     for given, refused in (("on", 1), ("auto", 1), ("off", 0)):
         found = memory_plan(
