@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services of one node beside real loads: llama-server with the first blocks of real models and few of their experts,
+"""Services of one node beside real loads: llama-server with the first blocks of real models and the experts of one token,
 in main memory, on one device (an RPC server on the loopback) with the experts of none, half and all of the layers in
 main memory, and as services of embeddings.
 
@@ -30,7 +30,7 @@ from unit import gguf_files as make  # noqa: E402
 from unit import model_files  # noqa: E402
 
 MIB = 1 << 20
-BLOCKS, EXPERTS = 6, 16
+BLOCKS = 6
 SETTINGS = ({"ctx_size": 4096, "parallel": 1}, {"ctx_size": 32768, "parallel": 1}, {"ctx_size": 8192, "parallel": 4})
 READY = ("server is listening", "all slots are idle", "model loaded")
 BUFFER = re.compile(r" (\S+) +(model|KV|RS|compute) buffer size = +([0-9.]+) MiB")
@@ -38,22 +38,22 @@ KINDS = {"model": "weights", "KV": "kv", "RS": "kv", "compute": "compute"}
 
 
 def short(model):
-    """The first blocks of a model, with few experts: what a graph needs does not depend on their number."""
+    """The first blocks of a model, with the experts of one token: what a graph needs does not depend on their number."""
+    used = next((value for name, _kind, value in model.metadata if name.endswith(".expert_used_count")), 0)
     model.key("block_count", BLOCKS)
     for name, kind, value in list(model.metadata):
         if name.endswith(".nextn_predict_layers"):
             model.key("nextn_predict_layers", 0)
         elif name.endswith(".expert_count"):
-            model.key("expert_count", min(value, EXPERTS))
+            model.key("expert_count", used)
         elif kind == make.ARRAY:
             model.key(name.split(".", 1)[1], (value[0], value[1][:BLOCKS]))
     tensors = []
     for name, dims, kind in model.tensors:
         if name.startswith("blk.") and (int(name.split(".")[1]) >= BLOCKS or ".nextn." in name):
             continue
-        if re.search(r"_exps\.|ffn_gate_inp\.|exp_probs_b\.", name):
-            dims = (*dims[:-1], min(dims[-1], EXPERTS))
-        tensors.append((name, dims, kind))
+        of_experts = re.search(r"_exps\.|ffn_gate_inp\.|exp_probs_b\.", name)
+        tensors.append((name, (*dims[:-1], used) if of_experts else dims, kind))
     model.tensors = tensors
     return model
 
@@ -113,7 +113,7 @@ def load(folder, build, model, settings, endpoint=None, words=()):
     command += ["--rpc", endpoint, "-ngl", "999"] if endpoint else ["--device", "none", "-ngl", "0"]
     command += ["-lv", "4"] if build > 7772 else []
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    late = threading.Timer(120, server.kill)
+    late = threading.Timer(300, server.kill)
     late.start()
     lines = []
     for line in server.stdout:
@@ -155,8 +155,8 @@ def one_way(folder, build, path, endpoint=None, cpu_moe=0, embeddings=False):
     """-> Row"""
     shape, row = memory.read_shape(gguf.read_path(str(path))), Row()
     for given in SETTINGS:
-        given = dict(given, ctx_size=min(given["ctx_size"], shape.context_length)) if embeddings else given
         settings = memory.settings_of(build=build, embeddings=embeddings, **given)
+        settings = settings._replace(ctx_size=min(settings.ctx_size, shape.context_length))
         # A text is embedded in one piece.
         settings = settings._replace(batch_size=settings.ubatch_size) if embeddings else settings
         words = ["--embeddings", "--pooling", "mean"] if embeddings else []
