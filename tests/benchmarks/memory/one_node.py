@@ -1,9 +1,9 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services of one node beside real loads: llama-server with the first blocks of real models and the experts of one token,
-in main memory, on one device (an RPC server on the loopback) with the experts of none, half and all of the layers in
-main memory, and as services of embeddings.
+"""Services of one node beside real loads: llama-server with the first blocks of real models and the experts of one
+token, in main memory, on one device (an RPC server on the loopback) with the experts of none, half and all of the
+layers in main memory, and as services of embeddings.
 
 weights, KV: loads whose bytes are the same but for the two decimals of the log; total: error in percent of what the log
 says. Over RPC no device works on experts that lie elsewhere, as a card of the head's own does: what that adds is not
@@ -38,7 +38,7 @@ KINDS = {"model": "weights", "KV": "kv", "RS": "kv", "compute": "compute"}
 
 
 def short(model):
-    """The first blocks of a model, with the experts of one token: what a graph needs does not depend on their number."""
+    """The first blocks of a model, with the experts of one token: a graph needs the same for any number."""
     used = next((value for name, _kind, value in model.metadata if name.endswith(".expert_used_count")), 0)
     model.key("block_count", BLOCKS)
     for name, kind, value in list(model.metadata):
