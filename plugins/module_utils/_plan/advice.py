@@ -194,6 +194,7 @@ def scaled(shape: Shape, factor: float) -> Shape:
         block_bytes=[int(size * factor) for size in shape.block_bytes],
         input_bytes=int(shape.input_bytes * factor),
         output_bytes=int(shape.output_bytes * factor),
+        shared_bytes=0,  # as most quants have it
         expert_bytes=[int(size * factor) for size in shape.expert_bytes],
         expert_copy=int(shape.expert_copy * factor),
         left=scaled(shape.left, factor) if shape.left else None,
