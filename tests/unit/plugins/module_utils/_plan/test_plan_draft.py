@@ -35,6 +35,15 @@ def test_its_weights_and_a_cache_in_f16_lie_on_the_same_card():
     assert (card.layers, card.first_layer, card.last_layer) == (64, 0, 63)
 
 
+def test_main_memory_alone_has_both_of_it():
+    alone, both = (place(shape, SETTINGS, [BIG.block_count], 1, main=True) for shape in (BIG, BOTH))
+    own = place(SMALL, F16, [SMALL.block_count], 1, main=True)
+    (one,), (whole,), (draft,) = alone.devices, both.devices, own.devices
+    assert whole.weights == one.weights + draft.weights and whole.compute == one.compute + draft.compute
+    assert draft.weights == sum(SMALL.block_bytes) + SMALL.output_bytes + SMALL.input_bytes
+    assert both.host.total() == 0
+
+
 @pytest.mark.parametrize(
     ("blocks", "counts", "found"),
     [
