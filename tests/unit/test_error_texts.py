@@ -1179,7 +1179,7 @@ REFUSALS = [
     (
         "llama_services.chat.n_gpu_layers:",
         "20 seen",
-        "a card is needed for it, node1 has none: drop the key",
+        "a card is needed for it, node1 has none that its build uses: drop the key",
         lambda **_fixtures: mixture.planned(model="big", n_gpu_layers=20, cards=())["refused"],
     ),
     (

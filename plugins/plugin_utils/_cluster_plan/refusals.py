@@ -109,10 +109,11 @@ def count_beside_uncounted(name: str, node: str, wanted: int, others: Sequence[s
     )
 
 
-def no_main_memory(name: str, node: str) -> str:
+def no_main_memory(name: str, node: str, of_build: bool) -> str:
+    """of_build: whether it is its build that uses no card."""
     return (
-        "llama_services.%s.cards: [] seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
-        "64000} to its llama_devices" % (name, node)
+        "llama_services.%s.%s seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
+        "64000} to its llama_devices" % (name, "build: accelerator cpu" if of_build else "cards: []", node)
     )
 
 
@@ -218,7 +219,7 @@ def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device,
         return []
     entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
     if device.kind != "GPU":
-        return ["%s, a card is needed for it, %s has none: drop the key" % (entry, device.node)]
+        return ["%s, a card is needed for it, %s has none that its build uses: drop the key" % (entry, device.node)]
     if wish > shape.block_count + 1:
         return [
             "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
