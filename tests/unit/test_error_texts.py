@@ -927,7 +927,12 @@ REFUSALS = [
         chat(n_gpu_layers=20, tensor_split={"node1": 32}, workers=None, rpc_port=None),
     ),
     ("llama_services.chat.draft:", "true seen", "a model is needed: write {model: NAME", alone_with(draft=True)),
-    ("llama_services.chat.draft:", "'small' seen", "true or false or a map is needed", alone_with(draft="small")),
+    (
+        "llama_services.chat.draft:",
+        "'small' seen",
+        "a map or false is needed: write {model: NAME, quant: Q}, or false for none",
+        alone_with(draft="small"),
+    ),
     ("llama_services.chat.draft.quant:", "nothing seen", "a text is needed", alone_with(draft={"model": "m"})),
     (
         "llama_services.chat.draft.max:",
