@@ -305,7 +305,7 @@ class _Inventory:
             slot_context(shape, settings)
             shape = with_draft(shape, service.get("draft"), self._shape)
             if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):
-                raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
+                raise Refusal(refusals.UNKNOWN_EXPERTS)
         except Refusal as problem:
             self._without(name, str(problem))
             return

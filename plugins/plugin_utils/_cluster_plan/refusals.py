@@ -19,6 +19,7 @@ from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+UNKNOWN_EXPERTS = "cpu_moe needs its header, which was not read, to tell the experts"
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -290,7 +291,9 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
             "llama_services.%s.models_max: nothing seen without a plan of its models (%s), a header is needed for it: "
             "make it readable, or give the number of models" % (name, why)
         )
-    key, count = ("tensor_split", "layers per node") if service.get("workers") else ("cpu_moe", "the number of layers")
+    key, count = "tensor_split", "layers per node"
+    if not service.get("workers"):
+        key, count = "cpu_moe", "the number of layers, or drop cpu_moe where the model has no experts"
     entry = "llama_services.%s.%s: %s seen" % (
         name,
         key,
@@ -323,6 +326,8 @@ def absent(hosts: Sequence[str]) -> str:
 
 def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
     step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
+    if why == UNKNOWN_EXPERTS:
+        step = ": make it readable, or drop cpu_moe where the model has no experts"
     return "llama_services.%s: not planned, %s%s" % (name, why, step)
 
 
