@@ -427,7 +427,7 @@ REFUSALS = [
         occupied,
     ),
     ("llama_services.fast.head:", "nobody matches no host", "at least one is needed", fast(head="nobody")),
-    ("llama_services.fast.quant:", "seen in a router", "models is needed in its place", fast(quant="Q8_0")),
+    ("llama_services.fast.quant:", "seen in a router", "a map of models is needed in its place", fast(quant="Q8_0")),
     ("llama_services.fast.top_k:", "seen for a whole router", "it is needed for each model", fast(top_k=1)),
     ("llama_services.fast.numa:", "seen in a router", "make the model a service of its own", fast(numa="bind")),
     (

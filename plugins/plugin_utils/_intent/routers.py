@@ -39,7 +39,8 @@ def served_alone(service: Settings, model: str) -> dict[str, Any]:
 def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
     """A sentence for a key that no router has."""
     if key in ("model", "quant"):
-        return "%s.%s: seen in a router, models is needed in its place: write models: {NAME: QUANT}" % (entry, key)
+        words = "%s.%s: seen in a router, a map of models is needed in its place: write models: {NAME: QUANT}"
+        return words % (entry, key)
     if key in FAMILY_KEYS and key != "draft":
         return (
             "%s.%s: seen for a whole router, it is needed for each model: write it under models, as in NAME: {quant: "

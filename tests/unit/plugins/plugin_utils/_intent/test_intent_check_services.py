@@ -180,7 +180,8 @@ def test_a_key_in_the_wrong_place_of_a_router():
     assert fast(models={"big": {"quant": "Q4_K_M", "temperature": 0.7}}) == []
     (sentence,) = fast(quant="Q4_K_M")
     assert sentence == (
-        "llama_services.fast.quant: seen in a router, models is needed in its place: write models: {NAME: QUANT}"
+        "llama_services.fast.quant: seen in a router, a map of models is needed in its place: write models: {NAME: "
+        "QUANT}"
     )
     (sentence,) = fast(models={"big": {"quant": "Q4_K_M", "cards": [0]}})
     assert sentence == (
