@@ -13,7 +13,11 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check_models, check_services, variables
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (
+    check_models,
+    check_services,
+    variables,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
 
 PAGE = """# Settings

@@ -52,9 +52,9 @@ def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
 def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
     """A sentence for a key that no model of a router has."""
     if key in BY_KIND["router"]:
-        return (
-            "%s.%s: seen for one model of a router, it is needed for all of them alike: write it beside models"
-            % (entry, key)
+        return "%s.%s: seen for one model of a router, it is needed for all of them alike: write it beside models" % (
+            entry,
+            key,
         )
     return _of_server(entry, key, known)
 
