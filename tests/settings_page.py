@@ -13,7 +13,11 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / ".collections"))
 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils import _settings  # noqa: E402
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import check_models, variables
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import (
+    check_models,
+    check_services,
+    variables,
+)
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import values as intent_values
 
 PAGE = """# Settings
@@ -68,7 +72,8 @@ LONG = 120
 def values(key):
     """What a key may be given."""
     if key.choices:
-        return ", ".join("`%s`" % one for one in key.choices)
+        more = ", or one of the build's `cache_types`" if key.name in check_services.CACHES else ""
+        return ", ".join("`%s`" % one for one in key.choices) + more
     if key.form:
         return "a list of " + key.form[1] if key.type is list else key.form[1]
     if key.bounds[1]:

@@ -46,6 +46,7 @@ TEMPLATE = (
     "the name of a built-in template, or the path of a file",
     "correct it",
 )
+DRAFT = (re.compile(r""), "a map or false", "write {model: NAME, quant: Q}, or false for none")
 
 FAMILY = (
     Key(
@@ -186,6 +187,7 @@ FAMILY = (
         "are drafted at a time; `false`: none, where the model's entry has one. Not with `workers`, "
         "`embeddings` or `reranking`. "
         "[Draft models](inventory.md#draft-models).",
+        form=DRAFT,
         family=True,
     ),
     Key(

@@ -75,7 +75,7 @@ KEYS = (
     Key(
         "models",
         dict,
-        "The models of a router: name to quant, or to a map with `quant` and settings for this model alone.",
+        "A map of models: name to quant, or to a map with `quant` and settings for this model alone.",
         required=True,
         kinds=("router",),
     ),

@@ -88,7 +88,7 @@ options:
         type: str
   units:
     description:
-      - Asks for the units of the cluster.
+      - Asks for the units of the cluster, and for the chat templates of their services.
     type: bool
     default: false
   listeners:

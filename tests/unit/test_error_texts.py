@@ -51,7 +51,8 @@ PRODUCED = (
     "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_routers.py",
     "plugin_utils/_intent/check_services.py",
     "plugin_utils/_intent/check_shared.py", "plugin_utils/_intent/extra_args.py", "plugin_utils/_intent/hosts.py",
-    "plugin_utils/_intent/models.py", "plugin_utils/_intent/services.py", "plugin_utils/_intent/values.py",
+    "plugin_utils/_intent/models.py", "plugin_utils/_intent/routers.py", "plugin_utils/_intent/services.py",
+    "plugin_utils/_intent/values.py",
 )  # fmt: skip
 PLACEHOLDER = r"%[.0-9]*[srdgf]"
 
@@ -426,6 +427,15 @@ REFUSALS = [
         occupied,
     ),
     ("llama_services.fast.head:", "nobody matches no host", "at least one is needed", fast(head="nobody")),
+    ("llama_services.fast.quant:", "seen in a router", "a map of models is needed in its place", fast(quant="Q8_0")),
+    ("llama_services.fast.top_k:", "seen for a whole router", "it is needed for each model", fast(top_k=1)),
+    ("llama_services.fast.numa:", "seen in a router", "make the model a service of its own", fast(numa="bind")),
+    (
+        "llama_services.fast.models.m.cards:",
+        "seen for one model of a router",
+        "write it beside models",
+        fast(models={"m": {"quant": "Q8_0", "cards": []}}),
+    ),
     ("llama_services.fast.models.m:", "4 seen", "a quant or a map with quant is needed", fast(models={"m": 4})),
     ("llama_services.fast.models.m.quant:", "missing", "one of the quants of the model", fast(models={"m": {}})),
     (
@@ -927,7 +937,12 @@ REFUSALS = [
         chat(n_gpu_layers=20, tensor_split={"node1": 32}, workers=None, rpc_port=None),
     ),
     ("llama_services.chat.draft:", "true seen", "a model is needed: write {model: NAME", alone_with(draft=True)),
-    ("llama_services.chat.draft:", "'small' seen", "true or false or a map is needed", alone_with(draft="small")),
+    (
+        "llama_services.chat.draft:",
+        "'small' seen",
+        "a map or false is needed: write {model: NAME, quant: Q}, or false for none",
+        alone_with(draft="small"),
+    ),
     ("llama_services.chat.draft.quant:", "nothing seen", "a text is needed", alone_with(draft={"model": "m"})),
     (
         "llama_services.chat.draft.max:",
@@ -1179,7 +1194,7 @@ REFUSALS = [
     (
         "llama_services.chat.n_gpu_layers:",
         "20 seen",
-        "a card is needed for it, node1 has none: drop the key",
+        "a card is needed for it, node1 has none that its build uses: drop the key",
         lambda **_fixtures: mixture.planned(model="big", n_gpu_layers=20, cards=())["refused"],
     ),
     (

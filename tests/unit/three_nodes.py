@@ -71,10 +71,10 @@ def main_memory(node, memory=8192):
     return {"devices": devices.as_dicts(devices.of_node(node, [], memory, 1024)), "cores": 2}
 
 
-def plan(services, nodes=None, headers=(), previous=(), build="b11434"):
-    return memory_plan(
-        services, MODELS, GROUPS, nodes or globals()["nodes"](), headers, {"default": {"version": build}}, previous
-    )
+def plan(services, nodes=None, headers=(), previous=(), build="b11434", **builds):
+    """builds: more of them."""
+    builds = {"default": {"version": build}, **builds}
+    return memory_plan(services, MODELS, GROUPS, nodes or globals()["nodes"](), headers, builds, previous)
 
 
 def kept(planned, name="chat"):

@@ -5,6 +5,7 @@
 collection."""
 
 import base64
+import contextlib
 import glob
 import os
 import re
@@ -12,7 +13,7 @@ import stat
 import subprocess
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .._files import text_of
+from .._files import is_ours, text_of
 from .._text import Refusal
 from . import fabric as fabrics
 from . import nvidia_smi, paths
@@ -156,15 +157,26 @@ def fabric(asked: Facts) -> Facts:
 
 
 def units(_asked: Any) -> Facts:
-    """Our units, short names that are links of ours, since when the node is held for maintenance, and what is on trial.
-    Errors: Refusal."""
+    """Our units, short names that are links of ours, chat templates, since when the node is held for maintenance, and
+    what is on trial. Errors: Refusal."""
     aliases = [name for name in UNITS[3:5] if is_our_alias(os.path.join(paths.UNITS, name))]
     return {
         "units": [unit._asdict() for unit in services.unit_info(UNITS)],
         "aliases": aliases,
+        "templates": _templates(),
         "held": services.held_since(),
         "trials": Trials().told(),
     }
+
+
+def _templates() -> List[str]:
+    """Chat templates, each a file of root's. Their text says nothing of whose they are, their name for which service
+    they are."""
+    found = []
+    for path in sorted(glob.glob(paths.TEMPLATES)):
+        with contextlib.suppress(FileNotFoundError):
+            found += [path] if is_ours(os.lstat(path)) else []
+    return found
 
 
 def listeners(_asked: Any) -> Facts:

@@ -9,9 +9,11 @@ from typing import Any, Protocol
 from ...module_utils._plan import table
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, Row, plan
+from ...module_utils._settings import value
 from .._intent.records import Models, Services
 from . import refusals
 from .misfits import Misfit, advice, leave_room
+from .own_cards import needs_no_card
 
 
 class Inventory(Protocol):
@@ -19,6 +21,7 @@ class Inventory(Protocol):
 
     services: Services
     models: Models
+    builds: Mapping[str, Any]
     typed: set[str]
     least: dict[str, list[Plan]]
     nodes: Mapping[str, Mapping[str, Any]]
@@ -82,6 +85,8 @@ def other_nodes(inventory: Inventory, one: Misfit) -> list[str]:
         planned = plan(shape, settings, found, len(found))
         if found[0].kind == "GPU" and planned.fits:
             inventory.claim(one.name, planned.devices)
+            if needs_no_card(service, inventory.builds):
+                return ["write accelerator auto in llama_builds.%s" % value(service, "build")]
             return ["drop cards"]
     # Neither goes with workers.
     if one.local and not (without or "cpu_moe" in service or one.shape.left):

@@ -1,13 +1,16 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a plan says below its tables: threads, and how long a full prompt takes. Private to the collection."""
+"""What a plan says below its tables: threads, builds, and how long a full prompt takes. Private to the collection."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from ...module_utils._llama.args import PIN
 from ...module_utils._plan.full_prompt import NOT_KNOWN, Measured, full_prompt
 from ...module_utils._plan.place import ServicePlan
+from ...module_utils._settings import value
+from .._intent.builds import DEFAULT, version_of
 from .._intent.records import Services
 from . import threads
 
@@ -16,6 +19,7 @@ class Inventory(Protocol):
     """What is planned, of all services."""
 
     services: Services
+    builds: Mapping[str, Any]
     nodes: Mapping[str, Mapping[str, Any]]
     planned: dict[str, list[ServicePlan]]
     measured: dict[tuple[str, str], Measured | None]
@@ -37,4 +41,21 @@ def lines(inventory: Inventory, found: Mapping[str, Any], only: str) -> list[str
     prompts += ["%s: %s" % (", ".join(unknown), NOT_KNOWN)] if unknown else []
     shared = {name: own for name, own in found["threads"].items() if name == (only or name)}
     line = threads.line(shared, inventory.nodes)
-    return prompts + ([line] if line else [])
+    return prompts + ([line] if line else []) + _builds(inventory, only)
+
+
+def _builds(inventory: Inventory, only: str) -> list[str]:
+    """A line on who runs which build, where that is not the pinned release for all of them."""
+    builds = inventory.builds
+    if len(builds) == 1 and version_of(builds[DEFAULT] or {}) == PIN:
+        return []
+    users: dict[str, list[str]] = {}
+    for name, service in sorted(inventory.services.items()):
+        if name == (only or name):
+            users.setdefault(value(service, "build"), []).append(name)
+    parts = [
+        "%s %s: %s" % (build, version_of(builds[build] or {}), ", ".join(users.get(build, ["no service"])))
+        for build in sorted(builds, key=lambda build: (build != DEFAULT, build))
+        if build in users or not only
+    ]
+    return ["builds: " + "; ".join(parts)]

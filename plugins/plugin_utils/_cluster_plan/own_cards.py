@@ -10,8 +10,9 @@ from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import ServicePlan
 from ...module_utils._settings import is_stopped
 from ...module_utils._text import Refusal
+from .._intent.builds import entry_of
 from .._intent.hosts import expand
-from .._intent.records import Groups, Services
+from .._intent.records import Groups, Services, Settings
 from . import refusals
 from .stopped import Inventory as Planned
 from .stopped import add_stopped, misfits
@@ -22,10 +23,22 @@ Found = dict[str, list[str]]  # UUIDs by node
 class Inventory(Planned, Protocol):
     services: Services
     groups: Groups
+    builds: Mapping[str, Any]
     nodes: Mapping[str, Mapping[str, Any]]
     devices: dict[str, list[Device]]
 
     def earlier(self, name: str, nodes: Iterable[str]) -> list[ServicePlan]: ...
+
+
+def seen(service: Settings, builds: Mapping[str, Any]) -> Settings:
+    """A service with what its build sees of cards: one for the CPU sees none, whatever its nodes have."""
+    return dict(service, cards=[]) if needs_no_card(service, builds) and "cards" not in service else service
+
+
+def needs_no_card(service: Settings, builds: Mapping[str, Any]) -> bool:
+    """Whether the build of a service is for the CPU. With auto it is where nobody sees a card, which the plan follows
+    by itself."""
+    return entry_of(service, builds).get("accelerator") == "cpu"
 
 
 def add(inventory: Inventory, name: str) -> Found | None:
@@ -84,7 +97,8 @@ def _own(inventory: Inventory, name: str, node: str, earlier: Mapping[str, set[s
     if wanted == []:
         main = inventory.nodes[node].get("main")
         if cards and not main:
-            raise Refusal(refusals.no_main_memory(name, node))
+            of_build = needs_no_card(inventory.services[name], inventory.builds)
+            raise Refusal(refusals.no_main_memory(name, node, of_build))
         return [Device(**main)] if cards and main else devices
     if isinstance(wanted, list):
         unknown = [index for index in wanted if "GPU%d" % index not in [card.device for card in cards]]

@@ -74,7 +74,7 @@ def memory_plan(
         ],
         "rendered": one.rendered,
         "refused": one.refused,
-        "hopeless": hopeless(services, models, groups, nodes),
+        "hopeless": hopeless(one.services, models, groups, nodes),
         "sharing": one.sharing,
         "cards": {name: found for name, found in cards.items() if found is not None},
         "threads": threads,
@@ -96,12 +96,13 @@ class _Inventory:
         complete: bool,
     ) -> None:
         self.models, self.groups, self.nodes = models, groups, nodes
+        self.complete, self.builds = complete, builds_of({"llama_builds": builds})
         self.services: Services = {
-            name: resolved(one, models.get(one.get("model", ""))) for name, one in services.items()
+            name: own_cards.seen(resolved(one, models.get(one.get("model", ""))), self.builds)
+            for name, one in services.items()
         }
         self.devices = {node: [Device(**device) for device in facts["devices"]] for node, facts in nodes.items()}
         self.headers = {(one["item"]["model"], one["item"]["quant"]): one for one in headers}
-        self.complete, self.builds = complete, builds_of({"llama_builds": builds})
         self.previous: dict[tuple[str, str], list[ServicePlan]] = {}  # by service and the head's node
         self.measured: dict[tuple[str, str], Measured | None] = {}
         for item, plans, read in ((one["item"], kept(one), measured(one)) for one in previous):
@@ -304,7 +305,7 @@ class _Inventory:
             slot_context(shape, settings)
             shape = with_draft(shape, service.get("draft"), self._shape)
             if value(service, "cpu_moe") and not tells_experts(shape, source, self._same(name)):
-                raise Refusal("cpu_moe needs its header, which was not read, to tell the experts")
+                raise Refusal(refusals.UNKNOWN_EXPERTS)
         except Refusal as problem:
             self._without(name, str(problem))
             return

@@ -19,6 +19,7 @@ from .._intent.services import numa_policy
 
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}  # systemd's
 DRAFT_VOCABULARY = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+UNKNOWN_EXPERTS = "cpu_moe needs its header, which was not read, to tell the experts"
 NUMA_VARIABLES = {"head": "head_server_numa_node", "rpc": "rpc_worker_numa_node"}
 
 
@@ -109,10 +110,11 @@ def count_beside_uncounted(name: str, node: str, wanted: int, others: Sequence[s
     )
 
 
-def no_main_memory(name: str, node: str) -> str:
+def no_main_memory(name: str, node: str, of_build: bool) -> str:
+    """of_build: whether it is its build that uses no card."""
     return (
-        "llama_services.%s.cards: [] seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
-        "64000} to its llama_devices" % (name, node)
+        "llama_services.%s.%s seen, the main memory of %s is needed to plan it: add {main: true, memory_mib: "
+        "64000} to its llama_devices" % (name, "build: accelerator cpu" if of_build else "cards: []", node)
     )
 
 
@@ -218,7 +220,7 @@ def offload(name: str, service: Mapping[str, Any], shape: Shape, device: Device,
         return []
     entry = "llama_services.%s.n_gpu_layers: %d seen" % (name, wish)
     if device.kind != "GPU":
-        return ["%s, a card is needed for it, %s has none: drop the key" % (entry, device.node)]
+        return ["%s, a card is needed for it, %s has none that its build uses: drop the key" % (entry, device.node)]
     if wish > shape.block_count + 1:
         return [
             "%s, at most the %d layers of %s and its output layer are allowed: lower it or drop the key"
@@ -289,7 +291,9 @@ def without_plan(name: str, service: Mapping[str, Any], why: str, strangers: Seq
             "llama_services.%s.models_max: nothing seen without a plan of its models (%s), a header is needed for it: "
             "make it readable, or give the number of models" % (name, why)
         )
-    key, count = ("tensor_split", "layers per node") if service.get("workers") else ("cpu_moe", "the number of layers")
+    key, count = "tensor_split", "layers per node"
+    if not service.get("workers"):
+        key, count = "cpu_moe", "the number of layers, or drop cpu_moe where the model has no experts"
     entry = "llama_services.%s.%s: %s seen" % (
         name,
         key,
@@ -322,6 +326,8 @@ def absent(hosts: Sequence[str]) -> str:
 
 def not_planned(name: str, why: str, strangers: Sequence[str]) -> str:
     step = ", a plan needs all nodes of a service: run without --limit" if strangers else ""
+    if why == UNKNOWN_EXPERTS:
+        step = ": make it readable, or drop cpu_moe where the model has no experts"
     return "llama_services.%s: not planned, %s%s" % (name, why, step)
 
 

@@ -25,17 +25,17 @@ ARCHITECTURE = re.compile(r"^([0-9]{2,3}[a-f]?(-real|-virtual)?|native|all|all-m
 OPTION = re.compile(r"^[A-Z][A-Za-z0-9_]*\Z")
 TYPE = re.compile(r"^[a-z][a-z0-9_]{0,19}\Z")
 ACCELERATORS = ("auto", "cpu", "cuda")
-# key -> (type, what its text has to be, how that is said, next step)
+# key -> (type, what its text has to be, what is needed, with its verb, next step)
 KEYS: dict[str, tuple[type, re.Pattern[str] | None, str, str]] = {
     "version": (str, None, "", ""),
-    "repository": (str, REPOSITORY, "the https address of a git repository", "write it from https:// on"),
-    "commit": (str, COMMIT, "40 hexadecimal digits", "copy the whole commit, a branch or a tag may move"),
+    "repository": (str, REPOSITORY, "the https address of a git repository is", "write it from https:// on"),
+    "commit": (str, COMMIT, "40 hexadecimal digits are", "copy the whole commit, a branch or a tag may move"),
     "number": (int, None, "", ""),
-    "source": (str, PRINTED, "an address or a file of this machine", "correct it"),
-    "source_sha256": (str, SHA256, "64 hexadecimal digits", "copy the whole digest"),
+    "source": (str, PRINTED, "an address or a file of this machine is", "correct it"),
+    "source_sha256": (str, SHA256, "64 hexadecimal digits are", "copy the whole digest"),
     "accelerator": (str, None, "", ""),
     "cuda_architectures": (object, None, "", ""),
-    "cuda_home": (str, ABSOLUTE, "an absolute path", "write it from / on"),
+    "cuda_home": (str, ABSOLUTE, "an absolute path is", "write it from / on"),
     "rdma": (bool, None, "", ""),
     "cmake_options": (dict, None, "", ""),
     "cache_types": (dict, None, "", ""),
@@ -106,7 +106,7 @@ def _entry_errors(name: Any, given: Any) -> list[str]:
         kind, form, needed, step = KEYS[key]
         wrong = [] if kind is object else type_errors("%s.%s" % (entry, key), value, kind)
         if not wrong and form and not form.match(value):
-            wrong = ["%s.%s: %s seen, %s is needed: %s" % (entry, key, shown(value), needed, step)]
+            wrong = ["%s.%s: %s seen, %s needed: %s" % (entry, key, shown(value), needed, step)]
         found += wrong
     return found or _source_errors(entry, given) + _compiler_errors(entry, given) + _type_errors(entry, given)
 

@@ -19,8 +19,8 @@ from .check_services import (
     with_types,
 )
 from .records import Groups, HostVars, Models, Settings
-from .routers import own_settings, served_alone
-from .values import key_errors, plain, shown, unknown_key
+from .routers import own_settings, router_model_key, served_alone
+from .values import key_errors, plain, shown
 
 # A draft model would have to be planned for each model that is loaded beside it.
 OF_MODEL = {key.name: key for key in KEYS if key.name in {"quant", *MODEL_KEYS, *FAMILY_KEYS} - {"draft"}}
@@ -61,7 +61,7 @@ def _map_errors(entry: str, model: str, own: object, keys: Mapping[str, Key]) ->
     if not isinstance(own, (str, dict)):
         return ["%s: %s seen, a quant or a map with quant is needed: correct it" % (entry, shown(own))]
     settings = own_settings(own)
-    found = [unknown_key(entry, key, keys) for key in settings if key not in keys]
+    found = [router_model_key(entry, key, keys) for key in settings if key not in keys]
     if "quant" not in settings:
         found.append("%s.quant: missing, one of the quants of the model is needed: add it" % entry)
     return found + [

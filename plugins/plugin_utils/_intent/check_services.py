@@ -32,6 +32,7 @@ from .check_head import draft_build_errors, draft_errors, numa_errors, offload_e
 from .extra_args import extra_errors
 from .hosts import expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
+from .routers import router_key
 from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
@@ -67,7 +68,8 @@ def service_errors(
         if found:
             return found
     keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds))
-    found = [unknown_key(entry, key, keys) for key in service if key not in keys]
+    told = router_key if kind_of(service) == "router" else unknown_key
+    found = [told(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
         if key.name in service and (built or key.name not in CACHES):
             found.extend(key_errors("%s.%s" % (entry, key.name), service[key.name], key))

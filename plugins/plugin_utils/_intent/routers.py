@@ -1,14 +1,15 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A router's models, each as the entry of a service that serves it alone: what checks, plan and command lines see.
-Private to the collection."""
+"""A router's models, each as the entry of a service that serves it alone: what checks, plan and command lines see; and
+which keys are not for routers. Private to the collection."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...module_utils._settings import MODEL_KEYS
+from ...module_utils._settings import BY_KIND, FAMILY_KEYS, MODEL_KEYS
 from .records import Settings
+from .values import unknown_key
 
 # Keys that say the same in other ways: a model's own replaces all of them.
 SAME = (("ctx_size", "slot_ctx_size"), ("cache", "cache_type_k", "cache_type_v"), ("load_mode", "mmap"))
@@ -33,3 +34,35 @@ def served_alone(service: Settings, model: str) -> dict[str, Any]:
     replaced = {name for names in SAME for name in names if any(one in own for one in names)}
     shared = {name: service[name] for name in SHARED if name in service and name not in replaced}
     return {**shared, **own, "model": model, "head": service["head"], "draft": False}
+
+
+def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
+    """A sentence for a key that no router has."""
+    if key in ("model", "quant"):
+        words = "%s.%s: seen in a router, a map of models is needed in its place: write models: {NAME: QUANT}"
+        return words % (entry, key)
+    if key in FAMILY_KEYS and key != "draft":
+        return (
+            "%s.%s: seen for a whole router, it is needed for each model: write it under models, as in NAME: {quant: "
+            "QUANT, %s: ...}, or in llama_models" % (entry, key, key)
+        )
+    return _of_server(entry, key, known)
+
+
+def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
+    """A sentence for a key that no model of a router has."""
+    if key in BY_KIND["router"]:
+        return "%s.%s: seen for one model of a router, it is needed for all of them alike: write it beside models" % (
+            entry,
+            key,
+        )
+    return _of_server(entry, key, known)
+
+
+def _of_server(entry: str, key: Any, known: Iterable[str]) -> str:
+    if key not in BY_KIND["server"]:
+        return unknown_key(entry, key, known)
+    return (
+        "%s.%s: seen in a router, which has no such key, a service of kind server is needed for it: drop the key, or "
+        "make the model a service of its own" % (entry, key)
+    )

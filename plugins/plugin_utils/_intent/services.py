@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
@@ -192,17 +192,54 @@ def head_instances(
 ) -> list[Head]:
     """The heads of a node. plan: the memory plan of the inventory, as memory_plan() returns it; without one nothing is
     known of layers but what a service says itself."""
+    here = _Node(host, models, groups, hostvars, models_dir, plan or {})
     own = [service for service in managed(services, groups) if host in service.heads]
-    found: list[Head] = []
-    for service in own:
-        make = _router if service.kind == "router" else _head
-        found.append(make(service, models, host, groups, hostvars, models_dir, plan or {}))
-    return found
+    return [(_router if service.kind == "router" else _head)(service, here) for service in own]
 
 
-def _draft_path(settings: Mapping[str, Any], models: Models, models_dir: str) -> str:
-    draft = settings.get("draft")
-    return "%s/%s" % (models_dir, model_file(models[draft["model"]], draft["quant"])) if draft else ""
+class _Node(NamedTuple):
+    """Where heads are made, and what they are made of."""
+
+    name: str
+    models: Models
+    groups: Groups
+    hostvars: HostVars
+    models_dir: str
+    plan: Mapping[str, Any]
+
+    def path(self, model: str, quant: str) -> str:
+        return "%s/%s" % (self.models_dir, model_file(self.models[model], quant))
+
+    def planned(self, service: str) -> list[Mapping[str, Any]]:
+        """What the plan says of a service there."""
+        return [part for part in self.plan.get("services", {}).get(service, []) if part["node"] == self.name]
+
+    def template(self, settings: Mapping[str, Any]) -> str:
+        """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""
+        template = settings.get("chat_template")
+        if template is None or not is_template_file(template):
+            return ""
+        return os.path.join(self.hostvars[self.name].get("inventory_dir") or "", template)
+
+
+def _server(service: Service, here: _Node) -> dict[str, Any]:
+    """What heads and routers have alike."""
+    settings, facts = service.settings, here.hostvars[here.name]
+    keys = (facts.get("llama_api_keys") or {}).get(service.name)
+    return {
+        "service": service.name,
+        "node": here.name,
+        "label": service.name if len(service.heads) == 1 else "%s on %s" % (service.name, here.name),
+        "unit": service.head_unit,
+        "primary": bool(settings.get("primary")),
+        "state": value(settings, "state"),
+        "address": node_address(here.name, here.hostvars),
+        "port": service.port,
+        "memory_max": settings.get("memory_max", ""),
+        "cards": _cards(service, here.name, here.plan),
+        "api_key_file": "%s/%s" % (paths.KEYS, service.name) if keys else "",
+        **_runs(settings, here.name, here.groups, here.hostvars),
+    }
 
 
 def numa_policy(settings: Mapping[str, Any]) -> str:
@@ -213,97 +250,46 @@ def numa_policy(settings: Mapping[str, Any]) -> str:
     return "" if wish in LLAMA_NUMA else wish
 
 
-def _template_file(settings: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
-    """The chat template's file on the controller, empty for none. What the inventory says is relative to it."""
-    template = settings.get("chat_template")
-    if template is None or not is_template_file(template):
-        return ""
-    return os.path.join(facts.get("inventory_dir") or "", template)
-
-
-def _head(
-    service: Service,
-    models: Models,
-    host: str,
-    groups: Groups,
-    hostvars: HostVars,
-    models_dir: str,
-    plan: Mapping[str, Any],
-) -> Head:
-    facts = hostvars[host]
-    build = entry_of(service.settings, builds_of(facts))
-    model = models[service.settings["model"]]
+def _head(service: Service, here: _Node) -> Head:
+    build = entry_of(service.settings, builds_of(here.hostvars[here.name]))
+    model = here.models[service.settings["model"]]
     settings = resolved(service.settings, model)
-    threads = plan.get("threads", {}).get(service.name, {}).get(host)
+    threads = here.plan.get("threads", {}).get(service.name, {}).get(here.name)
     settings.update({"threads": threads} if threads else {})
-    split = value(settings, "tensor_split")
+    split, draft = value(settings, "tensor_split"), settings.get("draft")
     experts = value(settings, "cpu_moe") or 0
-    parts = [part for part in plan.get("services", {}).get(service.name, []) if part["node"] == host]
-    planned = parts[0] if parts else plan.get("rendered", {}).get(service.name)
+    planned = next(iter(here.planned(service.name)), None) or here.plan.get("rendered", {}).get(service.name)
     # Of the head's own where it has some.
     layers = planned["layers"] if planned else split if isinstance(split, dict) else {}
     layers = {node: count for node, count in layers.items() if node in service.workers or count}
-    workers = zip(service.workers, _rpc_endpoints(service, hostvars), strict=True)
+    workers = zip(service.workers, _rpc_endpoints(service, here.hostvars), strict=True)
     head = Head(
-        service=service.name,
-        node=host,
-        label=service.name if len(service.heads) == 1 else "%s on %s" % (service.name, host),
-        unit=service.head_unit,
-        primary=bool(settings.get("primary")),
-        state=value(settings, "state"),
-        address=node_address(host, hostvars),
-        port=service.port,
+        **_server(service, here),
         model=settings["model"],
         quant=settings["quant"],
         aliases=[settings["model"]] + list(model.get("aliases") or []),
-        model_path="%s/%s" % (models_dir, model_file(model, settings["quant"])),
-        draft_path=_draft_path(settings, models, models_dir),
+        model_path=here.path(settings["model"], settings["quant"]),
+        draft_path=here.path(draft["model"], draft["quant"]) if draft else "",
         shares=[Share(node, service.worker_unit, endpoint, layers.get(node)) for node, endpoint in workers],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
         cpu_moe=(planned or {}).get("cpu_moe") if experts == "auto" else experts,
-        memory_max=settings.get("memory_max", ""),
-        cards=_cards(service, host, plan),
         numa=numa_policy(settings),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
-        chat_template_file=_template_file(settings, facts),
-        **_runs(settings, host, groups, hostvars),
+        chat_template_file=here.template(settings),
         asks_build=bool(settings.get("extra_args")) or asks_build(build),
-        api_key_file=_api_key_file(service, facts),
     )
     return replace(head, args=head_args(head.as_dict(), settings, dialect_of(build)))
 
 
-def _api_key_file(service: Service, facts: Mapping[str, Any]) -> str:
-    return "%s/%s" % (paths.KEYS, service.name) if (facts.get("llama_api_keys") or {}).get(service.name) else ""
-
-
-def _router(
-    service: Service,
-    models: Models,
-    host: str,
-    groups: Groups,
-    hostvars: HostVars,
-    models_dir: str,
-    plan: Mapping[str, Any],
-) -> Head:
-    settings, facts = service.settings, hostvars[host]
-    build = entry_of(settings, builds_of(facts))
-    parts = {one["model"]: one for one in plan.get("services", {}).get(service.name, []) if one["node"] == host}
-    served = [
-        _served(service, models, name, facts, models_dir, parts.get(name, {}), dialect_of(build))
-        for name in settings["models"]
-    ]
+def _router(service: Service, here: _Node) -> Head:
+    settings = service.settings
+    build = entry_of(settings, builds_of(here.hostvars[here.name]))
+    parts = {one["model"]: one for one in here.planned(service.name)}
+    served = [_served(service, name, here, parts.get(name, {}), dialect_of(build)) for name in settings["models"]]
     planned = [part["models_max"] for part in parts.values()] if len(parts) == len(served) else []
     router = Head(
-        service=service.name,
-        node=host,
-        label=service.name if len(service.heads) == 1 else "%s on %s" % (service.name, host),
-        unit=service.head_unit,
-        primary=False,
-        state=value(settings, "state"),
-        address=node_address(host, hostvars),
-        port=service.port,
+        **_server(service, here),
         model="",
         quant="",
         aliases=[name for one in served for name in one.aliases],
@@ -313,40 +299,28 @@ def _router(
         layers={},
         tensor_split=None,
         cpu_moe=0,
-        memory_max=settings.get("memory_max", ""),
-        cards=_cards(service, host, plan),
         numa="",
         ubatch_size=max(one.ubatch_size for one in served),
         chat_template_file="",
-        **_runs(settings, host, groups, hostvars),
         asks_build=asks_build(build),
-        api_key_file=_api_key_file(service, facts),
         models=served,
         models_max=settings.get("models_max") or max(planned, default=None),
     )
     return replace(router, args=router_args(router.as_dict(), settings, dialect_of(build)))
 
 
-def _served(
-    service: Service,
-    models: Models,
-    name: str,
-    facts: Mapping[str, Any],
-    models_dir: str,
-    planned: Mapping[str, Any],
-    build: str,
-) -> Served:
-    model = models[name]
+def _served(service: Service, name: str, here: _Node, planned: Mapping[str, Any], build: str) -> Served:
+    model = here.models[name]
     settings = resolved(served_alone(service.settings, name), model)
     one = Served(
         service="%s.%s" % (service.name, re.sub("[^A-Za-z0-9._+-]", "_", name)),
         model=name,
         quant=settings["quant"],
         aliases=[name, *(model.get("aliases") or [])],
-        model_path="%s/%s" % (models_dir, model_file(model, settings["quant"])),
+        model_path=here.path(name, settings["quant"]),
         layers={node: count for node, count in planned.get("layers", {}).items() if count},
         tensor_split=planned.get("tensor_split"),
         ubatch_size=min(effective(settings, "batch_size"), effective(settings, "ubatch_size")),
-        chat_template_file=_template_file(settings, facts),
+        chat_template_file=here.template(settings),
     )
     return replace(one, args=model_args(one.as_dict(), settings, build))

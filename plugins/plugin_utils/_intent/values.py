@@ -15,6 +15,7 @@ from ...module_utils._settings import LARGEST, Key
 Kinds = type | tuple[type, ...]
 OCTET = r"(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 IPV4 = re.compile(r"^%s(\.%s){3}\Z" % (OCTET, OCTET))
+SWITCH = re.compile(r"^(true|false|yes|no|on|off)\Z", re.IGNORECASE)  # what YAML reads as a switch
 NAMES = {
     str: "a string",
     bool: "true or false",
@@ -133,7 +134,7 @@ def _step(value: Any, kinds: Sequence[type]) -> str:
         return "give one or remove the key"
     if isinstance(value, str):
         if bool in kinds:
-            return "write it without quotes"
+            return "write it without quotes" if SWITCH.match(value) else "write true or false"
         thousands = re.match(r"^([0-9]+) ?[kK]\Z", value)
         if int in kinds and thousands:
             return "write %d" % (int(thousands.group(1)) * 1024)

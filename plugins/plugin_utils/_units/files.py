@@ -95,8 +95,12 @@ def unit_files(
         # The units that are still there say which services have had keys and templates: what else lies beside them is
         # somebody else's.
         had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
-        gone += ["%s/%s" % (paths.KEYS, service) for service in had] + [_template_path(service) for service in had]
+        gone += ["%s/%s" % (paths.KEYS, service) for service in had]
+        gone += [path for path in node["templates"] if _template_owner(path) in had]
         gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
+        # One that this run has no plan of keeps what it was started by.
+        there = [item["service"] for item in everybody]
+        gone += [paths.PLANS.replace("*", service) for service in had if service not in there]
     return entries + [{"path": path, "state": "absent", "hidden": True} for path in gone if path not in wanted]
 
 
@@ -107,6 +111,11 @@ def _templated(item: Instance) -> list[Instance]:
 
 def _template_path(service: str) -> str:
     return paths.TEMPLATES.replace("*", service)
+
+
+def _template_owner(path: str) -> str:
+    """The service of a template, or of a router's model: no service has a dot in its name."""
+    return path[len(paths.TEMPLATES.partition("*")[0]) :].partition(".")[0]
 
 
 def _unit_path(name: str) -> str:

@@ -213,6 +213,18 @@ def test_watched_files_say_so(tmp_path, monkeypatch):
     assert facts.watched(True) == {"watched": [str(folder / "router-fast.json"), str(folder / "rpc-chat.json")]}
 
 
+def test_templates_are_files_of_their_own(tmp_path, program, monkeypatch):
+    """A link is somebody else's, and so is a directory."""
+    monkeypatch.setattr(facts.paths, "TEMPLATES", str(tmp_path / "template-*.jinja"))
+    program("systemctl", "")
+    for name in ("template-chat.jinja", "template-fast.big.jinja", "other.jinja"):
+        (tmp_path / name).write_text("{{ messages }}")
+    (tmp_path / "template-link.jinja").symlink_to(tmp_path / "other.jinja")
+    (tmp_path / "template-folder.jinja").mkdir()
+    found = facts.units(True)["templates"]
+    assert found == [str(tmp_path / ("template-%s.jinja" % name)) for name in ("chat", "fast.big")]
+
+
 def test_files_have_a_size_and_a_time(tmp_path):
     path = tmp_path / "m.gguf"
     path.write_text("four")

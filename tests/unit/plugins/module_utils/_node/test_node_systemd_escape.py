@@ -133,7 +133,7 @@ def rendered(role, kind, args, environment):
         "numa_node": "",
         "cache_dir": "/var/lib/llama-cluster/rpc-cache",
     }
-    node = {"units": [], "aliases": [], "watched": [], "files": {}}
+    node = {"units": [], "aliases": [], "templates": [], "watched": [], "files": {}}
     node["build"] = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
     given = dict(unit_files([item], kind, node, process, True)[0]["vars"], ansible_managed="managed")
     for name in ("head_server", "rpc_worker"):

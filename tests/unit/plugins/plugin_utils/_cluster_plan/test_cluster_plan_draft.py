@@ -77,7 +77,7 @@ def test_another_file_of_it_restarts_the_head():
     def digest(item, size):
         files = {"/opt/models/b": [1, 1.5], "/opt/models/s": [size, 1.5]}
         built = {"of": {item["build"]: {"current_build": item["build"], "build_sha256": "1" * 64}}}
-        there = {"units": [], "aliases": [], "watched": [], "files": files, "build": built}
+        there = {"units": [], "aliases": [], "templates": [], "watched": [], "files": files, "build": built}
         return unit_files([item], "head", there, process, False)[0]["vars"]["digest"]
 
     assert digest(head, 1) != digest(head, 2)

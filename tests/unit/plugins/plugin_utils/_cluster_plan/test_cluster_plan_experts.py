@@ -114,7 +114,13 @@ def test_without_a_header_an_earlier_number_holds():
     # A number needs none, unless everything has to be planned.
     assert planned(cpu_moe=12, headers=())["refused"] == []
     (sentence,) = planned(cpu_moe=12, headers=(), complete=True)["refused"]
-    assert sentence.startswith("llama_services.chat: not planned, cpu_moe needs its header, which was not read")
+    assert sentence == (
+        "llama_services.chat: not planned, cpu_moe needs its header, which was not read, to tell the experts: make it "
+        "readable, or drop cpu_moe where the model has no experts"
+    )
+    # As of a dense model.
+    (sentence,) = planned(cpu_moe="auto", model="big", headers=())["refused"]
+    assert sentence.endswith("or give the number of layers, or drop cpu_moe where the model has no experts")
 
 
 def test_without_a_header_a_description_tells_the_experts():

@@ -5,7 +5,18 @@
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
-from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import CHAT, cards, chat, kept, nodes, plan
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.services import head_instances
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import (
+    CHAT,
+    FAST,
+    GROUPS,
+    MODELS,
+    cards,
+    chat,
+    kept,
+    nodes,
+    plan,
+)
 
 ALONE = {"model": "small", "quant": "Q8_0", "head": "node1", "ctx_size": 4096, "parallel": 1}
 
@@ -145,6 +156,50 @@ def test_where_a_service_without_cards_would_fit():
 def test_weights_beyond_the_cards_are_not_hopeless_in_main_memory():
     assert planned(node1=(8000,), a=[])["hopeless"] == []
     assert len(planned(node1=(8000,), a=1)["hopeless"]) == 1
+
+
+def of_cpu(known, **services):
+    """A plan of services whose build is for the CPU, but for those that name another."""
+    services = {name: dict({"build": "plain"}, **one) for name, one in services.items()}
+    return plan(services, known, plain={"accelerator": "cpu"})
+
+
+def test_a_build_for_the_cpu_sees_no_card():
+    """Its units need not be told: they are what they are on a node without a card."""
+    known = nodes(node1=looked_at("node1", 24000, 24000))
+    found = of_cpu(known, a=ALONE, b=dict(ALONE, cards=[]), c=dict(ALONE, build="default", cards=2))
+    assert (places(found, "a"), found["refused"]) == ([("node1", "main")], [])
+    assert places(found, "c") == [("node1", "GPU0"), ("node1", "GPU1")]
+    assert found["services"]["b"][0]["devices"][0]["free_mib"] < found["services"]["a"][0]["devices"][0]["free_mib"]
+    hostvars = {"node1": {"llama_builds": {"plain": {"accelerator": "cpu"}}}}
+    (head,) = head_instances({"a": dict(ALONE, build="plain")}, MODELS, "node1", GROUPS, hostvars, "/m", found)
+    assert (head.cards, head.accelerator, head.layers) == (None, "cpu", {"node1": 12})
+    assert "--device" not in head.args and head.tensor_split == []
+
+
+def test_a_split_and_a_router_of_a_build_for_the_cpu_lie_in_main_memory():
+    known = {name: looked_at(name, 48000) for name in ("node1", "node2", "node3")}
+    found = of_cpu(known, chat=dict(CHAT, force_split=True), fast=dict(FAST, models_max=1))
+    assert places(found, "chat") == [("node2", "main"), ("node3", "main")]
+    assert (places(found, "fast"), found["refused"]) == ([("node3", "main")], [])
+
+
+def test_what_a_build_for_the_cpu_lacks_is_main_memory():
+    known = nodes(node1=looked_at("node1", 48000), node2=looked_at("node2", 48000))
+    known["node1"]["main"]["total_mib"] = known["node2"]["main"]["total_mib"] = 9000
+    (sentence,) = of_cpu(known, a=ALONE)["refused"]
+    assert "9000 MiB are there: write accelerator auto in llama_builds.plain, or " in sentence
+    assert len(of_cpu(known, a=ALONE)["hopeless"]) == 1
+    # Cards that are too small are no reason.
+    assert of_cpu(nodes(node1=looked_at("node1", 8000)), a=ALONE)["hopeless"] == []
+    (sentence,) = of_cpu(nodes(), a=ALONE)["refused"]
+    assert sentence.startswith("llama_services.a.build: accelerator cpu seen, the main memory of node1 is needed")
+
+
+def test_auto_is_a_build_for_the_cpu_where_nobody_sees_a_card():
+    known = nodes(node1=dict(looked_at("node1"), devices=[found_main()]), node2=looked_at("node2", 24000))
+    found = plan({"a": dict(ALONE, head="node1,node2")}, known, default={"accelerator": "auto"})
+    assert [one["devices"][0]["device"] for one in found["services"]["a"]] == ["main", "GPU0"]
 
 
 def test_the_cards_of_each_node_of_a_split():

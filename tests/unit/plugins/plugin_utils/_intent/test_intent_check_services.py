@@ -154,11 +154,41 @@ def test_a_model_of_a_router_may_have_settings_of_its_own():
 
     assert big(ctx_size=8192, cache="q8_0", temperature=0.7) == []
     entry = "llama_services.fast.models.big"
-    assert big(workers="node2")[0].startswith(entry + ".workers: unknown key")
+    assert big(wrokers="node2")[0].startswith(entry + ".wrokers: unknown key")
     assert big(parallel=0)[0].startswith(entry + ".parallel: 0 seen")
     assert big(flash_attn="off", cache="q8_0")[0].startswith(entry + ".flash_attn: off seen")
     assert fast(models={"big": {"cache": "q8_0"}})[0].startswith(entry + ".quant: missing")
     assert fast(flash_attn="off", cache="q8_0")[0].startswith("llama_services.fast.flash_attn: off seen")
+
+
+@pytest.mark.parametrize("key", ["cpu_moe", "draft", "extra_args", "n_gpu_layers", "numa", "primary", "workers"])
+def test_a_key_that_routers_lack_is_told_apart_from_a_typo(key):
+    sentence = (
+        "llama_services.fast.%s: seen in a router, which has no such key, a service of kind server is needed for it: "
+        "drop the key, or make the model a service of its own"
+    )
+    assert fast(**{key: 1}) == [sentence % key]
+    assert fast(models={"big": {"quant": "Q4_K_M", key: 1}}) == [sentence % ("models.big." + key)]
+
+
+def test_a_key_in_the_wrong_place_of_a_router():
+    (sentence,) = fast(temperature=0.7)
+    assert sentence == (
+        "llama_services.fast.temperature: seen for a whole router, it is needed for each model: write it under models, "
+        "as in NAME: {quant: QUANT, temperature: ...}, or in llama_models"
+    )
+    assert fast(models={"big": {"quant": "Q4_K_M", "temperature": 0.7}}) == []
+    (sentence,) = fast(quant="Q4_K_M")
+    assert sentence == (
+        "llama_services.fast.quant: seen in a router, a map of models is needed in its place: write models: {NAME: "
+        "QUANT}"
+    )
+    (sentence,) = fast(models={"big": {"quant": "Q4_K_M", "cards": [0]}})
+    assert sentence == (
+        "llama_services.fast.models.big.cards: seen for one model of a router, it is needed for all of them alike: "
+        "write it beside models"
+    )
+    assert fast(zzz=1)[0].startswith("llama_services.fast.zzz: unknown key; known keys: batch_size, ")
 
 
 def test_names_of_a_routers_models_are_one_models_each():

@@ -17,6 +17,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
         ("80 GB", int, "e: '80 GB' seen, a whole number is needed: write digits alone"),
         (True, int, "e: True seen, a whole number is needed: correct it"),
         ("yes", bool, "e: 'yes' seen, true or false is needed: write it without quotes"),
+        ("maybe", bool, "e: 'maybe' seen, true or false is needed: write true or false"),
         (
             False,
             str,
@@ -41,6 +42,12 @@ def test_each_type_has_a_next_step(value, kinds, sentence):
             False,
             'e: False seen, one of on, off, auto is needed: put it in quotes, as in "off", because YAML reads',
         ),
+        (
+            "draft",
+            "small",
+            "e: 'small' seen, a map or false is needed: write {model: NAME, quant: Q}, or false for none",
+        ),
+        ("draft", {"model": "small", "quant": "Q8_0"}, None),
         ("launcher", None, "e: nothing seen, one of systemd, slurm is needed: choose one of them"),
         ("flash_attn", "of", "e: 'of' seen, one of on, off, auto is needed, did you mean off?"),
         ("launcher", "all", "e: 'all' seen, one of systemd, slurm is needed: choose one of them"),

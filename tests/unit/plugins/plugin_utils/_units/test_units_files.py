@@ -28,7 +28,8 @@ WORKER = {
     "args": [],
 }
 BUILT = {"of": {"": {"current_build": "b1", "build_sha256": "0" * 64}}}
-NODE = {"units": [], "aliases": [], "watched": [], "build": BUILT, "files": {"/opt/models/m.gguf": [9, 1.5]}}
+NODE = {"units": [], "aliases": [], "templates": [], "watched": [], "build": BUILT}
+NODE["files"] = {"/opt/models/m.gguf": [9, 1.5]}
 PROCESS = {
     "template": "text",
     "user": "llama",
@@ -56,13 +57,18 @@ def test_what_a_router_is_made_of():
     router = dict(HEAD, service="fast", kind="router", primary=False, models=[one], models_max=1, model_path="")
     router.update(model_paths=["/opt/models/m.gguf"], api_key_file="")
     beside = dict(HEAD, kind="head", service="old", api_key_file="/etc/llama-cluster/keys/old")
-    old = {"name": "llama-router-old.service", "kind": "router", "service": "old", "ours": True, "installed": True}
+    units = [
+        {"name": "llama-router-%s.service" % name, "kind": "router", "service": name, "ours": True, "installed": True}
+        for name in ("old", "fast")
+    ]
+    lying = ["fast.big", "fast.gone", "old", "old.big", "older.big", "theirs.big"]
+    lying = ["/etc/llama-cluster/template-%s.jinja" % name for name in lying]
 
     def made(*instances, **more):
         return files.unit_files(
             [*instances, beside],
             "router",
-            dict(NODE, units=[old]),
+            dict(NODE, units=units, templates=lying),
             PROCESS,
             True,
             templates={"fast.big": "text"},
@@ -76,10 +82,15 @@ def test_what_a_router_is_made_of():
         "/etc/llama-cluster/preset-fast.ini",
         "/etc/llama-cluster/watchdog/router-fast.json",
         "/etc/systemd/system/multi-user.target.wants/llama-router-fast.service",
-        # The head of that name keeps its keys.
+        # A key that it has no more.
+        "/etc/llama-cluster/keys/fast",
+        # Of a model that it serves no more, and of a router that is gone. A head of that name keeps its keys and plan.
+        "/etc/llama-cluster/template-fast.gone.jinja",
         "/etc/llama-cluster/template-old.jinja",
+        "/etc/llama-cluster/template-old.big.jinja",
         "/etc/llama-cluster/preset-old.ini",
     ]
+    assert [entry.get("state") for entry in entries[5:]] == ["absent"] * 5
     assert of(entries, "/etc/llama-cluster/preset-fast.ini")["content"].endswith("[big]\nmodel = /opt/models/m.gguf\n")
     assert json.loads(of(entries, "/etc/llama-cluster/watchdog/router-fast.json")["content"])["kind"] == "router"
     unit = of(entries, "/etc/systemd/system/llama-router-fast.service")
@@ -215,12 +226,15 @@ def test_what_no_service_has_any_more_goes():
         {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned
     ]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
-    entries = heads(HEAD, node=dict(NODE, units=units, watched=watched))
+    templates = ["/etc/llama-cluster/template-%s.jinja" % name for name in ("chat", "fast.big", "old", "theirs")]
+    entries = heads(HEAD, node=dict(NODE, units=units, watched=watched, templates=templates))
     assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
         "/etc/llama-cluster/watchdog/head-old.json",
         "/etc/llama-cluster/keys/old",
         "/etc/llama-cluster/template-chat.jinja",
         "/etc/llama-cluster/template-old.jinja",
+        # A service that this run has no plan of keeps what it was started by.
+        "/etc/llama-cluster/plan-old.json",
     ]
     # A service that has no keys any more.
     entries = heads(dict(HEAD, api_key_file=""), node=dict(NODE, units=units))
