@@ -168,5 +168,4 @@ def test_what_is_gone_from_the_inventory_goes_from_the_node(lab, deployed, inten
     status, output = lab.playbook("site", "--tags", "router", "-e", json.dumps(intent))
     assert status == 0, output
     left = lab.node1.check_output("ls /etc/llama-cluster /etc/llama-cluster/* /etc/systemd/system")
-    # Its plan stays, as that of a head does.
-    assert [line for line in left.split() if "fast" in line and "plan-" not in line] == []
+    assert [line for line in left.split() if "fast" in line] == []
