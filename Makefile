@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-recovery soak fuzz mutants upgrade-test services-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery soak fuzz mutants upgrade-test services-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -49,6 +49,12 @@ bench-memory:  ## the memory formulas beside llama-fit-params, and beside real l
 
 bench-overhead: lab  ## the lab's deployed service beside the same programs started by hand
 	@.venv/bin/python tests/benchmarks/overhead/run.py
+
+bench-runs:  ## what a site.yml that changes nothing costs, with three nodes and with ten (about ten minutes)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/lab/engine.sh
+	@tests/lab/artifacts.sh
+	@.venv/bin/python tests/benchmarks/runs/run.py
 
 bench-recovery: lab  ## the drill table of docs/drills.md, with the lab's load and with one of a minute (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/table.py
