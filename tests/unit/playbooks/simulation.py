@@ -43,6 +43,8 @@ OURS = (
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
+# They change what a run costs, and nothing of what it does.
+CALLBACKS = "thefermisea.llama_cluster.warm,compiled_once"
 
 BUILDS = (
     "(llama_builds | thefermisea.llama_cluster.node_builds(llama_services, inventory_hostname, groups, hostvars))"
@@ -194,6 +196,27 @@ def once(tmp_path_factory, name, make):
     return root / name
 
 
+def deployment(tmp_path_factory, name, *arguments, proves=None, **environment):
+    """Two nodes on which site.yml has run once for all processes of a test run. What it printed is in first.json;
+    proves(cluster, output) looks at that run."""
+    home = once(tmp_path_factory, "simulated", build_collection)
+
+    def make(folder):
+        cluster = Simulation(folder, home)
+        cluster.create()
+        status, lines = cluster.run_lines("site", *arguments, **environment)
+        assert status == 0, lines
+        (folder / "first.json").write_text(json.dumps(lines))
+        if proves:
+            proves(cluster, one_line(lines))
+
+    return Simulation(once(tmp_path_factory, name, make), home)
+
+
+def one_line(lines):
+    return " ".join(" ".join(lines).split())
+
+
 class Simulation:
     """Two nodes. folder: where they and what happened to them are; home: what runs share, the collection among it."""
 
@@ -233,7 +256,7 @@ class Simulation:
     def run(self, playbook, *arguments):
         """-> (exit status, output as one line); `events` is what happened to the nodes meanwhile, in order."""
         status, lines = self.run_lines(playbook, *arguments)
-        return status, " ".join(" ".join(lines).split())
+        return status, one_line(lines)
 
     def run_lines(self, playbook, *arguments, **environment):
         """-> (exit status, the lines of the output)"""
@@ -243,10 +266,8 @@ class Simulation:
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),
             home=self.home,
-            ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once",
-            ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "tests/lab/callback"),
+            ANSIBLE_CALLBACKS_ENABLED=CALLBACKS + ",one_process",
             ANSIBLE_COLLECTIONS_PATH=str(self.home),
-            PYTHONPYCACHEPREFIX=str(self.home / "bytecode"),
             SIMULATION=str(self.folder),
             **environment,
         )
@@ -305,7 +326,7 @@ class Simulation:
 def run_playbook(playbook, *arguments, home, **environment):
     """-> (exit status, output as one line)"""
     status, lines = playbook_lines(playbook, *arguments, home=home, **environment)
-    return status, " ".join(" ".join(lines).split())
+    return status, one_line(lines)
 
 
 def playbook_lines(playbook, *arguments, home, **environment):
@@ -318,8 +339,10 @@ def playbook_lines(playbook, *arguments, home, **environment):
         "ANSIBLE_NOCOLOR": "1",
         # As the repository's ansible.cfg has it.
         "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_STDOUT_CALLBACK": "default",
+        "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
+        "ANSIBLE_CALLBACK_PLUGINS": "%s:%s" % (ROOT / "tests/lab/callback", Path(__file__).with_name("callback")),
     }
-    settings["ANSIBLE_STDOUT_CALLBACK"] = "default"
     done = subprocess.run(
         [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
         env=dict(kept, COLUMNS="10000", **dict(settings, **environment)),

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
     Simulation,
-    build_collection,
+    deployment,
     once,
 )
 
@@ -27,18 +27,9 @@ TO_B2 = ("-e", "tag=b2")
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
     """What site.yml made: b1 runs on both nodes."""
-
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, lines = cluster.run_lines("site", **BRIEF)
-        assert status == 0, lines
-        (folder / "first.json").write_text(json.dumps(lines))
-        assert cluster.builds() == ALL_B1
-
-    folder = once(tmp_path_factory, "deployed", make)
-    return Simulation(folder, folder)
+    cluster = deployment(tmp_path_factory, "deployed", **BRIEF)
+    assert cluster.builds() == ALL_B1
+    return cluster
 
 
 @pytest.fixture
