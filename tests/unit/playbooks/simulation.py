@@ -9,7 +9,9 @@ Replaced are the modules that touch a node (simulated_node.py) and the roles tha
 for the scenarios in containers.
 """
 
+import atexit
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import builds
@@ -43,8 +46,18 @@ OURS = (
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
+BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
 # They change what a run costs, and nothing of what it does.
 CALLBACKS = "thefermisea.llama_cluster.warm,compiled_once"
+SETTINGS = {
+    "ANSIBLE_LOCALHOST_WARNING": "false",
+    "ANSIBLE_NOCOLOR": "1",
+    # As the repository's ansible.cfg has it.
+    "ANSIBLE_PIPELINING": "1",
+    "ANSIBLE_STDOUT_CALLBACK": "default",
+    "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
+    "ANSIBLE_CALLBACK_PLUGINS": "%s:%s" % (ROOT / "tests/lab/callback", Path(__file__).with_name("callback")),
+}
 
 BUILDS = (
     "(llama_builds | thefermisea.llama_cluster.node_builds(llama_services, inventory_hostname, groups, hostvars))"
@@ -331,26 +344,36 @@ def run_playbook(playbook, *arguments, home, **environment):
 
 def playbook_lines(playbook, *arguments, home, **environment):
     """-> (exit status, the lines of the output)"""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
-    settings = {
-        "ANSIBLE_CONFIG": str(home / "none.cfg"),
-        "ANSIBLE_HOME": str(home),
-        "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_NOCOLOR": "1",
-        # As the repository's ansible.cfg has it.
-        "ANSIBLE_PIPELINING": "1",
-        "ANSIBLE_STDOUT_CALLBACK": "default",
-        "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
-        "ANSIBLE_CALLBACK_PLUGINS": "%s:%s" % (ROOT / "tests/lab/callback", Path(__file__).with_name("callback")),
-    }
-    done = subprocess.run(
-        [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
-        env=dict(kept, COLUMNS="10000", **dict(settings, **environment)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=180,
-        check=False,
+    environment = {"COLUMNS": "10000", **SETTINGS, **environment}
+    server = playbook_server(
+        **{name: value for name, value in environment.items() if name.startswith(("ANSIBLE_", "COLUMNS"))}
     )
-    return done.returncode, done.stdout.splitlines()
+    with tempfile.NamedTemporaryFile("r") as output:
+        request = {"arguments": [str(playbook), *arguments], "output": output.name}
+        request["environment"] = {**outside(), **places(home), **environment}
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        status = server.stdout.readline()
+        assert status, "playbook_server.py has ended"
+        return int(status), output.read().splitlines()
+
+
+def places(home):
+    """What a run reads and keeps of its own, which no other one shares."""
+    return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
+
+
+def outside():
+    """The environment without Ansible's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
+
+
+@functools.cache
+def playbook_server(**settings):
+    """The process that runs playbooks with these settings; it ends when nobody can write to it any more."""
+    program = [sys.executable, str(Path(__file__).with_name("playbook_server.py"))]
+    server = subprocess.Popen(
+        program, env={**outside(), **settings}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(server.communicate)
+    return server

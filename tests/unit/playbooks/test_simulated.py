@@ -12,6 +12,7 @@ import shutil
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
     Simulation,
     deployment,
     once,
@@ -20,7 +21,6 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
 ALL_B2 = {"head-chat": "b2", "rpc-chat": "b2"}
-BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
 TO_B2 = ("-e", "tag=b2")
 
 

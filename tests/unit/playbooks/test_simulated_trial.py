@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
     Simulation,
     deployment,
     once,
@@ -21,7 +22,7 @@ TRIAL = ("-e", "service=chat quant=Q8_0 trial=12h")
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    return deployment(tmp_path_factory, "deployed", ANSIBLE_STDOUT_CALLBACK="thefermisea.llama_cluster.brief")
+    return deployment(tmp_path_factory, "deployed", **BRIEF)
 
 
 @pytest.fixture(scope="module")
