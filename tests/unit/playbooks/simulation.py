@@ -6,7 +6,8 @@ any moment can be kept.
 
 Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
 Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
-for the scenarios in containers.
+for the scenarios in containers. Tasks run in the process of ansible-playbook (callback/one_process.py), which is loaded
+once for many runs (playbook_server.py), those of the real collection too.
 """
 
 import atexit
@@ -50,6 +51,7 @@ BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
 # They change what a run costs, and nothing of what it does.
 CALLBACKS = "thefermisea.llama_cluster.warm,compiled_once"
 SETTINGS = {
+    "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
     "ANSIBLE_LOCALHOST_WARNING": "false",
     "ANSIBLE_NOCOLOR": "1",
     # As the repository's ansible.cfg has it.
