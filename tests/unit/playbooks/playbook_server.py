@@ -2,8 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """ansible-playbook as often as it is asked for, each time in a new process that begins where Ansible and the filters
-are loaded: half of what a small run costs. simulation.py starts one for each set of Ansible's settings, which Ansible
-reads while it loads.
+are loaded: half of what a small run costs.
 
 Reads a request a line, and answers with a line that is the exit status.
 """

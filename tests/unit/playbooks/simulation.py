@@ -7,7 +7,7 @@ any moment can be kept.
 Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
 Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
 for the scenarios in containers. Tasks run in the process of ansible-playbook (callback/one_process.py), which is loaded
-once for many runs (playbook_server.py), those of the real collection too.
+once for many runs (playbook_servers.py), those of the real collection too.
 """
 
 import atexit
@@ -347,16 +347,17 @@ def run_playbook(playbook, *arguments, home, **environment):
 def playbook_lines(playbook, *arguments, home, **environment):
     """-> (exit status, the lines of the output)"""
     environment = {"COLUMNS": "10000", **SETTINGS, **environment}
-    server = playbook_server(
-        **{name: value for name, value in environment.items() if name.startswith(("ANSIBLE_", "COLUMNS"))}
-    )
     with tempfile.NamedTemporaryFile("r") as output:
         request = {"arguments": [str(playbook), *arguments], "output": output.name}
         request["environment"] = {**outside(), **places(home), **environment}
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        status = server.stdout.readline()
-        assert status, "playbook_server.py has ended"
+        request["settings"] = [name for name in environment if name.startswith("ANSIBLE_")]
+        servers = playbook_servers()
+        servers.stdin.write(json.dumps(request) + "\n")
+        servers.stdin.flush()
+        # A test that was killed has left its answer.
+        path = status = None
+        while path != output.name:
+            path, status = servers.stdout.readline().split()
         return int(status), output.read().splitlines()
 
 
@@ -371,11 +372,9 @@ def outside():
 
 
 @functools.cache
-def playbook_server(**settings):
-    """The process that runs playbooks with these settings; it ends when nobody can write to it any more."""
-    program = [sys.executable, str(Path(__file__).with_name("playbook_server.py"))]
-    server = subprocess.Popen(
-        program, env={**outside(), **settings}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    atexit.register(server.communicate)
-    return server
+def playbook_servers():
+    """playbook_servers.py for this process and those that it forks; it ends when nobody can write to it any more."""
+    program = [sys.executable, str(Path(__file__).with_name("playbook_servers.py"))]
+    servers = subprocess.Popen(program, env=outside(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(servers.communicate)
+    return servers
