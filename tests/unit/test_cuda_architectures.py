@@ -6,12 +6,12 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
@@ -50,32 +50,12 @@ def run(tmp_path, nodes, limit=None, tasks_from="facts.yml", **variables):
     play["vars"]["ansible_python_interpreter"] = sys.executable
     play["environment"] = {"PATH": "%s/bin:%s" % (tmp_path, os.environ["PATH"]), "STUB_NVIDIA_SMI": "{{ stub }}"}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    environment = dict(
-        os.environ,
-        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-        ANSIBLE_STDOUT_CALLBACK="default",
-        ANSIBLE_NOCOLOR="1",
-        COLUMNS="10000",
+    arguments = ("-i", str(tmp_path / "hosts.yml"), *(("--limit", limit) if limit else ()))
+    status, output = run_playbook(
+        tmp_path / "play.yml", *arguments, home=tmp_path, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg")
     )
-    command = [
-        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
-        "-i",
-        str(tmp_path / "hosts.yml"),
-        str(tmp_path / "play.yml"),
-    ]
-    command += ["--limit", limit] if limit else []
-    done = subprocess.run(
-        command,
-        cwd=str(ROOT),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    output = " ".join(done.stdout.split())
     return (
-        done.returncode,
+        status,
         output,
         sorted(set(re.findall(r"build=(\S+) for=(.*?-DCMAKE_CUDA_ARCHITECTURES=\S+|)", output))),
     )

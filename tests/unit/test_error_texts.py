@@ -1487,10 +1487,11 @@ def sentences(tmp_path_factory):
 
 
 @pytest.mark.parametrize("row", range(len(REFUSALS)), ids=[" ".join(row[:3]) for row in REFUSALS])
-def test_refusal(row, sentences):
-    entry, seen, needed, _produce = REFUSALS[row]
-    fitting = [one for one in sentences[row] if one.startswith(entry) and seen in one and needed in one]
-    assert len(fitting) == 1, sentences[row]
+def test_refusal(row, tmp_path, monkeypatch):
+    entry, seen, needed, produce = REFUSALS[row]
+    told = produce(tmp_path=tmp_path, monkeypatch=monkeypatch)
+    fitting = [one for one in told if one.startswith(entry) and seen in one and needed in one]
+    assert len(fitting) == 1, told
     assert complaints(fitting[0]) == []
 
 

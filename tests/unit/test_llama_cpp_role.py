@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.builds import BY_ACCELERATOR
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import run_playbook
 
 ROOT = Path(__file__).resolve().parents[2]
 ROLE = "thefermisea.llama_cluster.llama_cpp"
@@ -42,30 +43,8 @@ def play(tmp_path, tasks, **variables):
     described = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
     described["vars"] = dict(variables, ansible_python_interpreter=sys.executable)
     (tmp_path / "play.yml").write_text(yaml.safe_dump([described]))
-    environment = dict(
-        os.environ,
-        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
-        ANSIBLE_NOCOLOR="1",
-        COLUMNS="10000",
-        ANSIBLE_LOCALHOST_WARNING="0",
-    )
-    environment["ANSIBLE_STDOUT_CALLBACK"] = "default"
-    command = [
-        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
-        "-i",
-        "localhost,",
-        str(tmp_path / "play.yml"),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=str(ROOT),
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.returncode, " ".join(done.stdout.split())
+    settings = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    return run_playbook(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path, **settings)
 
 
 @pytest.fixture(name="served")

@@ -6,10 +6,13 @@ any moment can be kept.
 
 Real are the playbooks, roles acceptance, adoption, apply and upgrade, all filters, snapshots and the reading of builds.
 Replaced are the modules that touch a node (simulated_node.py) and the roles that take long. What those do on a node is
-for the scenarios in containers.
+for the scenarios in containers. Tasks run in the process of ansible-playbook (callback/one_process.py), which is loaded
+once for many runs (playbook_servers.py), those of the real collection too.
 """
 
+import atexit
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent import builds
@@ -43,6 +47,19 @@ OURS = (
 )
 ROLES = ("activate", "configure", "model", "stage")
 NODES = ("node1", "node2")
+BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
+# They change what a run costs, and nothing of what it does.
+CALLBACKS = "thefermisea.llama_cluster.warm,compiled_once"
+SETTINGS = {
+    "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
+    "ANSIBLE_LOCALHOST_WARNING": "false",
+    "ANSIBLE_NOCOLOR": "1",
+    # As the repository's ansible.cfg has it.
+    "ANSIBLE_PIPELINING": "1",
+    "ANSIBLE_STDOUT_CALLBACK": "default",
+    "ANSIBLE_CALLBACKS_ENABLED": CALLBACKS,
+    "ANSIBLE_CALLBACK_PLUGINS": "%s:%s" % (ROOT / "tests/lab/callback", Path(__file__).with_name("callback")),
+}
 
 BUILDS = (
     "(llama_builds | thefermisea.llama_cluster.node_builds(llama_services, inventory_hostname, groups, hostvars))"
@@ -194,6 +211,27 @@ def once(tmp_path_factory, name, make):
     return root / name
 
 
+def deployment(tmp_path_factory, name, *arguments, proves=None, **environment):
+    """Two nodes on which site.yml has run once for all processes of a test run. What it printed is in first.json;
+    proves(cluster, output) looks at that run."""
+    home = once(tmp_path_factory, "simulated", build_collection)
+
+    def make(folder):
+        cluster = Simulation(folder, home)
+        cluster.create()
+        status, lines = cluster.run_lines("site", *arguments, **environment)
+        assert status == 0, lines
+        (folder / "first.json").write_text(json.dumps(lines))
+        if proves:
+            proves(cluster, one_line(lines))
+
+    return Simulation(once(tmp_path_factory, name, make), home)
+
+
+def one_line(lines):
+    return " ".join(" ".join(lines).split())
+
+
 class Simulation:
     """Two nodes. folder: where they and what happened to them are; home: what runs share, the collection among it."""
 
@@ -233,7 +271,7 @@ class Simulation:
     def run(self, playbook, *arguments):
         """-> (exit status, output as one line); `events` is what happened to the nodes meanwhile, in order."""
         status, lines = self.run_lines(playbook, *arguments)
-        return status, " ".join(" ".join(lines).split())
+        return status, one_line(lines)
 
     def run_lines(self, playbook, *arguments, **environment):
         """-> (exit status, the lines of the output)"""
@@ -243,10 +281,8 @@ class Simulation:
             self.collection / "playbooks" / (playbook + ".yml"),
             *("-i", str(self.folder / "hosts.json"), *arguments),
             home=self.home,
-            ANSIBLE_CALLBACKS_ENABLED="thefermisea.llama_cluster.warm,compiled_once",
-            ANSIBLE_CALLBACK_PLUGINS=str(ROOT / "tests/lab/callback"),
+            ANSIBLE_CALLBACKS_ENABLED=CALLBACKS + ",one_process",
             ANSIBLE_COLLECTIONS_PATH=str(self.home),
-            PYTHONPYCACHEPREFIX=str(self.home / "bytecode"),
             SIMULATION=str(self.folder),
             **environment,
         )
@@ -305,29 +341,40 @@ class Simulation:
 def run_playbook(playbook, *arguments, home, **environment):
     """-> (exit status, output as one line)"""
     status, lines = playbook_lines(playbook, *arguments, home=home, **environment)
-    return status, " ".join(" ".join(lines).split())
+    return status, one_line(lines)
 
 
 def playbook_lines(playbook, *arguments, home, **environment):
     """-> (exit status, the lines of the output)"""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
-    settings = {
-        "ANSIBLE_CONFIG": str(home / "none.cfg"),
-        "ANSIBLE_HOME": str(home),
-        "ANSIBLE_LOCALHOST_WARNING": "false",
-        "ANSIBLE_NOCOLOR": "1",
-        # As the repository's ansible.cfg has it.
-        "ANSIBLE_PIPELINING": "1",
-    }
-    settings["ANSIBLE_STDOUT_CALLBACK"] = "default"
-    done = subprocess.run(
-        [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
-        env=dict(kept, COLUMNS="10000", **dict(settings, **environment)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    return done.returncode, done.stdout.splitlines()
+    environment = {"COLUMNS": "10000", **SETTINGS, **environment}
+    with tempfile.NamedTemporaryFile("r") as output:
+        request = {"arguments": [str(playbook), *arguments], "output": output.name}
+        request["environment"] = {**outside(), **places(home), **environment}
+        request["settings"] = [name for name in environment if name.startswith("ANSIBLE_")]
+        servers = playbook_servers()
+        servers.stdin.write(json.dumps(request) + "\n")
+        servers.stdin.flush()
+        # A test that was killed has left its answer.
+        path = status = None
+        while path != output.name:
+            path, status = servers.stdout.readline().split()
+        return int(status), output.read().splitlines()
+
+
+def places(home):
+    """What a run reads and keeps of its own, which no other one shares."""
+    return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
+
+
+def outside():
+    """The environment without Ansible's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHONDONT"))}
+
+
+@functools.cache
+def playbook_servers():
+    """playbook_servers.py for this process and those that it forks; it ends when nobody can write to it any more."""
+    program = [sys.executable, str(Path(__file__).with_name("playbook_servers.py"))]
+    servers = subprocess.Popen(program, env=outside(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(servers.communicate)
+    return servers

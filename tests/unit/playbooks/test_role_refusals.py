@@ -9,7 +9,11 @@ import os
 import sys
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    once,
+    run_playbook,
+)
 
 # A node of which nothing is asked.
 FACTS = {"architecture": "riscv64", "os_family": "Debian", "distribution": "Debian", "distribution_major_version": "13"}
@@ -164,51 +168,54 @@ REFUSALS = {
 @pytest.fixture(scope="module", name="said")
 def fixture_said(tmp_path_factory):
     """{case: what Ansible's failed task says}"""
-    folder = tmp_path_factory.mktemp("refusals")
-    for path in ("releases/b1", "previous"):
-        (folder / "llama.cpp" / path).mkdir(parents=True)
-    (folder / "llama.cpp/releases/b1/build.json").write_text('{"build": "b1", "files": {}}')
-    (folder / "old.gguf").write_text("weights")
-    (folder / "unrecorded.gguf").write_text("weights")
-    recorded = {"version": 1, "files": [{"name": "old.gguf", "size": 7, "pieces": []}]}
-    (folder / "old.gguf.manifest.json").write_text(json.dumps(recorded))
-    # A journal in which nothing stands.
-    (folder / "stub_systemd").write_text("#!/bin/sh\n")
-    (folder / "stub_systemd").chmod(0o755)
-    for name in ("journalctl", "systemctl"):
-        (folder / name).symlink_to("stub_systemd")
-    # What a build says of itself.
-    (folder / "systemd-run").write_text("#!/bin/sh\necho '-m,    --model FNAME    the model'\n")
-    (folder / "systemd-run").chmod(0o755)
-    tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]
-    for case, (role, part, variables, _sentence) in REFUSALS.items():
-        asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}
-        given = json.loads(json.dumps(variables).replace("FOLDER", str(folder)))
-        if role == "llama_cpp":
-            given.setdefault("__llama_cpp_prefix", "%s/llama.cpp" % folder)
-        failed = (
-            "ansible_failed_result.results | default([ansible_failed_result]) | selectattr('failed', 'defined') "
-            "| "
-            "selectattr('failed')"
+
+    def make(folder):
+        for path in ("releases/b1", "previous"):
+            (folder / "llama.cpp" / path).mkdir(parents=True)
+        (folder / "llama.cpp/releases/b1/build.json").write_text('{"build": "b1", "files": {}}')
+        (folder / "old.gguf").write_text("weights")
+        (folder / "unrecorded.gguf").write_text("weights")
+        recorded = {"version": 1, "files": [{"name": "old.gguf", "size": 7, "pieces": []}]}
+        (folder / "old.gguf.manifest.json").write_text(json.dumps(recorded))
+        # A journal in which nothing stands.
+        (folder / "stub_systemd").write_text("#!/bin/sh\n")
+        (folder / "stub_systemd").chmod(0o755)
+        for name in ("journalctl", "systemctl"):
+            (folder / name).symlink_to("stub_systemd")
+        # What a build says of itself.
+        (folder / "systemd-run").write_text("#!/bin/sh\necho '-m,    --model FNAME    the model'\n")
+        (folder / "systemd-run").chmod(0o755)
+        tasks = [{"ansible.builtin.set_fact": dict(FACTS, cacheable=True)}]
+        for case, (role, part, variables, _sentence) in REFUSALS.items():
+            asked = {"name": "thefermisea.llama_cluster." + role, "tasks_from": part}
+            given = json.loads(json.dumps(variables).replace("FOLDER", str(folder)))
+            if role == "llama_cpp":
+                given.setdefault("__llama_cpp_prefix", "%s/llama.cpp" % folder)
+            failed = (
+                "ansible_failed_result.results | default([ansible_failed_result]) | selectattr('failed', 'defined') "
+                "| "
+                "selectattr('failed')"
+            )
+            kept = {"said": "{{ said | default({}) | combine({case: (%s | first).msg}) }}" % failed}
+            rescue = [{"ansible.builtin.set_fact": kept, "vars": {"case": case}}]
+            tasks.append({"block": [{"ansible.builtin.include_role": asked, "vars": given}], "rescue": rescue})
+        tasks.append({"ansible.builtin.copy": {"content": "{{ said | to_json }}", "dest": str(folder / "said.json")}})
+        settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        settings["llama_cpp_cache"] = "%s/cache" % folder
+        (folder / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
+        (folder / "play.yml").write_text(json.dumps([{"hosts": "llama_nodes", "gather_facts": False, "tasks": tasks}]))
+        path = "%s:%s" % (folder, os.environ["PATH"])
+        status, output = run_playbook(
+            folder / "play.yml",
+            "-i",
+            str(folder / "hosts.json"),
+            home=folder,
+            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
+            PATH=path,
         )
-        kept = {"said": "{{ said | default({}) | combine({case: (%s | first).msg}) }}" % failed}
-        rescue = [{"ansible.builtin.set_fact": kept, "vars": {"case": case}}]
-        tasks.append({"block": [{"ansible.builtin.include_role": asked, "vars": given}], "rescue": rescue})
-    tasks.append({"ansible.builtin.copy": {"content": "{{ said | to_json }}", "dest": str(folder / "said.json")}})
-    settings = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    settings["llama_cpp_cache"] = "%s/cache" % folder
-    (folder / "hosts.json").write_text(json.dumps({"llama_nodes": {"hosts": {"node1": settings}}}))
-    (folder / "play.yml").write_text(json.dumps([{"hosts": "llama_nodes", "gather_facts": False, "tasks": tasks}]))
-    path = "%s:%s" % (folder, os.environ["PATH"])
-    status, output = run_playbook(
-        folder / "play.yml",
-        "-i",
-        str(folder / "hosts.json"),
-        home=folder,
-        ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
-        PATH=path,
-    )
-    assert status == 0, output
+        assert status == 0, output
+
+    folder = once(tmp_path_factory, "refusals", make)
     return {
         case: " ".join(text.replace(str(folder), "FOLDER").split())
         for case, text in json.loads((folder / "said.json").read_text()).items()

@@ -12,33 +12,24 @@ import shutil
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
     Simulation,
-    build_collection,
+    deployment,
     once,
 )
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 ALL_B1 = {"head-chat": "b1", "rpc-chat": "b1"}
 ALL_B2 = {"head-chat": "b2", "rpc-chat": "b2"}
-BRIEF = {"ANSIBLE_STDOUT_CALLBACK": "thefermisea.llama_cluster.brief"}
 TO_B2 = ("-e", "tag=b2")
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
     """What site.yml made: b1 runs on both nodes."""
-
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, lines = cluster.run_lines("site", **BRIEF)
-        assert status == 0, lines
-        (folder / "first.json").write_text(json.dumps(lines))
-        assert cluster.builds() == ALL_B1
-
-    folder = once(tmp_path_factory, "deployed", make)
-    return Simulation(folder, folder)
+    cluster = deployment(tmp_path_factory, "deployed", **BRIEF)
+    assert cluster.builds() == ALL_B1
+    return cluster
 
 
 @pytest.fixture

@@ -7,12 +7,7 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
-    INVENTORY,
-    Simulation,
-    build_collection,
-    once,
-)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
 
 CHAT = INVENTORY["llama_nodes"]["vars"]["llama_services"]["chat"]
 BUILDS = {name: {"version": tag, "accelerator": "cpu"} for name, tag in (("default", "b1"), ("turbo", "b2"))}
@@ -33,16 +28,9 @@ def intent(turbo="b2", chat="default", other="default", **more):
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, output = cluster.run("site", *intent())
-        assert status == 0, output
-        assert cluster.builds() == BEFORE
-
-    folder = once(tmp_path_factory, "builds", make)
-    return Simulation(folder, folder)
+    cluster = deployment(tmp_path_factory, "builds", *intent())
+    assert cluster.builds() == BEFORE
+    return cluster
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ import copy
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
-    Simulation,
-    build_collection,
-    once,
-)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import deployment
 
 UNIT = "llama-head-embed.service"
 EMBED = {"model": "m", "quant": "F16", "head": "llama_nodes", "port": 8000}
@@ -25,18 +21,12 @@ def services(**changes):
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, output = cluster.run("site", *services())
-        assert status == 0, output
+    def proves(cluster, output):
         assert nodes(cluster, "started") == BOTH
         # Both endpoints, with one port.
         assert all("endpoint: http://%s:8000/v1" % name in output for name in BOTH)
 
-    folder = once(tmp_path_factory, "replicas", make)
-    return Simulation(folder, folder)
+    return deployment(tmp_path_factory, "replicas", *services(), proves=proves)
 
 
 @pytest.fixture

@@ -6,11 +6,7 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
-    Simulation,
-    build_collection,
-    once,
-)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import deployment
 
 UNIT = "llama-router-fast.service"
 FAST = {"kind": "router", "head": "node1", "models": {"m": "F16", "n": "F16"}, "models_max": 1, "port": 8000}
@@ -31,20 +27,14 @@ def intent(**changes):
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, output = cluster.run("site", *intent())
-        assert status == 0, output
+    def proves(cluster, output):
         # Each model was talked with, by its name.
         assert [event for event in cluster.events if " talk " in event] == [
             "node1 talk full with %s for %s" % (UNIT, model) for model in "mn"
         ]
         assert "endpoint: http://node1:8000/v1" in output
 
-    folder = once(tmp_path_factory, "routers", make)
-    return Simulation(folder, folder)
+    return deployment(tmp_path_factory, "routers", *intent(), proves=proves)
 
 
 @pytest.fixture

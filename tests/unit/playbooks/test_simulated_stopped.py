@@ -6,12 +6,7 @@
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
-    INVENTORY,
-    Simulation,
-    build_collection,
-    once,
-)
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 RUNS = {"head-chat": "b1", "rpc-chat": "b1"}
@@ -33,17 +28,11 @@ STOPPED, STARTED = services(chat="stopped"), services(chat="started")
 def stopped(tmp_path_factory):
     """What site.yml made of a service that is stopped."""
 
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, output = cluster.run("site", *STOPPED)
-        assert status == 0, output
+    def proves(cluster, output):
         assert SAYS in output and cluster.builds() == {}
         assert changes(cluster) == ["node2 configure " + WORKER, "node1 configure " + HEAD]
 
-    folder = once(tmp_path_factory, "stopped", make)
-    return Simulation(folder, folder)
+    return deployment(tmp_path_factory, "stopped", *STOPPED, proves=proves)
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.trials import Trials
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.units import Unit
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
     Simulation,
-    build_collection,
+    deployment,
     once,
 )
 
@@ -21,15 +22,7 @@ TRIAL = ("-e", "service=chat quant=Q8_0 trial=12h")
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory):
-    def make(folder):
-        build_collection(folder)
-        cluster = Simulation(folder, folder)
-        cluster.create()
-        status, output = cluster.run("site")
-        assert status == 0, output
-
-    folder = once(tmp_path_factory, "deployed_for_trials", make)
-    return Simulation(folder, folder)
+    return deployment(tmp_path_factory, "deployed", **BRIEF)
 
 
 @pytest.fixture(scope="module")

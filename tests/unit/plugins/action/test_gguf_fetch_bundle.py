@@ -13,8 +13,8 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.thefermisea.llama_cluster.plugins.action import gguf_fetch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import bundle
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import playbook_lines
 
-COLLECTIONS = os.path.abspath(gguf_fetch.__file__).split("/ansible_collections/")[0]
 MODEL = gguf_files.model(40)  # more than one stretch
 NOWHERE = "http://127.0.0.1:9/m.gguf"
 
@@ -51,28 +51,18 @@ class Site:
     def run(self, *options, url=NOWHERE, name="m.gguf"):
         """-> (what was printed, the module's result)"""
         (self.folder / "play.yml").write_text(PLAY.format(url=url, folder=self.folder, name=name))
-        environment = dict(
-            os.environ,
+        variables = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "ansible_async_dir": str(self.folder / "async"),
+        }
+        _status, lines = playbook_lines(
+            self.folder / "play.yml",
+            *("-i", "node1,", "-e", json.dumps(variables), *options),
+            home=self.folder,
             HOME=str(self.folder),
-            ANSIBLE_COLLECTIONS_PATH=COLLECTIONS,
-            ANSIBLE_ASYNC_DIR=str(self.folder / "async"),
-            ANSIBLE_LOCALHOST_WARNING="false",
-            ANSIBLE_STDOUT_CALLBACK="default",
-            ANSIBLE_CONFIG=str(self.folder / "none.cfg"),
         )
-        variables = ["-e", "ansible_connection=local ansible_python_interpreter=%s" % sys.executable]
-        playbook = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        done = subprocess.run(
-            [playbook, "-i", "node1,", *variables, str(self.folder / "play.yml"), *options],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        return done.stdout, json.loads((self.folder / "outcome").read_text())
+        return "\n".join(lines), json.loads((self.folder / "outcome").read_text())
 
     def left(self):
         return sorted(path.name for path in (self.folder / "models").iterdir())

@@ -83,15 +83,18 @@ def weights(placed):
     return [device.weights for device in placed.devices]
 
 
+class Shapes(dict):
+    """{name: shape}, of the models that are asked for."""
+
+    def __missing__(self, name):
+        data = model_files.MODELS[name]().header()
+        self[name] = memory.read_shape(gguf.read_header(lambda offset, length: data[offset : offset + length], name))
+        return self[name]
+
+
 @pytest.fixture(scope="module")
 def shapes():
-    made = {}
-    for name, model in model_files.MODELS.items():
-        data = model().header()
-        made[name] = memory.read_shape(
-            gguf.read_header(lambda offset, length, data=data: data[offset : offset + length], name)
-        )
-    return made
+    return Shapes()
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=["b%(build)d %(model)s %(ctx_size)d" % case for case in RECORDED])

@@ -1,0 +1,40 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What makes the runs of these tests cheap (playbook_server.py, callbacks) changes nothing of what they do."""
+
+import os
+import re
+import subprocess
+import sys
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
+
+
+def by_command(playbook, *arguments, home, **environment):
+    """playbook_lines() by the command itself, without the callbacks of the tests."""
+    settings = {**simulation.SETTINGS, **environment, "ANSIBLE_CALLBACKS_ENABLED": "thefermisea.llama_cluster.warm"}
+    done = subprocess.run(
+        [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), str(playbook), *arguments],
+        env={**simulation.outside(), **simulation.places(home), "COLUMNS": "10000", **settings},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.splitlines()
+
+
+def test_a_run_is_that_of_the_command(tmp_path_factory, monkeypatch):
+    """A switch that is taken back. Hosts answer in any order."""
+    deployed = simulation.deployment(tmp_path_factory, "deployed", **simulation.BRIEF)
+    found = []
+    for lines in (simulation.playbook_lines, by_command):
+        monkeypatch.setattr(simulation, "playbook_lines", lines)
+        cluster = deployed.copy(tmp_path_factory.mktemp("run"))
+        status, output = cluster.run_lines("switch_model", "-e", "service=chat quant=Q4_X")
+        words = [sorted(re.sub(r"\d+\.\d s\b|,", "", line).split()) for line in output]
+        found.append((status, sorted(words), sorted(cluster.events), cluster.configuration()))
+    assert found[0] == found[1]
+    assert found[0][0] != 0 and "node1 started llama-head-chat.service" in found[0][2]
