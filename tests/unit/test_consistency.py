@@ -216,6 +216,14 @@ def test_roles_take_all_that_a_record_has(role, record):
     assert {field.name for field in dataclasses.fields(record)} <= known
 
 
+@pytest.mark.parametrize("role", ROLES, ids=name)
+def test_no_loop_takes_a_name_of_its_role(role):
+    """Ansible warns of it, in the middle of what a run prints."""
+    own = set(load(role / "vars/main.yml") or {}) | set(load(role / "defaults/main.yml") or {})
+    names = re.findall(r"loop_var: (\w+)", "\n".join(path.read_text() for path in role.glob("tasks/**/*.yml")))
+    assert own.isdisjoint(names)
+
+
 def test_what_is_private_is_read_by_its_role_alone():
     wrong = []
     for path in [*ROOT.glob("roles/**/*"), *ROOT.glob("playbooks/**/*.yml")]:

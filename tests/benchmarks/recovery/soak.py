@@ -45,6 +45,9 @@ SETTLE = 3
 # A worker counts its runs that ended within ten seconds, in a file that goes at the first start after one that lasted.
 # So before each look all runs last, and end.
 LASTED = 12
+# Seconds between a recovery and the next kill. Runs that end sooner are waited for longer and longer, up to a minute:
+# that is for a service that crashes by itself.
+PAUSE = (10, 14)
 # Made for the first of those files.
 MADE_ONCE = ("/run/llama-cluster/backoff",)
 # What may grow: resident MiB of one process, MiB of journal a cycle (a load logs some 300 lines).
@@ -266,7 +269,7 @@ def run(arguments):
     chance = random.Random(arguments.seed)
     done, before = [], None
     for number in range(1, arguments.cycles + SETTLED_AFTER + 1):
-        victims, generating, pause = chance.choice(VICTIMS), chance.random() < 0.5, chance.uniform(1, 4)
+        victims, generating, pause = chance.choice(VICTIMS), chance.random() < 0.5, chance.uniform(*PAUSE)
         if number in (SETTLED_AFTER, arguments.cycles + SETTLED_AFTER):
             time.sleep(LASTED)
             victims = VICTIMS[-1]
