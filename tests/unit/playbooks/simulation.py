@@ -365,7 +365,7 @@ def playbook_lines(playbook, *arguments, home, **environment):
 
 
 def places(home):
-    """What a run reads and keeps of its own, which no other one shares."""
+    """Where Ansible keeps its own files. A server reads it once: its runs share the place of the first."""
     return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
 
 
