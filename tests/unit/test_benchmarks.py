@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak calls a leak, what the drill table calls a failure, and what the overhead benchmark calls an
-interval."""
+"""What the soak calls a leak, what the drill table calls a failure, what the overhead benchmark calls an interval, and
+what the benchmark of runs calls a change."""
 
 import argparse
 import copy
@@ -26,7 +26,7 @@ def load(path):
     return module
 
 
-soak, table, overhead = load("recovery/soak"), load("recovery/table"), load("overhead/run")
+soak, table, overhead, runs = load("recovery/soak"), load("recovery/table"), load("overhead/run"), load("runs/run")
 NODE = {
     "processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]],
     "files": ["/run/llama-cluster/served"],
@@ -241,3 +241,11 @@ def test_what_the_soak_lends_runs_without_the_rest(tmp_path):
     command = [sys.executable, "-I", "-c"]
     code = "import sys; sys.path.insert(0, %r); from llama_cluster._serving import recovery" % str(tmp_path)
     subprocess.run([*command, code], check=True)
+
+
+def test_a_run_that_changed_something_is_no_run_to_measure():
+    shown = [
+        "Configure 4 s: no change\nno change, verified in 12 s\n",
+        "Heads 4 s: 1 changed (Write)\n1 changed, 12 s\n",
+    ]
+    assert [runs.changed(one) for one in [*shown, "node1 : ok=2 changed=0\n", ""]] == [False, True, True, True]

@@ -144,9 +144,9 @@ _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
 _BLOCK = re.compile(r"^blk\.([0-9]+)\.")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps")  # LLM_FFN_EXPS_REGEX
 _INPUT = re.compile(r"^(token_embd|token_embd_norm|token_types|position_embd|per_layer_token_embd)\.")
-# The types that llama.cpp's CPU backend lays out anew for its products on some processor (repack.cpp): a tied embedding
-# of them is there twice.
-_REPACKED = {"Q1_0", "Q2_K", "Q4_0", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "MXFP4"}
+# The types that llama.cpp's CPU backend lays out anew for its products on some processor (repack.cpp, and for AMX
+# amx/common.h): a tied embedding of them is there twice.
+_REPACKED = {"Q1_0", "Q2_K", "Q4_0", "Q4_1", "Q4_K", "Q5_K", "Q6_K", "Q8_0", "IQ4_NL", "IQ4_XS", "MXFP4"}
 _PADDING = 128  # bytes; the largest alignment of a buffer (CUDA), a CPU's is 32
 
 

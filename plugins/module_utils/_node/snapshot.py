@@ -21,7 +21,7 @@ from .._text import Refusal
 from . import paths
 from .build import releases_in
 from .ours import is_our_alias, is_our_file, is_our_unit
-from .units import ANSWERING, UNIT_NAME, unit_name
+from .units import UNIT_NAME, unit_name
 
 Entry = Dict[str, Any]
 # A path, its entry as it is, and as it was or is wanted.
@@ -120,9 +120,10 @@ class Snapshots:
         folder, name = os.path.split(path)
         template = TEMPLATE.match(path)
         if folder == KEYS or template:
-            # A router has a template for each of its models.
-            service = template.group(1).partition(".")[0] if template else name
-            names = [unit_name(kind, service) for kind in ANSWERING]
+            service = template.group(1) if template else name
+            # A router has a template for each of its models, a head none of another name.
+            router = service.partition(".")[0] if template else name
+            names = [unit_name("head", service), unit_name("router", router)]
             return any(is_our_unit(os.path.join(self.root, UNITS, one)) for one in names)
         # A snapshot of an earlier version does not say whether its node was held.
         if folder == AT_BOOT and os.path.join(UNITS, name) in snapshot["files"] and snapshot.get("held") is False:

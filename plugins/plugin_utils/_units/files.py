@@ -96,7 +96,7 @@ def unit_files(
         # somebody else's.
         had = [unit.service or "" for unit in units_of(node["units"]) if unit.kind == kind and unit.ours]
         gone += ["%s/%s" % (paths.KEYS, service) for service in had]
-        gone += [path for path in node["templates"] if _template_owner(path) in had]
+        gone += [path for path in node["templates"] if _template_owner(path, kind) in had]
         gone += [paths.PRESETS.replace("*", service) for service in had if kind == "router"]
         # One that this run has no plan of keeps what it was started by.
         there = [item["service"] for item in everybody]
@@ -113,9 +113,11 @@ def _template_path(service: str) -> str:
     return paths.TEMPLATES.replace("*", service)
 
 
-def _template_owner(path: str) -> str:
-    """The service of a template, or of a router's model: no service has a dot in its name."""
-    return path[len(paths.TEMPLATES.partition("*")[0]) :].partition(".")[0]
+def _template_owner(path: str, kind: str) -> str:
+    """The service of a template, of a router also by one of its models: no service has a dot in its name."""
+    before, _star, after = paths.TEMPLATES.partition("*")
+    name = path[len(before) : -len(after)]
+    return name.partition(".")[0] if kind == "router" else name
 
 
 def _unit_path(name: str) -> str:

@@ -358,11 +358,14 @@ def playbook_lines(playbook, *arguments, home, **environment):
         path = status = None
         while path != output.name:
             path, status = servers.stdout.readline().split()
-        return int(status), output.read().splitlines()
+        lines = output.read().splitlines()
+        # One that a signal has ended, after LONGEST seconds of playbook_server.py too, has not refused anything.
+        assert int(status) >= 0, "ended by signal %d: %s" % (-int(status), lines)
+        return int(status), lines
 
 
 def places(home):
-    """What a run reads and keeps of its own, which no other one shares."""
+    """Where Ansible keeps its own files. A server reads it once: its runs share the place of the first."""
     return {"ANSIBLE_CONFIG": str(home / "none.cfg"), "ANSIBLE_HOME": str(home)}
 
 

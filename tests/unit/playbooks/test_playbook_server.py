@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What makes the runs of these tests cheap (playbook_server.py, callbacks) changes nothing of what they do."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 
+import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks import simulation
 
 
@@ -38,3 +40,13 @@ def test_a_run_is_that_of_the_command(tmp_path_factory, monkeypatch):
         found.append((status, sorted(words), sorted(cluster.events), cluster.configuration()))
     assert found[0] == found[1]
     assert found[0][0] != 0 and "node1 started llama-head-chat.service" in found[0][2]
+
+
+def test_a_run_that_does_not_end_is_no_refusal(tmp_path):
+    play = {"hosts": "{{ lookup('ansible.builtin.pipe', 'kill -ALRM $PPID') }}", "gather_facts": False}
+    (tmp_path / "play.yml").write_text(json.dumps([play]))
+    with pytest.raises(AssertionError, match="ended by signal 14"):
+        simulation.playbook_lines(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path)
+    # The next one is answered by itself.
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False}]))
+    assert simulation.playbook_lines(tmp_path / "play.yml", "-i", "localhost,", home=tmp_path)[0] == 0

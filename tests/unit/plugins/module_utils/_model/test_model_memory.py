@@ -141,7 +141,9 @@ def test_tied_embedding_counts_twice():
     assert (weights(placed), placed.host.weights) == ([2 * 65536 + MIB], MIB)
 
 
-@pytest.mark.parametrize(("kind", "copies"), [(0, 1), (1, 1), (2, 2), (3, 1), (8, 2), (12, 2), (14, 2)])
+@pytest.mark.parametrize(
+    ("kind", "copies"), [(0, 1), (1, 1), (2, 2), (3, 2), (6, 1), (8, 2), (12, 2), (14, 2), (23, 2)]
+)
 def test_main_memory_has_a_tied_embedding_twice_where_a_cpu_may_lay_it_out_anew(kind, copies):
     header = small(tied=True)
     tensors = [(one.name, tuple(one.dims), 1) for one in header.tensors if one.name != "token_embd.weight"]

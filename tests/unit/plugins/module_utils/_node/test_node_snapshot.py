@@ -73,11 +73,11 @@ def spoil(node):
 def test_a_template_that_the_snapshot_lacks_goes_with_a_unit_of_ours(snapshots, node):
     (node / HEAD).write_text("Environment=LLAMA_CLUSTER_DIGEST=0123456789abcdef\n")
     assert snapshots.open("one")
-    names = ["etc/llama-cluster/template-%s.jinja" % name for name in ("chat", "theirs")]
+    names = ["etc/llama-cluster/template-%s.jinja" % name for name in ("chat", "chat.kept", "theirs")]
     for name in names:
         (node / name).write_text("{{ messages }}\n")
     assert [path for path, _now, _then in snapshots.restore("one")] == names[:1]
-    assert not (node / names[0]).exists() and (node / names[1]).exists()
+    assert [(node / name).exists() for name in names] == [False, True, True]
 
 
 def test_a_template_of_a_routers_model_goes_with_its_unit(snapshots, node):

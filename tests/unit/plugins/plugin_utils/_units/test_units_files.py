@@ -226,7 +226,9 @@ def test_what_no_service_has_any_more_goes():
         {"name": "llama-%s-%s.service" % one[:2], "kind": one[0], "service": one[1], "ours": one[2]} for one in owned
     ]
     watched = ["/etc/llama-cluster/watchdog/%s.json" % name for name in ("head-chat", "head-old", "rpc-old")]
-    templates = ["/etc/llama-cluster/template-%s.jinja" % name for name in ("chat", "fast.big", "old", "theirs")]
+    # A head has none of another name: a copy that somebody keeps beside it is not ours.
+    templates = ("chat", "chat.kept", "fast.big", "old", "old.kept", "theirs")
+    templates = ["/etc/llama-cluster/template-%s.jinja" % name for name in templates]
     entries = heads(HEAD, node=dict(NODE, units=units, watched=watched, templates=templates))
     assert [entry["path"] for entry in entries if entry.get("state") == "absent"] == [
         "/etc/llama-cluster/watchdog/head-old.json",
