@@ -246,12 +246,15 @@ def draft(name: str, service: Mapping[str, Any], shape: Shape) -> list[str]:
 
 
 def memory_max(name: str, service: Mapping[str, Any], described: ServicePlan) -> list[str]:
-    """A limit of the head under which it would be killed, or its experts read from the disk for every token."""
+    """A limit of the head under which it would be killed, or its weights read from the disk for every token."""
     given = service.get("memory_max")
     # Beside workers a head has no layers in main memory.
     rows = [row for row in described.plan.devices if row.kind == "main" and not service.get("workers")]
-    # Weights that are mapped are pages of their file, which the kernel takes back.
-    beside = described.plan.cpu_moe or value(service, "n_gpu_layers") != "auto"
+    # Beside cards that have all layers the weights are the inputs: pages of their file, which the kernel takes back.
+    # Without a card llama.cpp copies those that its CPU backend lays out anew, mapped or not.
+    beside = (
+        described.plan.cpu_moe or value(service, "n_gpu_layers") != "auto" or len(rows) == len(described.plan.devices)
+    )
     mapped = value(service, "load_mode") in ("auto", "mmap") and not beside
     needed = sum(row.total_mib - row.margin_mib - (row.weights_mib if mapped else 0) for row in rows)
     if not given or int(given[:-1]) * UNITS[given[-1]] >= needed << 20:
