@@ -10,52 +10,27 @@ weights, KV: largest difference of a worker in MiB from what the log of the load
 """
 
 import argparse
-import socket
-import subprocess
 import sys
-import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[2] / "plugins")]
 import oracle  # noqa: E402
-from module_utils._llama import load_log  # noqa: E402
 from module_utils._model import gguf, memory  # noqa: E402
 
 MIB = 1 << 20
 CONTEXTS, TYPES, WORKERS = (2048, 4096, 8192), ("f16", "q8_0", "q4_0"), (1, 2, 3)
 SLOTS = ({"parallel": 1}, {"parallel": 4, "kv_unified": False}, {"parallel": None})
-READY = ("server is listening", "all slots are idle", "model loaded")
 
 
 def load(folder, build, model, endpoints, counts, settings):
-    """-> what the log of one load says, as load_log.parse tells it"""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        str(Path(folder) / "llama-server"), "-m", model, "--rpc", ",".join(endpoints), "-ngl", "999", "-ts",
-        ",".join(map(str, counts[:-1] + [counts[-1] + 1])),
-        "-c", str(settings.ctx_size), "-ub", str(settings.ubatch_size), "-ctk", settings.cache_type_k, "-ctv",
-        settings.cache_type_v, "-fa", "on",
-        "--fit", "off", "--no-warmup", "--port", str(port),
+    """-> {endpoint: what the log of one load says of it}"""
+    words = [
+        "-m", model, "--rpc", ",".join(endpoints), "-ngl", "999", "-ts",
+        ",".join(map(str, counts[:-1] + [counts[-1] + 1])), "-ctk", settings.cache_type_k, "-ctv",
+        settings.cache_type_v,
     ]  # fmt: skip
-    command += ["-np", str(settings.parallel)] if settings.parallel else []
-    command += ["-lv", "4"] if build > 7772 else []
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    late = threading.Timer(120, server.kill)
-    late.start()
-    lines = []
-    for line in server.stdout:
-        lines.append(line)
-        if any(sign in line for sign in READY):
-            break
-    server.terminate()
-    server.communicate()
-    late.cancel()
-    told = load_log.parse(lines)
-    if not lines or not any(sign in lines[-1] for sign in READY):
-        raise RuntimeError("%s\n%s" % (" ".join(command), "".join(lines[-20:])))
+    told = oracle.load(folder, build, settings, words)
     return {device["endpoint"]: device for device in told["devices"] if device["endpoint"]}
 
 

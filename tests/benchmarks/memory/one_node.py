@@ -15,11 +15,8 @@ seen.
 import argparse
 import contextlib
 import re
-import socket
-import subprocess
 import sys
 import tempfile
-import threading
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -32,9 +29,7 @@ from unit import model_files  # noqa: E402
 MIB = 1 << 20
 BLOCKS = 6
 SETTINGS = ({"ctx_size": 4096, "parallel": 1}, {"ctx_size": 32768, "parallel": 1}, {"ctx_size": 8192, "parallel": 4})
-READY = ("server is listening", "all slots are idle", "model loaded")
-BUFFER = re.compile(r" (\S+) +(model|KV|RS|compute) buffer size = +([0-9.]+) MiB")
-KINDS = {"model": "weights", "KV": "kv", "RS": "kv", "compute": "compute"}
+KINDS = {"model_mib": "weights", "kv_mib": "kv", "compute_mib": "compute"}
 
 
 def short(model):
@@ -102,32 +97,12 @@ MIXTURES = [name for name, model in model_files.MODELS.items() if "_exps." in st
 
 def load(folder, build, model, settings, endpoint=None, words=()):
     """-> {"device" or "host": {weights, kv, compute}} in MiB, as the log of one load says"""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        str(Path(folder) / "llama-server"), "-m", str(model), "-c", str(settings.ctx_size), "-np",
-        str(settings.parallel), "-b", str(settings.batch_size), "-ub", str(settings.ubatch_size), "-fa", "on", "--fit",
-        "off", "--no-warmup", "--no-repack", "--port", str(port), *words,
-    ]  # fmt: skip
-    command += ["--rpc", endpoint, "-ngl", "999"] if endpoint else ["--device", "none", "-ngl", "0"]
-    command += ["-lv", "4"] if build > 7772 else []
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
-    late = threading.Timer(300, server.kill)
-    late.start()
-    lines = []
-    for line in server.stdout:
-        lines.append(line)
-        if any(sign in line for sign in READY):
-            break
-    server.terminate()
-    server.communicate()
-    late.cancel()
-    if not lines or not any(sign in lines[-1] for sign in READY):
-        raise RuntimeError("%s\n%s" % (" ".join(command), "".join(lines[-20:])))
-    found = {place: dict.fromkeys(("weights", "kv", "compute"), 0.0) for place in ("device", "host")}
-    for name, kind, size in BUFFER.findall("".join(lines)):
-        found["host" if name.startswith("CPU") else "device"][KINDS[kind]] += float(size)
+    place = ["--rpc", endpoint, "-ngl", "999"] if endpoint else ["--device", "none", "-ngl", "0"]
+    words = ["-m", str(model), "-b", str(settings.batch_size), "--no-repack", *place, *words]
+    found = {place: dict.fromkeys(KINDS.values(), 0.0) for place in ("device", "host")}
+    for device in oracle.load(folder, build, settings, words)["devices"]:
+        for kind, name in KINDS.items():
+            found["device" if device["endpoint"] else "host"][name] += device[kind]
     return found
 
 

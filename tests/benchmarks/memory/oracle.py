@@ -1,14 +1,18 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What llama.cpp itself says a model needs: llama-fit-params with RPC servers on the loopback."""
+"""What llama.cpp itself says a model needs: llama-fit-params with RPC servers on the loopback, and the log of a
+load."""
 
 import re
 import socket
 import subprocess
+import threading
 import time
 from collections import namedtuple
 from pathlib import Path
+
+from module_utils._llama import load_log  # whoever imports this has found module_utils
 
 Need = namedtuple("Need", "weights kv compute")
 """weights, kv: whole MiB, as llama.cpp prints them; compute: MiB in hundredths."""
@@ -18,6 +22,8 @@ _PRINTED = re.compile(r"^(?:RPC[0-9]+|Host) ([0-9]+) ([0-9]+) ([0-9]+) *$", re.M
 _BREAKDOWN = re.compile(
     r"\| +- (?:RPC[0-9]+|Host) .*= +\(?(?:[0-9]+ = +)?([0-9]+) \+ +([0-9]+) \+ +([0-9]+)[) ]"
 )  # in the log of b7772
+
+READY = ("server is listening", "all slots are idle", "model loaded")
 
 
 class Servers(object):
@@ -87,3 +93,30 @@ def fit_params(folder, build, model, endpoints, counts, settings, cpu_moe=0):
     ]
     weights, kv, compute_mib = rows[-1]
     return needs, Need(int(weights), int(kv), compute.get("CPU", float(compute_mib)))
+
+
+def load(folder, build, settings, words):
+    """-> what the log of a load by llama-server says, as load_log.parse tells it; words: the model and where it goes"""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [
+        str(Path(folder) / "llama-server"), "-c", str(settings.ctx_size), "-ub", str(settings.ubatch_size), "-fa", "on",
+        "--fit", "off", "--no-warmup", "--port", str(port), *words,
+    ]  # fmt: skip
+    command += ["-np", str(settings.parallel)] if settings.parallel else []
+    command += ["-lv", "4"] if build > 7772 else []
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    late = threading.Timer(300, server.kill)
+    late.start()
+    lines = []
+    for line in server.stdout:
+        lines.append(line)
+        if any(sign in line for sign in READY):
+            break
+    server.terminate()
+    server.communicate()
+    late.cancel()
+    if not lines or not any(sign in lines[-1] for sign in READY):
+        raise RuntimeError("%s\n%s" % (" ".join(command), "".join(lines[-20:])))
+    return load_log.parse(lines)
