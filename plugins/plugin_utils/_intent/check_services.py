@@ -61,13 +61,13 @@ def service_errors(
             "%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers"
             % (entry, shown(service["kind"]))
         ]
-    builds = builds_in(groups, hostvars) if built else {}
     # The build says which types of a KV cache there are.
-    if built and isinstance(service.get("build", ""), str):
-        found = unknown_build(entry, service, builds)
-        if found:
-            return found
-    keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds))
+    built = built and isinstance(service.get("build", ""), str)
+    builds = builds_in(groups, hostvars) if built else {}
+    found = unknown_build(entry, service, builds) if built else []
+    if found:
+        return found
+    keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds) if built else {})
     told = router_key if kind_of(service) == "router" else unknown_key
     found = [told(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():

@@ -135,6 +135,15 @@ def test_a_build_that_is_missing_or_wrong_is_told_before_its_types_of_a_cache():
     assert sentence.startswith("llama_builds.turbo.commit: '0123456' seen, ")
 
 
+@pytest.mark.parametrize("build", [["turbo"], {"version": "b11434"}, 7])
+def test_a_build_of_a_service_is_a_name(build):
+    found = mistakes(changed(build=build, cache="turbo4", port="8000"))
+    assert [sentence.partition(" seen, ")[0].partition(": ")[0] for sentence in found] == [
+        "llama_services.reasoning." + key for key in ("build", "port")
+    ]
+    assert " is needed: " in found[0]
+
+
 def test_two_sources_of_one_version_are_refused():
     both = {"default": {"version": "b11434"}, "mine": {"version": "b11434", "source": "/srv/mine.tar.gz"}}
     (sentence,) = build_errors(["n"], {"n": {"llama_builds": both}})
