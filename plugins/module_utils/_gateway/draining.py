@@ -165,7 +165,7 @@ def wait(
         try:
             waiting, reason = unsettled(ask(), endpoints, draining), ""
             silent = None
-        except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException) as error:
             waiting, reason = [], str(error) or type(error).__name__
             silent = clock() if silent is None else silent
         now = clock()
