@@ -18,6 +18,8 @@ NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
 FIREWALL_RULES = CONFIGURATION + "/firewall.nft"
+# What the gateway's engine is told of services, models and routes.
+GATEWAY_CONFIG = CONFIGURATION + "/gateway/gateway.json"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
@@ -56,6 +58,8 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# systemd holds it, and the gateway's engine answers there.
+GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # What outlasts a boot and is no configuration.
@@ -63,6 +67,8 @@ STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
+# Endpoints that get no new requests from the gateway.
+GATEWAY_DRAINING = STATE + "/draining.json"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
