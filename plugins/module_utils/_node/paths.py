@@ -12,14 +12,25 @@ AT_BOOT = UNITS + "/multi-user.target.wants"
 UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
+# The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
+GATEWAY_UNITS = UNITS + "/llama-gateway*"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
 FIREWALL_RULES = CONFIGURATION + "/firewall.nft"
+GATEWAY = CONFIGURATION + "/gateway"
 # What the gateway's engine is told of services, models and routes.
-GATEWAY_CONFIG = CONFIGURATION + "/gateway/gateway.json"
+GATEWAY_CONFIG = GATEWAY + "/gateway.json"
+# The keys of its clients, and those that it sends to services.
+GATEWAY_KEYS = GATEWAY + "/keys.json"
+# A client's key as root has it for curl: on no command line.
+GATEWAY_CURL_HEADER = GATEWAY + "/curl-header"
+# What nginx reads of keys where it sends requests itself, because the engine is gone.
+GATEWAY_NGINX = GATEWAY + "/nginx-*.conf"
+# What SELinux has to allow nginx.
+GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
@@ -62,6 +73,9 @@ NO_MODELS = RUN + "/no-models"
 GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 LENDING_RULES = "/run/llama-lending-rules"
 
+# Younger than the configuration that nginx and the engine have read last.
+GATEWAY_READ = RUN + "/gateway-read"
+
 # What outlasts a boot and is no configuration.
 STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
@@ -69,6 +83,12 @@ ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
 # Endpoints that get no new requests from the gateway.
 GATEWAY_DRAINING = STATE + "/draining.json"
+# Rules that were added to firewalld for the gateway's clients.
+GATEWAY_RULES = STATE + "/gateway-rules"
+# There where the role has switched nginx on.
+GATEWAY_NGINX_ON = STATE + "/nginx-switched-on"
+# Pages that nginx gives out as they are.
+GATEWAY_PAGES = STATE + "/www"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
@@ -80,6 +100,10 @@ LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
+# What the engine keeps: StateDirectory of its unit.
+GATEWAY_STATE = "/var/lib/llama-gateway"
+# Where nginx of Debian and of Red Hat reads sites.
+NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
 # Where systemd notes when a timer of wall-clock time went off last.
 TIMER_STAMPS = "/var/lib/systemd/timers"
 # Releases of llama.cpp.
