@@ -12,6 +12,9 @@ AT_BOOT = UNITS + "/multi-user.target.wants"
 UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
+# With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
+REGISTRY_UNIT = UNITS + "/llama-registry.service"
+ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 
@@ -26,6 +29,10 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
 PRESETS = CONFIGURATION + "/preset-*.ini"
+# Of the registry's reader, and of what writes an endpoint's file.
+REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
+REGISTRY = CONFIGURATION + "/registry"
+ENDPOINTS = REGISTRY + "/*.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
@@ -56,6 +63,9 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# What the registry's reader has for the gateway.
+REGISTRY_RUN = "/run/llama-gateway-registry"
+REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # What outlasts a boot and is no configuration.
