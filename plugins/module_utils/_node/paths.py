@@ -14,6 +14,9 @@ WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
 # The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
 GATEWAY_UNITS = UNITS + "/llama-gateway*"
+# With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
+REGISTRY_UNIT = UNITS + "/llama-registry.service"
+ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 
@@ -39,6 +42,10 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
 PRESETS = CONFIGURATION + "/preset-*.ini"
+# Of the registry's reader, and of what writes an endpoint's file.
+REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
+REGISTRY = CONFIGURATION + "/registry"
+ENDPOINTS = REGISTRY + "/*.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
@@ -71,6 +78,9 @@ SERVED_FILES = SERVED + "/llama-*.service"
 NO_MODELS = RUN + "/no-models"
 # systemd holds it, and the gateway's engine answers there.
 GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
+# What the registry's reader has for the gateway.
+REGISTRY_RUN = "/run/llama-gateway-registry"
+REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # Younger than the configuration that nginx and the engine have read last.
