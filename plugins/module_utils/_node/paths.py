@@ -18,6 +18,7 @@ NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
 FIREWALL_RULES = CONFIGURATION + "/firewall.nft"
+GATEWAY = CONFIGURATION + "/gateway"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
@@ -56,6 +57,11 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# systemd holds it, and the gateway's engine answers there.
+GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
+# What the registry's reader has for the gateway.
+REGISTRY_RUN = "/run/llama-gateway-registry"
+REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # What outlasts a boot and is no configuration.
@@ -63,6 +69,8 @@ STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
+# Endpoints that get no new requests from the gateway.
+GATEWAY_DRAINING = STATE + "/draining.json"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
@@ -74,6 +82,8 @@ LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
+# What the engine keeps: StateDirectory of its unit.
+GATEWAY_STATE = "/var/lib/llama-gateway"
 # Where systemd notes when a timer of wall-clock time went off last.
 TIMER_STAMPS = "/var/lib/systemd/timers"
 # Releases of llama.cpp.
