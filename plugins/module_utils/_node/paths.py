@@ -26,6 +26,8 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
 PRESETS = CONFIGURATION + "/preset-*.ini"
+# Where llama-model-selector finds the gateway.
+SELECTOR = CONFIGURATION + "/selector.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
@@ -40,6 +42,8 @@ PROGRAM_BIN = PROGRAMS + "/bin"
 PROGRAM = PROGRAM_BIN + "/llama-program"
 PROGRAM_LIB = PROGRAMS + "/lib"
 PROGRAM_PACKAGE = PROGRAM_LIB + "/llama_cluster"
+# For every user, by the names that the notes of old have.
+SELECTOR_COMMANDS = "/usr/local/bin/llama-model-selector*"
 # What a trial's timer starts.
 PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
