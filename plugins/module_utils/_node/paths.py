@@ -42,8 +42,6 @@ PROGRAM_BIN = PROGRAMS + "/bin"
 PROGRAM = PROGRAM_BIN + "/llama-program"
 PROGRAM_LIB = PROGRAMS + "/lib"
 PROGRAM_PACKAGE = PROGRAM_LIB + "/llama_cluster"
-# For every user, by the names that the notes of old have.
-SELECTOR_COMMANDS = "/usr/local/bin/llama-model-selector*"
 # What a trial's timer starts.
 PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 

@@ -53,7 +53,8 @@ def ask(url: str, what: str) -> str:
         reason = sentence_of(error.read())
         if error.code == 404:
             raise Refusal("%s%s: %s" % (url, what, reason or "404 seen, a path of the gateway is needed")) from None
-        raise NoGateway("%s: status %d seen, 200 is needed%s: see %s/status" % (url, error.code, reason, url)) from None
+        told = " (%s)" % reason if reason else ""
+        raise NoGateway("%s: status %d seen, 200 is needed%s: see %s/status" % (url, error.code, told, url)) from None
     except OSError as error:
         reason = str(getattr(error, "reason", error))
         raise NoGateway(
