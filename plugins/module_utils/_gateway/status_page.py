@@ -30,7 +30,7 @@ p { margin: .4rem 0; }
 .dim { color: var(--dim); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid var(--line); }
+th, td { text-align: left; vertical-align: top; padding: .35rem 1.2rem .35rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--dim); white-space: nowrap; }
 td.number, th.number { text-align: right; }
 code, pre { font: 13px/1.5 ui-monospace, monospace; }
