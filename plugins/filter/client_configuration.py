@@ -8,31 +8,27 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: makes the configuration of a client of the gateway"
 description:
-  - Returns the C(text) of the configuration, the name of its C(file), and the C(path) at which a gateway answers the
+  - Returns the C(text) of the configuration, the name of its C(file), and the C(url) at which the gateway answers the
     same. Of no client it returns the list of all of them.
 options:
   _input:
     description: The configuration of the gateway.
     type: dict
     required: true
-  base_url:
-    description: The address of the gateway, without C(/v1).
-    type: str
-    required: true
   client:
     description: The client.
     type: str
     default: ""
-positional: base_url, client
+positional: client
 """
 
 EXAMPLES = """
-file: "{{ config | thefermisea.llama_cluster.client_configuration(config.base_urls[0], 'opencode') }}"
+file: "{{ gateway_config | thefermisea.llama_cluster.client_configuration('opencode') }}"
 """
 
 RETURN = """
 _value:
-  description: C(client), C(path), C(file) and C(text).
+  description: C(url), C(file) and C(text).
   type: dict
 """
 

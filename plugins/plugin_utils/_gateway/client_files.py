@@ -10,13 +10,14 @@ from ...module_utils._gateway import clients
 from ...module_utils._text import Refusal
 
 
-def client_file(config: Mapping[str, Any], base_url: str, client: str = "") -> dict[str, str]:
-    """-> {client, path, file, text} of a client: where the gateway answers it, and how the file is called; of no
-    client the list of all, which is no file. Refusal for a client that is not known."""
+def client_file(config: Mapping[str, Any], client: str = "") -> dict[str, str]:
+    """-> {url, file, text} of a client: where the gateway answers it, and how the file is called; of no client the
+    list of all, which is no file. Refusal for a client that is not known."""
+    base_url = config["base_urls"][0].rstrip("/")
     if not client:
-        return {"client": "", "path": "/clients", "file": "", "text": clients.clients_index(config, base_url)}
+        return {"url": base_url + "/clients", "file": "", "text": clients.clients_index(config, base_url)}
     text = clients.client_configuration(config, client, base_url)
     if text is None:
         known = ", ".join(clients.CLIENTS)
         raise Refusal("client: %s seen, one of %s is needed: run with -e client=openai" % (client, known))
-    return {"client": client, "path": "/clients/" + client, "file": clients.CLIENTS[client][0], "text": text}
+    return {"url": base_url + "/clients/" + client, "file": clients.CLIENTS[client][0], "text": text}
