@@ -283,8 +283,8 @@ def haproxy(config: Mapping[str, Any], url: str) -> str:
     others = config.get("base_urls") or []
     urls = others if url in others else [url]
     use = (
-        "HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. Clients send their key through "
-        "it.\nThe nodes' own ports are no servers here: the gateway knows what is loaded, full or draining."
+        "HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' "
+        "keys.\nThe nodes' own ports are no servers here: the gateway knows what is loaded, full or draining."
     )
     wait = max([entry.timeout for entry in models] or [7200 + GRACE])
     lines = head(config, url, use) + [

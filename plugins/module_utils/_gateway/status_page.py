@@ -34,7 +34,8 @@ th, td { text-align: left; vertical-align: top; padding: .35rem 1.2rem .35rem 0;
 th { font-weight: 600; color: var(--dim); white-space: nowrap; }
 td.number, th.number { text-align: right; }
 code, pre { font: 13px/1.5 ui-monospace, monospace; }
-pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; overflow-x: auto; }
+pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem;
+  overflow-x: auto; }
 .state { font-weight: 600; white-space: nowrap; }
 .ready { color: var(--ready); } .loading, .draining { color: var(--wait); } .down { color: var(--bad); }
 .stopped { color: var(--dim); }

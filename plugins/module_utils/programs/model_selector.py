@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """llama-model-selector TASK: prints the model that answers a task, and the base URL to call it at.
 
-`read -r MODEL URL <<< "$(llama-model-selector fix)"`. Exit codes: 0 printed, also for an unknown task, which the default
-answers; 1 nothing to print; 2 wrong use; 3 the gateway does not answer. It asks the gateway, for which no key is needed,
-so its file holds none and every user may run it.
+`read -r MODEL URL <<< "$(llama-model-selector fix)"`. Exit codes: 0 printed, also for an unknown task, which the
+default answers; 1 nothing to print; 2 wrong use; 3 the gateway does not answer. It asks the gateway, for which no key
+is needed, so its file holds none and every user may run it.
 """
 
 import argparse
