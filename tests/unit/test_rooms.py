@@ -22,12 +22,13 @@ FLOORS = {
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
-        ("_plan", "_serving", "_watchdog", "_adoption", "_removal"),
+        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
+        ("_gateway",),
         ("programs",),
     ),
     CONTROLLER: (
         ("_filters", "_known", "_progress", "_warm", "_intent"),
-        ("_cluster_plan", "_units", "_access"),
+        ("_cluster_plan", "_units", "_access", "_gateway"),
         ("_reports",),
     ),
 }
