@@ -63,6 +63,8 @@ STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
+# The same for a gateway that was made by hand.
+ADOPTED_GATEWAY = STATE + "/adopted-gateway"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
@@ -72,6 +74,8 @@ RPC_RULES = STATE + "/rpc-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
+# What the gateway has in a tailnet.
+TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
 # Where systemd notes when a timer of wall-clock time went off last.
