@@ -155,8 +155,9 @@ def test_what_is_at_the_place_of_one_of_ours_is_refused_and_stays(host, config, 
     with pytest.raises(Refusal) as refused:
         host.serve(wanted_handlers(TIERS, 8000, False))
     assert re.fullmatch(
-        r"gateway_tailscale: tailscale serves %s already, which is not ours, its place is needed for \S+( /\S*)? -> \S+: "
-        r"remove it with tailscale serve %s off, or set gateway_tailscale to false" % (re.escape(shown), flags),
+        r"gateway_tailscale: tailscale serves %s already, which is not ours, its place is needed for "
+        r"\S+( /\S*)? -> \S+: remove it with tailscale serve %s off, or set gateway_tailscale to false"
+        % (re.escape(shown), flags),
         str(refused.value),
     )
     assert host.config() == config
@@ -174,8 +175,8 @@ def test_what_is_at_the_place_of_one_of_ours_is_refused_and_stays(host, config, 
         ({"version": "1.50.1-t1"}, "tailscale 1.50.1-t1, 1.52 or later is needed: update it"),
         (
             {"certificates": None},
-            "the tailnet has no HTTPS certificates for this host, they are needed: enable MagicDNS and HTTPS on the DNS "
-            "page of Tailscale's admin console",
+            "the tailnet has no HTTPS certificates for this host, they are needed: enable MagicDNS and HTTPS on the "
+            "DNS page of Tailscale's admin console",
         ),
         (
             {"serve": {"AllowFunnel": {HOST + ":443": True}}},
