@@ -26,9 +26,7 @@ MARK = "# llama-cluster adopted: "
 class FrontAdoption(Adoption):
     """One host's adoption. ports: where our gateway listens; check: predict only."""
 
-    def __init__(
-        self, directory: str, ports: Sequence[int] = (), check: bool = False, places: Places = HERE
-    ) -> None:
+    def __init__(self, directory: str, ports: Sequence[int] = (), check: bool = False, places: Places = HERE) -> None:
         super().__init__(directory, (), check, places.units)
         self.ports = list(ports)
         self.places = places
