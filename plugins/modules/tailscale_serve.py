@@ -24,7 +24,7 @@ options:
     choices: [present, absent]
   gateway_port:
     description:
-      - The port of the gateway, required for O(state=present).
+      - The port of the gateway; without it, only the tiers are served.
     type: int
   gateway_tls:
     description:
@@ -86,7 +86,6 @@ def main():
             "tiers": {"type": "dict", "default": {}},
             "record": {"type": "path", "default": paths.TAILSCALE_RECORD},
         },
-        required_if=[("state", "present", ["gateway_port"])],
         supports_check_mode=True,
     )
     wanted = []

@@ -51,16 +51,19 @@ class Handler(NamedTuple):
 Config = Dict[str, Any]
 
 
-def wanted_handlers(tiers: Mapping[str, int], gateway_port: int, tls: bool) -> List[Handler]:
+def wanted_handlers(tiers: Mapping[str, int], gateway_port: Optional[int], tls: bool) -> List[Handler]:
     """What the gateway has in a tailnet: https with the paths of the tiers, and each port as it is on the host."""
     local = "http://127.0.0.1:%d"
-    gateway = ("https+insecure://127.0.0.1:%d" if tls else local) % gateway_port
-    root = local % tiers["fast"] if "fast" in tiers else gateway
-    handlers = [Handler("https", HTTPS_PORT, "/", root)]
+    handlers = []
+    if "fast" in tiers:
+        handlers.append(Handler("https", HTTPS_PORT, "/", local % tiers["fast"]))
+    elif gateway_port:
+        gateway = ("https+insecure://127.0.0.1:%d" if tls else local) % gateway_port
+        handlers.append(Handler("https", HTTPS_PORT, "/", gateway))
     if "reasoning" in tiers:
         handlers.append(Handler("https", HTTPS_PORT, "/reasoning/", local % tiers["reasoning"]))
     # Raw, so that it answers under every name and address of the host.
-    ports = sorted(set(tiers.values()) | {gateway_port})
+    ports = sorted(set(tiers.values()) | ({gateway_port} if gateway_port else set()))
     return handlers + [Handler("tcp", port, "", "127.0.0.1:%d" % port) for port in ports if port != HTTPS_PORT]
 
 

@@ -72,6 +72,11 @@ def test_handlers_of_both_tiers_and_of_none():
     assert [str(handler) for handler in wanted_handlers({}, 443, True)] == [
         "https:443 / -> https+insecure://127.0.0.1:443"
     ]
+    # A host without the engine.
+    assert [str(handler) for handler in wanted_handlers({"reasoning": 8081}, None, False)] == [
+        "https:443 /reasoning/ -> http://127.0.0.1:8081",
+        "tcp:8081 -> 127.0.0.1:8081",
+    ]
 
 
 def test_served_once_and_then_nothing_is_to_do(host):
