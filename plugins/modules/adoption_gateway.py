@@ -94,7 +94,7 @@ lines:
 recorded:
   description: The adoption recorded on the host, when it was made and whether it was finished; V(null) without one.
   type: dict
-  returned: with O(step=look)
+  returned: with O(step=look) and O(step=put_back)
   sample: {created: "2026-10-01T08:00:00Z", finished: true}
 """
 

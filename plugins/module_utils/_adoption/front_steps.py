@@ -14,6 +14,7 @@ import subprocess
 from typing import Any, Callable, Dict, List, Sequence
 
 from .. import _files
+from .._node.units import Show, parse_show, systemctl_show
 from .._text import Refusal, printable
 from . import front as fronts
 from .front import HERE, Front, Places, find_front, front_lines, named, running
@@ -26,13 +27,21 @@ MARK = "# llama-cluster adopted: "
 class FrontAdoption(Adoption):
     """One host's adoption. ports: where our gateway listens; check: predict only."""
 
-    def __init__(self, directory: str, ports: Sequence[int] = (), check: bool = False, places: Places = HERE) -> None:
+    def __init__(
+        self,
+        directory: str,
+        ports: Sequence[int] = (),
+        check: bool = False,
+        places: Places = HERE,
+        show: Show = systemctl_show,
+    ) -> None:
         super().__init__(directory, (), check, places.units)
         self.ports = list(ports)
         self.places = places
+        self.show = show
 
     def find(self) -> Front:
-        return find_front(self.ports, self.places)
+        return find_front(self.ports, self.places, self.show)
 
     def look(self) -> Dict[str, Any]:
         """What there is, and whether there is anything to take over or to go on with. Errors: Refusal."""
@@ -42,7 +51,7 @@ class FrontAdoption(Adoption):
             "keyless": front.keyless,
             "needed": front.there or bool(record and not record["finished"]),
             "lines": front_lines(front, self.directory) if front.there else [],
-            "recorded": None if record is None else {"created": record["created"], "finished": record["finished"]},
+            "recorded": None if record is None else summary(record),
         }
 
     def save(self) -> None:  # type: ignore[override]
@@ -154,11 +163,11 @@ class FrontAdoption(Adoption):
     def _everything(self, record: Record) -> List[Record]:
         return record["paths"] + [path for unit in record["units"] for path in unit["paths"]]
 
-    def put_back(self) -> None:
+    def put_back(self) -> Dict[str, Any]:  # type: ignore[override]
         """Every recorded file where it was, with content, owner, mode and time of then; nothing is loaded yet."""
         record = self.read()
         if record is None:
-            return
+            return {"recorded": None}
         missing = [path for path in self._everything(record) if not holds(path)]
         for path in missing:
             if os.path.lexists(path["path"]):
@@ -169,6 +178,7 @@ class FrontAdoption(Adoption):
             for path in missing:
                 self._put_back(path)
             systemctl("daemon-reload")
+        return {"recorded": summary(record)}
 
     def start(self) -> None:  # type: ignore[override]
         """Has nginx load the recorded sites, and what started the updater start it again."""
@@ -178,9 +188,9 @@ class FrontAdoption(Adoption):
         if record["sites"] and self._act("reload nginx"):
             reload_nginx()
         self._rewrite_cron(lambda line: line[len(MARK) :] if line.startswith(MARK) else line)
-        running_units = [unit["name"] for unit in self.find().units if unit["active"]]
-        # A service that a timer starts does so by itself.
-        wanted = [unit["name"] for unit in record["units"] if unit["active"] and unit["name"] not in running_units]
+        names = [unit["name"] for unit in record["units"] if unit["active"]]
+        shown = parse_show(self.show(names, ("Id", "ActiveState"))) if names else []
+        wanted = [unit["Id"] for unit in shown if unit.get("ActiveState") not in ("active", "activating")]
         if wanted and self._act("start %s" % ", ".join(wanted)):
             systemctl("start", "--no-block", *wanted)
 
@@ -196,6 +206,10 @@ class FrontAdoption(Adoption):
         for folder in (os.path.join(self.directory, "files"), self.directory):
             if not os.listdir(folder):
                 os.rmdir(folder)
+
+
+def summary(record: Record) -> Dict[str, Any]:
+    return {"created": record["created"], "finished": record["finished"]}
 
 
 def reload_nginx() -> None:

@@ -71,7 +71,9 @@ class Host:
         )
 
     def adoption(self, **options):
-        return FrontAdoption(str(self.path / "state/adopted-gateway"), PORTS, places=self.places, **options)
+        return FrontAdoption(
+            str(self.path / "state/adopted-gateway"), PORTS, places=self.places, show=self.show, **options
+        )
 
     def run(self, *steps):
         actions = []
@@ -97,7 +99,6 @@ class Host:
 @pytest.fixture(name="host")
 def fixture_host(tmp_path, monkeypatch):
     made = Host(tmp_path)
-    monkeypatch.setattr(fronts.find_front, "__defaults__", (made.places, made.show))
     monkeypatch.setattr(fronts, "read_crontab", lambda: made.crontab)
     monkeypatch.setattr(fronts, "write_crontab", lambda text: setattr(made, "crontab", text))
     monkeypatch.setattr(front_steps, "systemctl", lambda *words: made.called.append(" ".join(words)))
@@ -332,7 +333,7 @@ def test_crontab_is_asked_as_root_and_its_refusal_is_told(tmp_path, monkeypatch)
 
 
 def test_the_module_tells_what_there_is(host, monkeypatch, capsys):
-    monkeypatch.setattr(adoption_gateway.FrontAdoption.__init__, "__defaults__", ((), False, host.places))
+    monkeypatch.setattr(adoption_gateway.FrontAdoption.__init__, "__defaults__", ((), False, host.places, host.show))
 
     def run(step, check=False):
         arguments = {"step": step, "ports": PORTS, "directory": str(host.path / "state/adopted-gateway")}
