@@ -238,7 +238,13 @@ class ActionModule(ActionBase):
         """What serves by hand is a file by-hand, with its kind."""
         record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
         units = [{"name": "llama-%s.service" % by_hand.read_text()}] if by_hand.exists() else []
-        found = {"units": units, "processes": [], "pids": [], "lines": ["by hand: %s" % unit["name"] for unit in units]}
+        found = {
+            "units": units,
+            "processes": [],
+            "pids": [],
+            "clients": [],
+            "lines": ["by hand: %s" % unit["name"] for unit in units],
+        }
         return dict(found, changed=False, recorded=json.loads(record.read_text()) if record.exists() else None)
 
     def do_adoption(self, arguments):
