@@ -13,6 +13,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 from .. import _files
 from .._node import paths
+from .._node.ours import GATEWAY_FILES
 from .._node.units import Show, parse_show, systemctl_show
 from .._text import Refusal, printable
 from .handmade import OURS, read_text
@@ -23,6 +24,7 @@ LISTEN = re.compile(r"(?:^|[;{\s])listen\s+(?:\S*:)?(\d+)\b")
 PROXY = re.compile(r"\bproxy_pass\s")
 ASKS_FOR_KEY = re.compile(r"\bauth_basic\s+(?!off)|\bauth_request\s|\$http_(authorization|x_api_key)\b")
 NAME = "ai-inference"
+OUR_SITE = re.compile(dict(GATEWAY_FILES)[paths.NGINX_SITE], re.MULTILINE)
 STARTERS = (".timer", ".path", ".service")
 
 
@@ -36,6 +38,7 @@ class Places(NamedTuple):
     units: str = paths.UNITS
     cron: Tuple[str, ...] = ("/etc/crontab", "/etc/cron.d/*")
     proc: str = "/proc"
+    our_site: str = paths.NGINX_SITE
 
 
 HERE = Places()
@@ -127,7 +130,7 @@ def find_sites(ports: Sequence[int], places: Places) -> List[str]:
     sites = []
     for path in found(places.sites):
         text = without_comments(path)
-        if OURS.search(read_text(path)):
+        if OUR_SITE.search(read_text(path)):
             continue
         mine = sorted(set(listened(text)) & set(ports))
         of_inference = NAME in text or NAME in os.path.basename(path)

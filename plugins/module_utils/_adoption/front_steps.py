@@ -186,13 +186,28 @@ class FrontAdoption(Adoption):
         if record is None:
             return
         if record["sites"] and self._act("reload nginx"):
-            reload_nginx()
+            self._load()
         self._rewrite_cron(lambda line: line[len(MARK) :] if line.startswith(MARK) else line)
         names = [unit["name"] for unit in record["units"] if unit["active"]]
         shown = parse_show(self.show(names, ("Id", "ActiveState"))) if names else []
         wanted = [unit["Id"] for unit in shown if unit.get("ActiveState") not in ("active", "activating")]
         if wanted and self._act("start %s" % ", ".join(wanted)):
             systemctl("start", "--no-block", *wanted)
+
+    def _load(self) -> None:
+        """Ours goes before nginx reads the recorded sites: both may be the default of a port. It comes back where nginx
+        refuses them."""
+        ours = b""
+        if fronts.OUR_SITE.search(fronts.read_text(self.places.our_site)):
+            ours = _files.read(self.places.our_site)
+            with _files.directory(os.path.dirname(self.places.our_site)) as folder:
+                os.unlink(os.path.basename(self.places.our_site), dir_fd=folder)
+        try:
+            reload_nginx()
+        except Refusal:
+            if ours:
+                _files.write_atomically(self.places.our_site, ours, 0o644)
+            raise
 
     def forget(self) -> None:
         """The record goes: everything is as it was before there was one."""

@@ -39,6 +39,7 @@ class Host:
             units=str(path / "system"),
             cron=(str(path / "crontab"), str(path / "cron.d/*")),
             proc=str(path / "proc"),
+            our_site=str(path / "conf.d/llama-cluster.conf"),
         )
         self.updater = str(path / "bin/ai-inference-upstream.sh")
         self.write("nginx.conf", "http { include sites-enabled/*; }\n")
@@ -138,7 +139,7 @@ def test_a_file_of_conf_d_is_found_by_its_ports_and_ours_never(host):
         "conf.d/models.conf", "server { listen 10.0.0.5:8081; location / { proxy_pass http://10.0.0.20:8081; } }"
     )
     host.write(
-        "conf.d/llama-cluster.conf", "# github.com/thefermisea/llama_cluster\nserver { listen 8080; proxy_pass x; }"
+        "conf.d/llama-cluster.conf", "# Ports, paths and TLS of the gateway; x\nserver { listen 8080; proxy_pass x; }"
     )
     host.write("conf.d/unrelated.conf", "server { listen 9000; location / { proxy_pass http://127.0.0.1:3000; } }")
     assert host.adoption().find().sites == [str(host.path / "conf.d/models.conf")]
@@ -317,6 +318,27 @@ def test_nginx_is_not_reloaded_with_what_it_refuses(tmp_path, monkeypatch):
     (tmp_path / "nginx").write_text("#!/bin/sh\n")
     front_steps.reload_nginx()
     assert called == [("reload-or-restart", "nginx.service")]
+
+
+def test_ours_makes_room_for_what_comes_back_unless_nginx_refuses_that(host, monkeypatch):
+    host.run("save", "stop", "put_aside", "finish", "put_back")
+    ours = host.path / "conf.d/llama-cluster.conf"
+    host.write("conf.d/llama-cluster.conf", "# Ports, paths and TLS of the gateway; x\nserver { listen 8080; }\n")
+
+    def refuse():
+        assert not ours.exists()
+        raise Refusal("nginx -t: failed")
+
+    with monkeypatch.context() as patch, pytest.raises(Refusal, match=r"nginx -t: failed"):
+        patch.setattr(front_steps, "reload_nginx", refuse)
+        host.run("start")
+    assert ours.read_text().endswith("server { listen 8080; }\n")
+    host.run("start")
+    assert not ours.exists()
+    # Somebody else's of that name stays.
+    host.write("conf.d/llama-cluster.conf", "server { listen 9000; }\n")
+    host.run("start")
+    assert ours.exists()
 
 
 def test_crontab_is_asked_as_root_and_its_refusal_is_told(tmp_path, monkeypatch):
