@@ -82,9 +82,10 @@ def test_a_gateway_is_taken_over_and_put_back(lab):
 def test_a_site_without_a_key_needs_a_word(lab):
     status, output = lab.playbook(PLAYBOOK)
     assert status != 0
-    assert (
+    sentence = (
         "gateway_auth: not set, and /etc/nginx/sites-enabled/ai-inference on node3 asks for no key: set log_only to "
         "serve today's clients and have the log name them, or required if they have keys"
-    ) in output
+    )
+    assert sentence in output, output
     assert lab.changed(output) == 0
     assert Client(lab).ask() == (200, "by hand")
