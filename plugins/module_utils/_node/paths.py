@@ -83,9 +83,6 @@ REGISTRY_RUN = "/run/llama-gateway-registry"
 REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
 
-# Younger than the configuration that nginx and the engine have read last.
-GATEWAY_READ = RUN + "/gateway-read"
-
 # What outlasts a boot and is no configuration.
 STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
@@ -93,6 +90,8 @@ ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
 # Endpoints that get no new requests from the gateway.
 GATEWAY_DRAINING = STATE + "/draining.json"
+# Younger than the configuration that the gateway's engine and nginx have read last.
+GATEWAY_READ = STATE + "/gateway-read"
 # Rules that were added to firewalld for the gateway's clients.
 GATEWAY_RULES = STATE + "/gateway-rules"
 # There where the role has switched nginx on.
