@@ -8,7 +8,7 @@ CONFIG=${CONFIG:-/etc/llama-cluster/gateway/gateway.json}
 header=${CONFIG%/*}/curl-header
 
 ask() {
-    local python url work end client
+    local python url end client
     python=$(command -v python3 || echo /usr/libexec/platform-python)
     url=$("$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["base_urls"][0])' "$CONFIG")
     [ -e "$header" ] || header=/dev/null

@@ -169,3 +169,14 @@ def test_a_service_that_is_stopped_has_drained(split):
     assert in_order(
         told(split), "drains chat on node1 for change", "node1 stopped llama-head-chat.service", "drains nothing"
     ), told(split)
+
+
+def test_an_adoption_starts_all_nodes_at_one_time(tmp_path_factory, tmp_path):
+    made, inventory = one_of(tmp_path_factory, "replicas_of_gateway", {"embed": EMBED})
+    cluster = begun(tmp_path, made, inventory)
+    for name in BOTH:
+        (cluster.node(name) / "run" / UNIT).unlink()
+    (cluster.node("node1") / "by-hand").write_text("head")
+    done(cluster, "adopt")
+    assert [event for event in told(cluster) if "started" in event] == ["%s started %s" % (name, UNIT) for name in BOTH]
+    assert drains(cluster) == []
