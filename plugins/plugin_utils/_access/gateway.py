@@ -127,7 +127,9 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
             "content" % (host, " ".join(configuration.split())[-300:])
         )
     served = sites(configuration) if gateway["status"] == 0 else {}
-    mine = served.pop(paths.NGINX_SITE, set())
+    mine = served.pop(paths.NGINX_SITE, set()).union(*(served.pop(path, set()) for path in gateway["leaving"]))
+    # A port that no file has is one that nginx gives up when it reads ours.
+    listeners = "\n".join(line for line in listeners.splitlines() if 'users:(("nginx",' not in line)
     entries = {port: "gateway_port" for port in here["ports"]}
     entries.update({tier["port"]: "gateway_tiers.%s" % name for name, tier in here["tiers"].items()})
     others = set()
