@@ -106,7 +106,10 @@ def test_an_address_of_its_own_is_asked_there():
 def test_enterprise_linux_8_has_tiers_alone():
     here = told(os_family="RedHat", major="8")
     assert (here["engine"], here["ports"]) == (False, [8080, 8081])
-    assert [question["url"] for question in here["questions"]] == ["http://127.0.0.1:8081/v1", "http://127.0.0.1:8080/v1"]
+    assert [question["url"] for question in here["questions"]] == [
+        "http://127.0.0.1:8081/v1",
+        "http://127.0.0.1:8080/v1",
+    ]
     assert told(os_family="RedHat", major="9")["engine"] is True
 
 
@@ -151,7 +154,7 @@ def test_of_another_address_nobody_is_in_the_way():
 
 
 def test_a_configuration_that_nginx_refuses_is_said():
-    assert refusals("nginx: [emerg] unknown directive \"sever\"\n", 1) == [
+    assert refusals('nginx: [emerg] unknown directive "sever"\n', 1) == [
         'door: nginx refuses its configuration as it is (nginx: [emerg] unknown directive "sever"), a sound one is '
         "needed: correct it until `nginx -t` is content"
     ]
@@ -159,16 +162,16 @@ def test_a_configuration_that_nginx_refuses_is_said():
 
 def test_a_certificate_has_to_be_there():
     assert refusals(missing=["/etc/ssl/door.pem"]) == [
-        "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them issued "
-        "and copied, then run again"
+        "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them "
+        "issued and copied, then run again"
     ]
 
 
 def test_enterprise_linux_8_needs_a_tier():
     here = gateway_host(dict(CONFIG, services={"a": service()}), dict(HOST, os_family="RedHat", major="8"))
     assert refusals(here=here) == [
-        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key tier "
-        "is needed: add it to one of llama_services, or take another host"
+        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
+        "tier is needed: add it to one of llama_services, or take another host"
     ]
 
 
