@@ -26,8 +26,8 @@ ANYWHERE = ("0.0.0.0", "::", "*", "")
 
 def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str, Any]:
     """config: of filter gateway_config; host: {os_family, major: of its distribution, address: that clients reach it
-    at, port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks,
-    none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
+    at, port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients:
+    networks, none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
 
     -> engine: whether it runs here; tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
     nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
