@@ -28,7 +28,8 @@ INTENT = {
     "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
     "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
     "llama_fabric_interface": "The interface that this address is expected on.",
-    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway its hosts).",
+    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway its "
+    "hosts alone).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
     "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, "
     "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
