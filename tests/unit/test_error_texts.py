@@ -581,6 +581,12 @@ REFUSALS = [
         "without spaces",
         intent(api_keys={"chat": ["k3y", "k3y s3cret"]}),
     ),
+    (
+        "llama_services.chat.models:",
+        "seen without kind: router",
+        "it is needed for it: add that line, or name one model and its quant",
+        chat(models={"m": "Q8_0"}),
+    ),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     (
         "llama_services.chat.launcher:",

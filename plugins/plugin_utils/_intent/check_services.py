@@ -57,14 +57,8 @@ def service_errors(
     if found:
         return found
     if kind_of(service) not in KINDS:
-        return [
-            "%s.kind: %s seen, server or router is needed%s"
-            % (
-                entry,
-                shown(service["kind"]),
-                near(service["kind"], KINDS, ": drop the key for a llama-server, with or without workers"),
-            )
-        ]
+        step = near(service["kind"], KINDS, ": drop the key for a llama-server, with or without workers")
+        return ["%s.kind: %s seen, server or router is needed%s" % (entry, shown(service["kind"]), step)]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
     builds = builds_in(groups, hostvars) if built else {}

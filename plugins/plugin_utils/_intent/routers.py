@@ -52,9 +52,7 @@ def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
 def server_key(entry: str, key: Any, known: Iterable[str]) -> str:
     """A sentence for a key that no server has."""
     if key in BY_KIND["router"]:
-        words = (
-            "%s.%s: seen without kind: router, which is needed for it: add that line, or name one model and its quant"
-        )
+        words = "%s.%s: seen without kind: router, it is needed for it: add that line, or name one model and its quant"
         return words % (entry, key)
     return unknown_key(entry, key, known)
 

@@ -370,7 +370,7 @@ def test_a_port_of_a_replica_is_taken_on_its_node_too():
 def test_models_without_a_kind_are_for_a_router():
     services = {"fast": {"head": "node3", "models": {"big": "Q4_K_M"}}}
     assert mistakes(services)[0] == (
-        "llama_services.fast.models: seen without kind: router, which is needed for it: add that line, or name one "
+        "llama_services.fast.models: seen without kind: router, it is needed for it: add that line, or name one "
         "model and its quant"
     )
     services["fast"]["kind"] = "routr"
