@@ -58,8 +58,8 @@ def service_errors(
         return found
     if kind_of(service) not in KINDS:
         return [
-            "%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers"
-            % (entry, shown(service["kind"]))
+            "%s.kind: %s seen, server or router is needed%s"
+            % (entry, shown(service["kind"]), near(service["kind"], KINDS, ": drop the key for a llama-server"))
         ]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
