@@ -97,6 +97,7 @@ class Endpoint:
         self.writer = None
         self.draining = False
         self.changed = time.time()
+        self.moves = 0  # odd while it is on its way from one state to the other
         self.good = 0.0  # when the engine had it as it is
         self.since_share = time.time()  # when the share could tell of it at the earliest
 
@@ -104,7 +105,18 @@ class Endpoint:
     def alive(self):
         return self.process is not None
 
+    @contextlib.contextmanager
+    def moving(self):
+        self.moves += 1
+        yield
+        self.changed = time.time()
+        self.moves += 1
+
     def start(self):
+        with self.moving():
+            self._start()
+
+    def _start(self):
         process = subprocess.Popen([sys.executable, __file__, "--serve", str(self.port), self.note])
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -114,19 +126,19 @@ class Endpoint:
             time.sleep(0.01)
         if self.service == "shared" and self.writer is None:
             self.writer = self.storm.program("registry_writer", self.storm.writer_config(self))
-        self.changed = self.since_share = time.time()
+        self.since_share = time.time()
         self.process = process
 
     def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process = None
-        self.changed = time.time()
+        with self.moving():
+            self.process.kill()
+            self.process.wait()
+            self.process = None
 
     def drain(self, on):
-        self.draining = on
-        self.storm.write_draining()
-        self.changed = time.time()
+        with self.moving():
+            self.draining = on
+            self.storm.write_draining()
 
     def posts(self):
         with contextlib.suppress(FileNotFoundError), open(self.note) as stream:
@@ -285,7 +297,7 @@ class Storm:
         """Whether an endpoint of it has been there for as long as the engine has time to know."""
         allowed = MISSING + (CACHE if service == "shared" else 0)
         return any(
-            one.alive and not one.draining and max(one.changed, self.share_back) < now - allowed
+            one.alive and not one.draining and not one.moves % 2 and max(one.changed, self.share_back) < now - allowed
             for one in self.endpoints
             if one.service == service and not (service == "shared" and self.share_gone)
         )
@@ -293,13 +305,13 @@ class Storm:
     def sampler(self):
         while not self.ended.wait(SAMPLE):
             before = time.time()
-            truth = [(one, one.alive, one.draining, one.changed, one.since_share) for one in self.endpoints]
+            truth = [(one, one.moves, one.alive, one.draining, one.changed, one.since_share) for one in self.endpoints]
             seen = self.states()
             after = time.time()
             if after - before > 1:
                 self.worst["slow status"] = max(self.worst["slow status"], after - before)
-            for one, alive, draining, changed, since_share in truth:
-                if one.changed != changed:
+            for one, moves, alive, draining, changed, since_share in truth:
+                if moves % 2 or one.moves != moves:
                     continue  # it has changed while the engine was asked
                 state = seen[one.node]
                 if (not alive or draining) and state == "ready":
