@@ -10,11 +10,13 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
 from . import answers, paths, replicas, routing
 from .answers import Answer
+from .clients import client_configuration, clients_index
 from .config import Config
 from .paths import Target
 from .replicas import Fleet
 from .request import Head
 from .routing import Route
+from .status_page import PAGE
 
 # Without a key: they name what serves, and nothing of what is asked.
 OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
@@ -131,7 +133,15 @@ def _page(state: State, path: str) -> Optional[Answer]:
         return answers.error(503, "no_endpoint", "no service is ready: see /status", retry_after=10)
     if path == "/status.json":
         return answers.json_answer(status(state))
-    return None
+    if path == "/status":
+        return Answer(200, PAGE.encode("utf-8"), answers.HTML)
+    told, urls = state.config.told, state.config.told.get("base_urls") or [""]
+    text = None
+    if path == "/clients":
+        text = clients_index(told, urls[0])
+    elif path.startswith("/clients/"):
+        text = client_configuration(told, path[len("/clients/") :], urls[0])
+    return None if text is None else Answer(200, text.encode("utf-8"), answers.TEXT)
 
 
 def status(state: State) -> Dict[str, Any]:

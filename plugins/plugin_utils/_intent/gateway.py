@@ -30,6 +30,11 @@ def hosts(groups: Groups) -> list[str]:
     return list(groups.get(GROUP) or [])
 
 
+def all_hosts(groups: Groups) -> list[str]:
+    """Nodes, and the gateway's hosts, which may be others."""
+    return list(dict.fromkeys([*groups["llama_nodes"], *hosts(groups)]))
+
+
 def setting(name: str, facts: Mapping[str, Any]) -> Any:
     """A variable of role gateway, as a host of the gateway has it."""
     found = facts.get(name)

@@ -102,17 +102,18 @@ def node_rpc(
     """What a node has to do with RPC.
 
     -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
-    heads, clients: [NETWORK:PORT] for each head behind a gateway}}
+    heads; behind a gateway clients: [NETWORK:PORT] for each head}}
     """
     known = _Known(hostvars)
     workers = rpc_instances(services, host, groups, known, plan)
+    behind = gateway.hosts(groups)
     led = [service for service in managed(services, groups) if host in service.heads]
     return {
         "workers": [worker.as_dict() for worker in workers],
         "access": {
             "incoming": ["%s:%d" % (worker.head_address, worker.port) for worker in workers],
             "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, known)],
-            "clients": gateway.client_access(led, host, groups, known),
+            **({"clients": gateway.client_access(led, host, groups, known)} if behind else {}),
         },
     }
 

@@ -61,7 +61,7 @@ def told(**changes):
 def refusals(configuration="", status=127, listeners="", here=None, **changes):
     gateway = dict(
         {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
-        **dict({"missing": [], "ending": []}, **changes),
+        **dict({"missing": [], "ending": [], "leaving": []}, **changes),
     )
     return gateway_refusals("door", gateway, listeners)
 
@@ -162,16 +162,16 @@ def test_a_configuration_that_nginx_refuses_is_said():
 
 def test_a_certificate_has_to_be_there():
     assert refusals(missing=["/etc/ssl/door.pem"]) == [
-        "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them issued "
-        "and copied, then run again"
+        "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them "
+        "issued and copied, then run again"
     ]
 
 
 def test_enterprise_linux_8_needs_a_tier():
     here = gateway_host(dict(CONFIG, services={"a": service()}), dict(HOST, os_family="RedHat", major="8"))
     assert refusals(here=here) == [
-        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key tier "
-        "is needed: add it to one of llama_services, or take another host"
+        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
+        "tier is needed: add it to one of llama_services, or take another host"
     ]
 
 
