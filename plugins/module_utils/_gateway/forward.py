@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .._text import duration
 from . import affinity, answers, paths, replicas, routing, upstream
 from .affinity import Conversation
-from .answers import Answer
+from .answers import Answer, Unanswered
 from .client import Connection
 from .config import Config, Keys
 from .log import Entry
@@ -34,15 +34,15 @@ SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
 
 
-class Cut(Exception):
+class Cut(Unanswered):
     """The answer ended in the middle, and the client has seen its beginning."""
 
 
-class Silent(Exception):
+class Silent(Unanswered):
     """Nothing came for as long as the service may be silent."""
 
 
-class Loading(Exception):
+class Loading(Unanswered):
     """The server is there again, but not yet its model."""
 
 
