@@ -25,8 +25,8 @@ from .upstream import Broken, Unreachable
 
 # An answer whose length is told is read whole before any of it is passed on, up to so many bytes.
 WHOLE = 64 << 20
-# Servers that may end under one request, in a service: it may be the request that ends them.
-LOST = 2
+# Servers that may end under one request, in a service: it may be the request that ends them, or a bad moment.
+LOST = 3
 # Connections that are tried at all.
 TRIES = 8
 # Seconds after which to ask again, where nothing better is known.
