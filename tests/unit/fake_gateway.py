@@ -156,6 +156,8 @@ class Gateway:
             self.engine = Engine(self.loop, listener, paths)
             self.engine._tell = ready.set
             self.loop.run_until_complete(self.engine.run())
+            self.loop.run_until_complete(asyncio.sleep(0.01))
+            self.loop.close()
             self.ended.set()
 
         self.ended = threading.Event()
@@ -173,7 +175,8 @@ class Gateway:
         self.write("draining.json", {"endpoints": known})
 
     def stop(self):
-        self.loop.call_soon_threadsafe(self.engine.end)
+        if not self.ended.is_set():
+            self.loop.call_soon_threadsafe(self.engine.end)
 
     def raw(self, data, seconds=20):
         """What comes back until the connection ends -> (bytes, whether it ended as if broken)."""
