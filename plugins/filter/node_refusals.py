@@ -45,7 +45,16 @@ options:
       - Whether a service on trial is in the way; of a switch the C(service), its C(quant), and whether it is a C(trial)
         itself.
     type: dict
-positional: host, contact, accounts, services, units, trials
+  gateway:
+    description:
+      - What nginx is to listen on (C(here), of P(thefermisea.llama_cluster.gateway_host#filter), and C(addresses)), what
+        C(nginx -T) says (C(configuration), and its C(status)), and the ids of processes that will have ended (C(ending)).
+    type: dict
+  doors:
+    description: The results of curl at the gateway's doors.
+    type: list
+    elements: dict
+positional: host, contact, accounts, services, units, trials, gateway, doors
 """
 
 EXAMPLES = """

@@ -51,6 +51,11 @@ options:
       - Whether to remove the files of the firewall.
     type: bool
     default: false
+  gateway:
+    description:
+      - Whether to remove the files of a gateway, its site of nginx and its units too.
+    type: bool
+    default: false
   node_files:
     description:
       - Whether to remove what else the roles write on a node, below C(/etc/llama-cluster), C(/opt/llama-cluster),
@@ -107,6 +112,7 @@ def main():
             "retired": {"type": "path"},
             "models": {"type": "path"},
             "firewall": {"type": "bool", "default": False},
+            "gateway": {"type": "bool", "default": False},
             "node_files": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -126,6 +132,8 @@ def main():
             removal.models(wanted["models"])
         if wanted["firewall"]:
             removal.firewall()
+        if wanted["gateway"]:
+            removal.gateway()
         if wanted["node_files"]:
             removal.node_files()
     except Refusal as refusal:

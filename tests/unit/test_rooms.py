@@ -22,7 +22,8 @@ FLOORS = {
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
-        ("_plan", "_serving", "_watchdog", "_adoption", "_removal"),
+        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
+        ("_gateway",),
         ("programs",),
     ),
     CONTROLLER: (

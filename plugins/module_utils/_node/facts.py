@@ -30,6 +30,7 @@ UNITS = (
     "llama-head.service",
     "llama-watchdog.service",
     "llama-firewall.service",
+    "llama-endpoint-*.service",
 )
 SERVICES = UNITS[:3]
 LINKS = ("current", "previous", "build")

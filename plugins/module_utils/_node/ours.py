@@ -25,6 +25,19 @@ FIREWALL_FILES = (
     (paths.FIREWALL_UNIT, r"^Environment=LLAMA_CLUSTER_DIGEST="),
     (paths.NFTABLES_DROP_IN, r" llama-firewall\.service$"),
 )
+GATEWAY_FILES = (
+    (paths.NGINX_SITE, r"^# Ports, paths and TLS of the gateway; "),
+    (paths.GATEWAY_UNITS, r"^Documentation=https://github\.com/thefermisea/ansible-llama-cluster$"),
+    (paths.GATEWAY_CONFIG, r'"unknown_model": '),
+    (paths.GATEWAY_KEYS, r'\A\{\s*"clients": '),
+    (paths.GATEWAY_CURL_HEADER, r"\AAuthorization: Bearer "),
+    (paths.GATEWAY_NGINX, r"^(# Whose requests nginx sends|# The keys of the tiers' services)"),
+    (paths.GATEWAY_POLICY, r"^; nginx may connect to a socket"),
+    (paths.GATEWAY_DRAINING, r'"endpoints": '),
+    (paths.GATEWAY_READ, r"\A\Z"),
+    (paths.GATEWAY_NGINX_ON, r"\Anginx\.service was not enabled before\n\Z"),
+    (paths.GATEWAY_STATE + "/state.json", r"\A\{"),
+)
 NODE_FILES = (
     (paths.HELD, r'"since": '),
     (paths.PLANS, r'"devices": '),
@@ -81,6 +94,6 @@ def is_our_alias(path: str, root: str = "/") -> bool:
 
 def is_our_file(path: str, root: str = "/") -> bool:
     """Whether a path (without the root) is one that the roles write, and its text says so."""
-    marks = [mark for pattern, mark in FIREWALL_FILES + NODE_FILES if fnmatch.fnmatchcase("/" + path, pattern)]
+    marks = [mark for pattern, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES if fnmatch.fnmatchcase("/" + path, pattern)]
     text = text_of(os.path.join(root, path)) if marks else None
     return text is not None and any(re.search(mark, text, re.MULTILINE) for mark in marks)

@@ -12,12 +12,28 @@ AT_BOOT = UNITS + "/multi-user.target.wants"
 UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
+# The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
+GATEWAY_UNITS = UNITS + "/llama-gateway*"
+# With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
+REGISTRY_UNIT = UNITS + "/llama-registry.service"
+ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
 FIREWALL_RULES = CONFIGURATION + "/firewall.nft"
+GATEWAY = CONFIGURATION + "/gateway"
+# What the gateway's engine is told of services, models and routes.
+GATEWAY_CONFIG = GATEWAY + "/gateway.json"
+# The keys of its clients, and those that it sends to services.
+GATEWAY_KEYS = GATEWAY + "/keys.json"
+# A client's key as root has it for curl: on no command line.
+GATEWAY_CURL_HEADER = GATEWAY + "/curl-header"
+# What nginx reads of keys where it sends requests itself, because the engine is gone.
+GATEWAY_NGINX = GATEWAY + "/nginx-*.conf"
+# What SELinux has to allow nginx.
+GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
 # Since when the node is held for maintenance.
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
@@ -26,6 +42,10 @@ KEYS = CONFIGURATION + "/keys"
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
 PRESETS = CONFIGURATION + "/preset-*.ini"
+# Of the registry's reader, and of what writes an endpoint's file.
+REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
+REGISTRY = CONFIGURATION + "/registry"
+ENDPOINTS = REGISTRY + "/*.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.
@@ -56,6 +76,11 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# systemd holds it, and the gateway's engine answers there.
+GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
+# What the registry's reader has for the gateway.
+REGISTRY_RUN = "/run/llama-gateway-registry"
+REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
 
 # What outlasts a boot and is no configuration.
@@ -63,6 +88,16 @@ STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
+# Endpoints that get no new requests from the gateway.
+GATEWAY_DRAINING = STATE + "/draining.json"
+# Younger than the configuration that the gateway's engine and nginx have read last.
+GATEWAY_READ = STATE + "/gateway-read"
+# Rules that were added to firewalld for the gateway's clients.
+GATEWAY_RULES = STATE + "/gateway-rules"
+# There where the role has switched nginx on.
+GATEWAY_NGINX_ON = STATE + "/nginx-switched-on"
+# Pages that nginx gives out as they are.
+GATEWAY_PAGES = STATE + "/www"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"
@@ -74,6 +109,10 @@ LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
+# What the engine keeps: StateDirectory of its unit.
+GATEWAY_STATE = "/var/lib/llama-gateway"
+# Where nginx of Debian and of Red Hat reads sites.
+NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
 # Where systemd notes when a timer of wall-clock time went off last.
 TIMER_STAMPS = "/var/lib/systemd/timers"
 # Releases of llama.cpp.

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set,
 from .._fetch.manifest import SUFFIX, is_model_name, manifest_path
 from .._files import MOST_TEXT, is_ours, owners, read_ours
 from .._node import paths
-from .._node.ours import FIREWALL_FILES, NODE_FILES, is_our_alias, is_our_file, is_our_unit, record_of
+from .._node.ours import FIREWALL_FILES, GATEWAY_FILES, NODE_FILES, is_our_alias, is_our_file, is_our_unit, record_of
 from .._text import Refusal
 
 SHARD = re.compile(r"^(.+)-\d{5}-of-(\d{5})\.gguf\Z")
@@ -23,6 +23,7 @@ JOURNAL = PARTIAL + ".journal"
 RELEASE_LINK = re.compile(r"^releases/[^/]+\Z")
 # Their directories, the deepest first.
 FIREWALL_FOLDERS = (paths.NFTABLES_DROP_INS,)
+GATEWAY_FOLDERS = (paths.GATEWAY, paths.GATEWAY_PAGES, paths.GATEWAY_STATE, os.path.dirname(paths.GATEWAY_SOCKET))
 NODE_FOLDERS = (
     *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
     *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
@@ -194,6 +195,10 @@ class Removal:
     def firewall(self) -> None:
         """The files of the firewall; its unit is down."""
         self._marked(FIREWALL_FILES, FIREWALL_FOLDERS)
+
+    def gateway(self) -> None:
+        """The files of a gateway; its units are down."""
+        self._marked(GATEWAY_FILES, GATEWAY_FOLDERS)
 
     def node_files(self) -> None:
         """What else the roles have written on a node, and the directories that they made."""

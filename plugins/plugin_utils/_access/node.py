@@ -11,6 +11,7 @@ from ...module_utils._node import paths
 from ...module_utils._node.units import Unit, units_of
 from ...module_utils._settings import is_stopped
 from .accounts import Account, account_refusals
+from .gateway import door_refusals, gateway_refusals
 from .ports import port_conflicts
 from .reach import reach_refusals
 from .trials import trial_refusals
@@ -28,16 +29,18 @@ def node_refusals(
     services: Mapping[str, Any] | None = None,
     units: Mapping[str, Any] | None = None,
     trials: Mapping[str, Any] | None = None,
+    gateway: Mapping[str, Any] | None = None,
+    doors: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
     ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way}; units: what
-    unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that. None of them: the
-    system.
+    unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that;
+    gateway: what gateway_refusals() needs; doors: what door_refusals() needs. None of them: the system.
     """
-    if all(asked is None for asked in (contact, accounts, services, units, trials)):
+    if all(asked is None for asked in (contact, accounts, services, units, trials, gateway, doors)):
         return _system(facts, host)
     found = []
     if contact is not None:
@@ -50,6 +53,10 @@ def node_refusals(
         found += unit_refusals(facts["llama_node"], host, **units)
     if trials is not None:
         found += trial_refusals(facts["llama_node"].get("trials", []), host, switch=trials)
+    if gateway is not None:
+        found += gateway_refusals(host, gateway, facts["llama_node"]["listeners"])
+    if doors is not None:
+        found += door_refusals(host, doors)
     return found
 
 

@@ -22,6 +22,7 @@ from .._access.trials import minute
 from .._intent.releases import named
 from .drill import outage_lines
 from .failures import NO_REASON
+from .gateway import gateway_lines
 from .speed import speed_lines, unmeasured_lines
 from .status import status_lines
 
@@ -296,7 +297,13 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
     facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
-    return status_lines(
+    gateways = [host for host in hostvars if "gateway_units" in hostvars[host]]
+    lines = [
+        line
+        for host in gateways
+        for line in gateway_lines(host, hostvars[host]["gateway_units"]["units"], hostvars[host]["gateway_status"])
+    ]
+    return lines + status_lines(
         nodes,
         [(answer["item"], answer) for answer in asked],
         {host: one.get("plans", {}) for host, one in facts.items()},

@@ -21,6 +21,7 @@ import shutil
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
+from ..module_utils._gateway import draining
 from ..module_utils._node import snapshot, trials
 from ..module_utils._node import units as units_of_node
 from ..module_utils._node.build import build_info
@@ -425,6 +426,17 @@ class ActionModule(ActionBase):
     def do_llama_drain(self, arguments):
         self.event("drain %s for %s s" % (arguments["unit"], arguments["timeout"]))
         return {"changed": False, "drained": True}
+
+    def do_gateway_endpoints(self, arguments):
+        """The engine's host is the node of a gateway's name; who asks whom is an event there."""
+        parameters = {"endpoints": None, "reason": "change", "held": [], "timeout": 30, **arguments}
+        gateway = NODES / (self._task.delegate_to or self.node.name)
+        here = draining.Draining(str(gateway / "draining.json"), str(gateway))
+        result = draining.apply(parameters, 1.0, self.check, here, lambda: {"services": {}})
+        if result["changed"]:
+            there = ["%(service)s on %(node)s for %(reason)s" % one for one in result["endpoints"]]
+            self.event("gateway %s: drains %s" % (gateway.name, ", ".join(there) or "nothing"))
+        return result
 
     def do_llama_load_info(self, arguments):
         planned = self.node.root / "load.json"

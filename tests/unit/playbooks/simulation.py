@@ -32,6 +32,7 @@ ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service")
 OURS = (
     "adoption",
     "adoption_info",
+    "gateway_endpoints",
     "llama_drain",
     "llama_health",
     "llama_load_info",

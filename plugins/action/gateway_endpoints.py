@@ -1,0 +1,49 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Waits until the gateway has endpoints as they are wanted and prints what is not yet; documented in
+plugins/modules/gateway_endpoints.py."""
+
+import time
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ..module_utils._text import duration
+from ..plugin_utils._progress import Progress
+
+# The node waits so long before a line is due.
+SLICE = 10
+
+
+class ActionModule(ActionBase):
+    _requires_connection = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        timeout = int(self._task.args.get("timeout", 30))
+        progress = Progress(self._task.delegate_to or task_vars["inventory_hostname"], "gateway:")
+        began, told = time.monotonic(), None
+        while True:
+            left = max(0, timeout - (time.monotonic() - began))
+            asked = dict(self._task.args, timeout=int(min(SLICE, left)))
+            try:
+                now = self._execute_module(module_args=asked, task_vars=task_vars)
+            except AnsibleConnectionFailure as error:
+                # Its clients cannot be told; those of other gateways, and nodes, do not wait for it.
+                progress.show("not reached (%s): go on without it" % error)
+                return dict(result, changed=False, waiting=[], reason=str(error), endpoints=[], seconds=0.0)
+            # What the first call has written the next ones find.
+            told = told or now
+            if now.get("failed") or now.get("reason") or not now["waiting"]:
+                break
+            left = timeout - (time.monotonic() - began)
+            if left < 1:
+                break
+            progress.show("%s, waiting %s more" % ("; ".join(now["waiting"]), duration(int(left))))
+        if now.get("reason"):
+            progress.show("its engine does not answer (%s): go on without it" % now["reason"])
+        elif now.get("waiting") and timeout:
+            progress.show("%s, %s is over: go on nevertheless" % ("; ".join(now["waiting"]), duration(timeout)))
+        written = {key: told[key] for key in ("changed", "diff") if key in told and not now.get("failed")}
+        return {**result, **now, **written, "seconds": round(time.monotonic() - began, 1)}

@@ -1,0 +1,143 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of a registry of endpoints: one for each llama-server, in a directory that nodes and gateway share.
+
+Private to the collection. JOBID-SUFFIX.json is a superset of what operators' own tools read there: job_id (a number),
+model, tier, node, host, head_node, port, endpoint, started_at. Workers are under llama_workers: a reader that finds
+rpc_workers asks them for /health, which no worker answers.
+"""
+
+import json
+import re
+import zlib
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .._text import Refusal, printable
+
+VERSION = 1
+LOADING, READY, DRAINING = "loading", "ready", "draining"
+STATES = (LOADING, READY, DRAINING)
+NAME = re.compile(r"^(0|[1-9][0-9]{0,9})-([A-Za-z0-9][A-Za-z0-9_.-]{0,99})\.json\Z")
+WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+# A record has a few hundred bytes.
+MOST_BYTES = 64 << 10
+# Seconds between two writes of a file, and after how many of them without a new one it does not count any more.
+HEARTBEAT, LONGEST_HEARTBEAT, BEATS = 10, 60, 3
+# No job of SLURM has such a number, and it still fits 32 bits: what systemd runs has no job.
+NO_JOB = 1 << 31
+NEXT_STEP = "restart what writes the file, or remove it"
+
+
+class Endpoint(NamedTuple):
+    """A llama-server as its file tells of it. node: its name in the list of hosts; address: from that list alone."""
+
+    service: str
+    node: str
+    address: str
+    port: int
+    state: str
+    slots: Optional[int]
+    slot_ctx_size: Optional[int]
+    models: List[str]
+    tier: Optional[str]
+    build: Optional[str]
+    quant: Optional[str]
+    job_id: int
+    heartbeat: int
+
+    def as_dict(self) -> Dict[str, Any]:
+        """As registry.json has it."""
+        return {name: value for name, value in self._asdict().items() if name != "heartbeat"}
+
+
+def _whole(lowest: int, highest: int) -> Callable[[Any], bool]:
+    return lambda value: type(value) is int and lowest <= value <= highest
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= 200 and value.isprintable()
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and 0 < len(value) <= 200 and all(_text(one) for one in value)
+
+
+def _word(value: Any) -> bool:
+    return isinstance(value, str) and bool(WORD.match(value))
+
+
+def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+# What a file has to have, in the order in which it is looked at.
+FIELDS: Tuple[Tuple[str, Callable[[Any], bool], str], ...] = (
+    ("version", lambda value: value == VERSION and type(value) is int, str(VERSION)),
+    ("job_id", _whole(0, 2**32 - 1), "a whole number below 4294967296"),
+    ("service", _word, "the name of a service"),
+    ("host", _text, "the name of a node"),
+    ("port", _whole(1, 65535), "a port from 1 to 65535"),
+    ("state", lambda value: value in STATES, "loading, ready or draining"),
+    ("models", _texts, "a list of names"),
+    ("tier", _or_null(_word), "a name or null"),
+    ("slots", _or_null(_whole(1, 4096)), "a number from 1 to 4096 or null"),
+    ("slot_ctx_size", _or_null(_whole(1, 2**31)), "a number of tokens or null"),
+    ("build", _or_null(_text), "a name or null"),
+    ("quant", _or_null(_text), "a name or null"),
+    ("heartbeat", _whole(1, LONGEST_HEARTBEAT), "a number of seconds from 1 to 60"),
+)
+
+
+def job_number(node: str, service: str) -> int:
+    """The job_id of an endpoint that no job serves; another one for each node and service."""
+    return NO_JOB | zlib.crc32(("%s/%s" % (node, service)).encode("utf-8"))
+
+
+def file_name(job_id: int, suffix: str) -> str:
+    return "%d-%s.json" % (job_id, suffix)
+
+
+def encode(record: Mapping[str, Any]) -> bytes:
+    return (json.dumps(record, indent=1, sort_keys=True) + "\n").encode("ascii")
+
+
+def parse(name: str, text: bytes, hosts: Mapping[str, str]) -> Endpoint:
+    """What a file of that name says. hosts: {name: address} of the machines that may be named; the file's own address
+    never counts. Errors: Refusal."""
+    try:
+        record = json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError):
+        raise Refusal("%s: no JSON seen, a JSON object is needed: %s" % (name, NEXT_STEP)) from None
+    if not isinstance(record, dict):
+        raise Refusal("%s: no JSON object seen, one is needed: %s" % (name, NEXT_STEP))
+    for field, check, needed in FIELDS:
+        if field not in record:
+            raise Refusal("%s: no %s seen, %s is needed: %s" % (name, field, needed, NEXT_STEP))
+        if not check(record[field]):
+            seen = printable(json.dumps(record[field]), 60)
+            raise Refusal("%s.%s: %s seen, %s is needed: %s" % (name, field, seen, needed, NEXT_STEP))
+    found = NAME.match(name)
+    if not found or int(found.group(1)) != record["job_id"]:
+        raise Refusal(
+            "%s.job_id: %d seen, the number of the file's name is needed: %s" % (name, record["job_id"], NEXT_STEP)
+        )
+    node = _node(record["host"], hosts)
+    if node is None:
+        raise Refusal(
+            "%s.host: %s seen, a node of the inventory is needed: add the node to the inventory and run site.yml with "
+            "--tags gateway, or remove the file" % (name, printable(record["host"], 60))
+        )
+    told = {field: record[field] for field in Endpoint._fields if field not in ("node", "address")}
+    return Endpoint(node=node, address=hosts[node], **told)
+
+
+def _node(host: str, hosts: Mapping[str, str]) -> Optional[str]:
+    """The node that a host is, by name or address, also with the domain that SLURM's nodes have; None where it is
+    none."""
+    if host in hosts:
+        return host
+    for node, address in hosts.items():
+        if host == address or "." not in node and host.startswith(node + "."):
+            return node
+    return None

@@ -1,0 +1,187 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which endpoints a registry has, look by look. Private to the collection.
+
+Whoever may write the share must not be able to send prompts elsewhere. So a file counts only where root or a listed
+user owns it and nobody else may write it, and it names a machine of a list, which has the address.
+
+How old a file is, two clocks cannot tell. Its age is the time, by this machine's clock, for which its mtime has not
+moved while the share answered. At the first look the newest mtime of the directory stands for the file server's clock:
+what is older than that by its time to live is left out at once.
+"""
+
+import errno
+import json
+import os
+import stat
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from .._text import Refusal, duration, printable
+from . import files
+
+# Seconds between two looks, and after which a look hangs.
+LOOK, DEADLINE = 1.0, 3.0
+MOST_FILES = 1000
+O_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+Sighting = Dict[str, Any]
+
+
+def look(folder: str, uids: Sequence[int]) -> bytes:
+    """{device, files: {name: {mtime, text or refused}}} as JSON. It may hang. Errors: OSError."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        names = sorted(name for name in os.listdir(here) if files.NAME.match(name))[:MOST_FILES]
+        found = {name: seen for name, seen in ((name, _read(here, name, uids)) for name in names) if seen}
+        return json.dumps({"device": os.fstat(here).st_dev, "files": found}).encode("ascii")
+    finally:
+        os.close(here)
+
+
+def _read(here: int, name: str, uids: Sequence[int]) -> Optional[Sighting]:
+    """One file; None for one that is gone."""
+    for again in (True, False):
+        try:
+            descriptor = os.open(name, O_FILE, dir_fd=here)
+            with os.fdopen(descriptor, "rb") as stream:
+                seen = os.fstat(stream.fileno())
+                text = stream.read(files.MOST_BYTES + 1)
+            return {"mtime": seen.st_mtime_ns, **_judged(name, seen, text, uids)}
+        except OSError as error:
+            # NFS: another one has just got its name.
+            if again and error.errno in (errno.ENOENT, errno.ESTALE):
+                continue
+            if error.errno == errno.ENOENT:
+                return None
+            reason = "a link" if error.errno == errno.ELOOP else error.strerror
+            return {"mtime": 0, "refused": "%s: %s seen, a readable file is needed: remove it" % (name, reason)}
+    return None
+
+
+def _judged(name: str, seen: os.stat_result, text: bytes, uids: Sequence[int]) -> Dict[str, str]:
+    refused = ""
+    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink > 1:
+        refused = "%s: no file with one name seen, one is needed: look at who made it, then remove it" % name
+    elif seen.st_uid and seen.st_uid not in uids:
+        refused = (
+            "%s: user id %d seen as its owner, 0 or one of gateway_registry_uids is needed: look at who made it, then "
+            "remove it or add the user" % (name, seen.st_uid)
+        )
+    elif seen.st_mode & 0o022:
+        refused = "%s: mode %04o seen, a file that its owner alone may write is needed: chmod go-w" % (
+            name,
+            stat.S_IMODE(seen.st_mode),
+        )
+    elif len(text) > files.MOST_BYTES:
+        refused = "%s: more than %d bytes seen, allowed are %d: %s" % (
+            name,
+            files.MOST_BYTES,
+            files.MOST_BYTES,
+            files.NEXT_STEP,
+        )
+    return {"refused": refused} if refused else {"text": text.decode("latin-1")}
+
+
+class Known(NamedTuple):
+    """A file as it was last good. since: when its mtime moved last, by the reader's own count of seconds."""
+
+    endpoint: files.Endpoint
+    mtime: int
+    since: float
+
+
+class Registry:
+    """What is known of a share. say(sentence): told once of each thing that is wrong. device: that of the share when
+    the last run of this program found endpoints on it."""
+
+    def __init__(self, hosts: Mapping[str, str], say: Callable[[str], None], device: Optional[int] = None) -> None:
+        self._hosts, self._say = hosts, say
+        self._known: Dict[str, Known] = {}
+        self._told: Dict[str, str] = {}
+        self.device = device
+        # Seconds for which the share has answered: while it hangs, no file can get younger and none gets older.
+        self._answered = 0.0
+        self._good: Optional[float] = None
+
+    def looked(self, seen: Mapping[str, Any], now: float) -> bool:
+        """Takes in what look() has found; False where the share is not there, which changes nothing."""
+        if not seen["files"] and self.device is not None and seen["device"] != self.device:
+            # The directory below a share that is not mounted.
+            return False
+        self._answered += min(now - self._good, 2 * LOOK) if self._good is not None else 0.0
+        self._good = now
+        complaints: Dict[str, str] = {}
+        good: Dict[str, Tuple[files.Endpoint, int]] = {}
+        for name, one in seen["files"].items():
+            try:
+                if "refused" in one:
+                    raise Refusal(one["refused"])
+                good[name] = (files.parse(name, one["text"].encode("latin-1"), self._hosts), one["mtime"])
+            except Refusal as refusal:
+                # What it said before counts until its time to live is over: it may be half-written.
+                complaints[name] = str(refusal)
+        newest = max([mtime for _endpoint, mtime in good.values()] or [0])
+        known = {name: before for name, before in self._known.items() if name in seen["files"]}
+        for name, (endpoint, mtime) in good.items():
+            before = known.get(name)
+            if before is None:
+                known[name] = Known(endpoint, mtime, self._answered - (newest - mtime) / 1e9)
+            elif (before.endpoint, before.mtime) != (endpoint, mtime):
+                known[name] = Known(endpoint, mtime, self._answered)
+        self._known = known
+        # Of a share without any file nobody can tell whether it is mounted.
+        self.device = seen["device"] if known else None
+        for name in sorted(name for name in known if not self._young(known[name])):
+            beat = known[name].endpoint.heartbeat
+            complaints.setdefault(
+                name,
+                "%s: no new one for %s, one each %s is needed: start what writes it again, or remove it"
+                % (name, duration(files.BEATS * beat), duration(beat)),
+            )
+        for name, text in complaints.items():
+            if self._told.get(name) != text:
+                self._say(text)
+        self._told = complaints
+        return True
+
+    def _young(self, one: Known) -> bool:
+        return self._answered - one.since <= files.BEATS * one.endpoint.heartbeat
+
+    def age(self, now: float) -> Optional[float]:
+        """Seconds since the last look that the share has answered; None before the first one."""
+        return None if self._good is None else now - self._good
+
+    def endpoints(self) -> List[Dict[str, Any]]:
+        """Those whose file is young enough; of two files for one address the newer one counts."""
+        by_place: Dict[Tuple[str, int], files.Endpoint] = {}
+        for one in sorted(self._known.values(), key=lambda known: known.mtime):
+            if self._young(one):
+                by_place[one.endpoint.address, one.endpoint.port] = one.endpoint
+        return [endpoint.as_dict() for _place, endpoint in sorted(by_place.items())]
+
+
+def as_json(endpoints: List[Dict[str, Any]], age: float, device: Optional[int]) -> bytes:
+    """The text of registry.json. device: for the next run of the program."""
+    told = {"version": files.VERSION, "age": round(age, 1), "endpoints": endpoints, "device": device}
+    return (json.dumps(told, sort_keys=True) + "\n").encode("ascii")
+
+
+def device_of(text: str) -> Optional[int]:
+    """What the last run has noted in registry.json; None where it has not."""
+    try:
+        found = json.loads(text)["device"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, int) else None
+
+
+def settings_of(text: str) -> Tuple[str, Dict[str, str], List[int]]:
+    """Directory, hosts and uids of the program's configuration. Errors: Refusal."""
+    try:
+        told = json.loads(text)
+        return str(told["directory"]), dict(told["hosts"]), [int(uid) for uid in told["uids"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refusal(
+            "the configuration cannot be used (%s: %s): run site.yml with --tags gateway again"
+            % (type(error).__name__, printable(error))
+        ) from None

@@ -1,0 +1,129 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One endpoint's file in a registry, and the state of its llama-server. Private to the collection."""
+
+import contextlib
+import json
+import os
+import socket
+import time
+import urllib.error
+import urllib.request
+from typing import Any, Dict, Mapping, NamedTuple
+from urllib.parse import urlsplit
+
+from .._text import Refusal, printable
+from . import files
+
+# Seconds between two looks at the server, and for it to answer one.
+LOOK, ANSWER = 2.0, 1.0
+# Seconds after which a write hangs.
+DEADLINE = 5.0
+
+
+class Settings(NamedTuple):
+    """directory, suffix of the file's name, url of the llama-server, what its file says of it."""
+
+    directory: str
+    suffix: str
+    url: str
+    record: Dict[str, Any]
+
+
+def settings_of(text: str) -> Settings:
+    """The program's configuration. Errors: Refusal."""
+    try:
+        told = json.loads(text)
+        found = Settings(str(told["directory"]), str(told["suffix"]), str(told["url"]), dict(told["record"]))
+        host = found.record["host"]
+        files.parse(files.file_name(0, found.suffix), files.encode(full(found.record, 0, files.LOADING)), {host: host})
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refusal(
+            "the configuration cannot be used (%s: %s): run site.yml with --tags head,router again"
+            % (type(error).__name__, printable(error))
+        ) from None
+    return found
+
+
+def full(record: Mapping[str, Any], job_id: int, state: str, started: float = 0.0) -> Dict[str, Any]:
+    """A record with what changes."""
+    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(started))
+    changing = {
+        "version": files.VERSION,
+        "job_id": job_id,
+        "state": state,
+        "started_at": moment,
+        "heartbeat": files.HEARTBEAT,
+    }
+    return dict(record, **changing)
+
+
+def write(folder: str, name: str, data: bytes) -> bytes:
+    """Has the file say this, or what it said before. It may hang. Errors: OSError.
+
+    One that hung and goes on later finds its unfinished file gone, so that it replaces nothing newer.
+    """
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        partial = ".%s.%d.partial" % (name, os.getpid())
+        _remove_partials(here, name)
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=here)
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, 0o644)
+            stream.write(data)
+        os.rename(partial, name, src_dir_fd=here, dst_dir_fd=here)
+    finally:
+        os.close(here)
+    return b""
+
+
+def remove(folder: str, name: str) -> bytes:
+    """It may hang. Errors: OSError."""
+    here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _remove_partials(here, name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=here)
+    finally:
+        os.close(here)
+    return b""
+
+
+def _remove_partials(here: int, name: str) -> None:
+    for one in os.listdir(here):
+        if one.startswith(".%s." % name) and one.endswith(".partial"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(one, dir_fd=here)
+
+
+class Server:
+    """Whether a llama-server is loading or ready. One that was ready is only connected to, which its journal does not
+    show, until nothing listens any more."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        place = urlsplit(url)
+        self._place = (place.hostname or "", place.port or 80)
+        self.state = files.LOADING
+
+    def look(self) -> str:
+        good = self._listens() if self.state == files.READY else self._healthy()
+        self.state = files.READY if good else files.LOADING
+        return self.state
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(self._place, timeout=ANSWER).close()
+        except OSError:
+            return False
+        return True
+
+    def _healthy(self) -> bool:
+        # No proxy of the environment: the server is on this machine.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(self._url + "/health", timeout=ANSWER) as answer:
+                return bool(answer.status == 200)
+        except (OSError, ValueError, urllib.error.URLError):
+            return False

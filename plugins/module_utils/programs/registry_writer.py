@@ -1,0 +1,112 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""registry_writer CONFIG: keeps one endpoint's file in a shared directory, and removes it at the end.
+
+CONFIG: {directory, suffix, url: of the llama-server, record: what the file says of it}. A job's number is in
+SLURM_JOB_ID. SIGUSR1: the endpoint is draining; SIGUSR2: it is not any more. A share that hangs holds up a child alone.
+"""
+
+import os
+import signal
+import sys
+import time
+from typing import List, Union
+
+from .._node.notify import notify, say
+from .._registry import files, writer
+from .._registry.disposable import Disposable, Outcome
+from .._text import Refusal
+
+# Seconds to wait for the file to be removed at the end, and between two tries after a write that failed.
+END, AGAIN = 3.0, 2.0
+
+
+class Program:
+    def __init__(self, settings: writer.Settings, job_id: int) -> None:
+        self._settings = settings
+        self._job_id = job_id
+        self._name = files.file_name(job_id, settings.suffix)
+        self._server = writer.Server(settings.url)
+        self._child = Disposable(writer.DEADLINE)
+        self._started = time.time()
+        self.draining = False
+        self._state = ""
+        self._written = ""  # the state that was written last
+        self._look_at = 0.0
+        self._write_at = 0.0
+        self._trouble = ""
+
+    def round(self, now: float) -> None:
+        """Waits for the server alone, at most writer.ANSWER."""
+        if now >= self._look_at:
+            self._look_at = now + writer.LOOK
+            seen = self._server.look()
+            self._state = files.DRAINING if self.draining and seen == files.READY else seen
+        outcome = self._child.poll(now)
+        if outcome:
+            self._judge(outcome, now)
+        if not self._child.busy and (now >= self._write_at or self._written != self._state):
+            self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        data = files.encode(writer.full(self._settings.record, self._job_id, self._state, self._started))
+        self._written = self._state
+        self._write_at = now + files.HEARTBEAT
+        self._child.start(lambda: writer.write(self._settings.directory, self._name, data), now)
+
+    def _judge(self, outcome: Outcome, now: float) -> None:
+        if outcome.error:
+            # A late one has been waited for long enough.
+            self._write_at = now if outcome.late else now + AGAIN
+        elif self._trouble:
+            # What hung may have replaced what was written after it.
+            self._write_at = now
+        if outcome.error != self._trouble:
+            self._trouble = outcome.error
+            say("%s/%s: %s" % (self._settings.directory, self._name, outcome.error or "is written again"))
+        notify("STATUS=%s" % (self._trouble or self._state))
+
+    def drain(self, on: bool) -> None:
+        self.draining = on
+        self._look_at = 0.0
+
+    def end(self) -> None:
+        """Removes the file, if the share answers in time; else its time to live does."""
+        until = time.monotonic() + END
+        if self._child.busy:
+            self._child.wait(END / 2)
+            self._child.poll(time.monotonic())
+        if not self._child.busy:
+            self._child.start(lambda: writer.remove(self._settings.directory, self._name), time.monotonic())
+            while self._child.busy and time.monotonic() < until:
+                self._child.wait(until - time.monotonic())
+                self._child.poll(time.monotonic())
+        self._child.end()
+
+
+def main(arguments: List[str]) -> Union[int, str]:
+    if len(arguments) != 1:
+        return "usage: registry_writer CONFIG"
+    try:
+        with open(arguments[0]) as stream:
+            settings = writer.settings_of(stream.read())
+    except (OSError, Refusal) as error:
+        return "registry_writer: %s: %s" % (arguments[0], error)
+    job = os.environ.get("SLURM_JOB_ID", "")
+    record = settings.record
+    job_id = int(job) if job.isdigit() else files.job_number(str(record["host"]), str(record["service"]))
+    program = Program(settings, job_id)
+    ended: List[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: ended.append(number))
+    signal.signal(signal.SIGUSR1, lambda _number, _frame: program.drain(True))
+    signal.signal(signal.SIGUSR2, lambda _number, _frame: program.drain(False))
+    while not ended:
+        program.round(time.monotonic())
+        time.sleep(0.5)
+    program.end()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,170 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host of the gateway listens on, and what is in the way there. Private to the collection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._node import paths
+from ...module_utils._text import printable
+from .._intent.networks import networks_of
+from .clients import RULE, SHOWN
+from .ports import LISTENER, port_conflicts
+
+# "nginx -T" shows each file that it reads after such a line.
+FILE = re.compile(r"^# configuration file (\S+):$", re.MULTILINE)
+LISTENS = re.compile(r"^\s*listen\s+(?:(\[[^\]]*\]|[^\s;:]+):)?(\d+)[\s;]", re.MULTILINE)
+# The first Enterprise Linux with a Python that the engine is proved with.
+ENGINE_FROM = 9
+OPEN = 'rule family="ipv4" port port="%d" protocol="tcp" accept'
+ANYWHERE = ("0.0.0.0", "::", "*", "")
+
+
+def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str, Any]:
+    """config: of filter gateway_config; host: {os_family, major: of its distribution, address: that clients reach it at,
+    port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks,
+    none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
+
+    -> engine: whether it runs here; tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
+    nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
+    questions: [{url, model}] that show that all of it answers; rules: {rich rule of firewalld: interface}.
+    """
+    engine = not (host["os_family"] == "RedHat" and int(host["major"]) < ENGINE_FROM)
+    services = config["services"]
+    tiers = {
+        service["tier"]: {
+            "service": name,
+            "port": int(host["tiers"][service["tier"]]),
+            "endpoints": service["endpoints"] if service["state"] == "started" else [],
+        }
+        for name, service in sorted(services.items())
+        if service.get("tier") in host["tiers"]
+    }
+    port = int(host["port"])
+    scheme = "https" if host["tls"] else "http"
+    first = host["addresses"][0]
+    own = "127.0.0.1" if first in ANYWHERE else "[%s]" % first if ":" in first else first
+    usual = {"http": 80, "https": 443}[scheme]
+    named = host["address"] if port == usual else "%s:%d" % (host["address"], port)
+    started = {name: one for name, one in services.items() if one["state"] == "started" and one["endpoints"]}
+    urls = ["%s://%s/v1" % (scheme, named)] if engine else []
+    questions = []
+    if engine and started:
+        questions.append({"url": "%s://%s:%d/v1" % (scheme, own, port), "model": _asked(config, started)})
+    questions += [
+        {"url": "http://%s:%d/v1" % (own, tier["port"]), "model": _model(services[tier["service"]])}
+        for tier in tiers.values()
+        if tier["service"] in started
+    ]
+    ports = sorted({*([port] if engine else []), *(tier["port"] for tier in tiers.values())})
+    return {
+        "engine": engine,
+        "tiers": tiers,
+        "ports": ports,
+        "rules": _rules(ports, host["clients"], host["interface"]),
+        "urls": urls
+        + ["http://%s:%d/v1 (tier %s)" % (host["address"], tier["port"], name) for name, tier in tiers.items()],
+        "local": "%s://%s:%d" % (scheme, own, port),
+        "questions": [question for question in questions if question["model"]],
+    }
+
+
+def _rules(ports: Sequence[int], clients: Any, shown: str) -> dict[str, str]:
+    found = SHOWN.search(shown)
+    interface = found.group(1) if found else ""
+    networks = networks_of(clients)
+    rules = [RULE % (network, port) for network in networks for port in ports]
+    return dict.fromkeys(rules or [OPEN % port for port in ports], interface)
+
+
+def _asked(config: Mapping[str, Any], started: Mapping[str, Any]) -> str | None:
+    """The model that verify asks: the routes' default where something serves it, else one that can talk."""
+    default = config["routes"]["default"]
+    for one in started.values():
+        if any(default in (model["name"], *model["aliases"]) for model in one["models"]):
+            return default
+    return next((model for model in map(_model, started.values()) if model), None)
+
+
+def _model(service: Mapping[str, Any]) -> str | None:
+    """One that can be talked with."""
+    return next((model["name"] for model in service["models"] if not model.get("embeddings")), None)
+
+
+def sites(text: str) -> dict[str, set[int]]:
+    """{file: ports that its servers listen on} by the output of `nginx -T`."""
+    _before, *parts = FILE.split(text)
+    found: dict[str, set[int]] = {}
+    for path, body in zip(parts[::2], parts[1::2], strict=True):
+        lines = "\n".join(line for line in body.splitlines() if not line.lstrip().startswith("#"))
+        found.setdefault(path, set()).update(int(port) for _address, port in LISTENS.findall(lines))
+    return found
+
+
+def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> list[str]:
+    """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
+    with, 127 without nginx, addresses, missing: files of the certificate, and ending: ids of processes that will have
+    ended; listeners: of `ss -Hltnp`."""
+    here, found = gateway["here"], []
+    if not here["ports"]:
+        found.append(
+            "%s: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
+            "tier is needed: add it to one of llama_services, or take another host" % host
+        )
+    found += [
+        "gateway_tls: no file %s on %s, the certificate and its key are needed there: have them issued and copied, then "
+        "run again" % (path, host)
+        for path in gateway["missing"]
+    ]
+    configuration = gateway["configuration"]
+    if gateway["status"] not in (0, 127):
+        found.append(
+            "%s: nginx refuses its configuration as it is (%s), a sound one is needed: correct it until `nginx -t` is "
+            "content" % (host, " ".join(configuration.split())[-300:])
+        )
+    served = sites(configuration) if gateway["status"] == 0 else {}
+    mine = served.pop(paths.NGINX_SITE, set())
+    entries = {port: "gateway_port" for port in here["ports"]}
+    entries.update({tier["port"]: "gateway_tiers.%s" % name for name, tier in here["tiers"].items()})
+    others = set()
+    for path, ports in sorted(served.items()):
+        for port in sorted(ports & set(here["ports"])):
+            others.add(port)
+            found.append(
+                "%s: port %d of %s is that of a site in %s, a free port is needed: remove that site, or choose another "
+                "port" % (entries[port], port, host, path)
+            )
+    wanted = [
+        (entries[port], address, port)
+        for port in here["ports"]
+        for address in gateway["addresses"]
+        if port not in others | mine
+    ]
+    # Where nginx is to listen anywhere, whoever listens somewhere is in its way.
+    held = [(address.strip("[]").split("%")[0], int(port)) for address, port in LISTENER.findall(listeners)]
+    wanted = [
+        (entry, place, port)
+        for entry, address, port in wanted
+        for place in ({one for one, taken in held if taken == port} if address in ANYWHERE else {address})
+    ]
+    conflicts = port_conflicts(wanted, listeners, gateway["ending"])
+    return found + list(dict.fromkeys(conflicts))
+
+
+def door_refusals(host: str, asked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """asked: results of curl, with what was asked as `item`; its output ends with the status in a line of its own."""
+    found = []
+    for result in asked:
+        body, _line, status = str(result.get("stdout") or "").rpartition("\n")
+        if status != "200":
+            said = " ".join((body or str(result.get("stderr") or "")).split())[:300]
+            found.append(
+                "%s: status %s of %s seen (%s), an answer is needed: see journalctl -u llama-gateway, and "
+                "playbooks/verify.yml for the services"
+                % (host, status or "000", result["item"]["url"], printable(said or "nothing was said"))
+            )
+    return found

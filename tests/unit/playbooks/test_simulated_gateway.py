@@ -1,0 +1,171 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks tell a gateway before and after they change what runs, over simulated nodes (simulation.py)."""
+
+import copy
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
+
+UNIT = "llama-head-embed.service"
+EMBED = {"model": "m", "quant": "F16", "head": "llama_nodes", "port": 8000}
+BOTH = ["node1", "node2"]
+
+
+def with_gateway(services):
+    inventory = copy.deepcopy(INVENTORY)
+    inventory["llama_gateway"] = {"hosts": {"gateway1": {"ansible_connection": "local", "ansible_become": False}}}
+    inventory["llama_nodes"]["vars"]["llama_services"] = services
+    return inventory
+
+
+def one_of(tmp_path_factory, name, services):
+    made = deployment(tmp_path_factory, name, "-e", json.dumps({"llama_services": services}))
+    return made, with_gateway(services)
+
+
+@pytest.fixture
+def replicas(tmp_path_factory, tmp_path):
+    return begun(tmp_path, *one_of(tmp_path_factory, "replicas_of_gateway", {"embed": EMBED}))
+
+
+@pytest.fixture
+def split(tmp_path_factory, tmp_path):
+    """A service with a worker."""
+    services = INVENTORY["llama_nodes"]["vars"]["llama_services"]
+    return begun(tmp_path, *one_of(tmp_path_factory, "split_of_gateway", services))
+
+
+def begun(tmp_path, made, inventory):
+    cluster = made.copy(tmp_path)
+    cluster.inventory = inventory
+    cluster.node("gateway1").mkdir()
+    return cluster
+
+
+def told(cluster):
+    """What the gateway was told, and what stopped, started and answered between, in order."""
+    return [
+        event.partition("gateway1: ")[2] or event
+        for event in cluster.events
+        if "gateway gateway1" in event or event.split()[1] in ("started", "stopped", "drain", "ask")
+    ]
+
+
+def in_order(events, *wanted):
+    """Whether these are among the events, in this order."""
+    rest = iter(events)
+    return all(any(one == event for event in rest) for one in wanted)
+
+
+def drains(cluster):
+    path = cluster.node("gateway1") / "draining.json"
+    return [(one["service"], one["node"]) for one in json.loads(path.read_text())["endpoints"]] if path.exists() else []
+
+
+def done(cluster, playbook, *arguments):
+    status, output = cluster.run(playbook, *arguments)
+    assert status == 0, output
+    return output
+
+
+def rolling(first, second):
+    return (
+        "drains embed on %s for change" % first,
+        "%s stopped %s" % (first, UNIT),
+        "%s started %s" % (first, UNIT),
+        "%s ask %s" % (first, UNIT),
+        "drains nothing",
+        "drains embed on %s for change" % second,
+        "%s stopped %s" % (second, UNIT),
+        "%s started %s" % (second, UNIT),
+        "%s ask %s" % (second, UNIT),
+        "drains nothing",
+    )
+
+
+@pytest.mark.parametrize(
+    "playbook, arguments",
+    [
+        ("switch_model", ("-e", "service=embed quant=Q8_0")),
+        ("upgrade", ("-e", "tag=b2")),
+        ("site", ("-e", "tag=b2")),
+    ],
+)
+def test_one_replica_after_the_other(replicas, playbook, arguments):
+    done(replicas, playbook, *arguments)
+    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+    assert drains(replicas) == []
+
+
+def test_a_rollback_goes_one_after_the_other_too(replicas):
+    done(replicas, "upgrade", "-e", "tag=b2")
+    done(replicas, "rollback")
+    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+    assert drains(replicas) == []
+
+
+def test_a_run_that_changes_nothing_tells_it_nothing(replicas):
+    done(replicas, "site")
+    assert not [event for event in told(replicas) if "drains" in event]
+
+
+def test_the_second_replica_keeps_serving_where_the_first_does_not_answer(replicas):
+    status, output = replicas.run("upgrade", "-e", "tag=b2-mute")
+    assert status != 0 and "rolled back, b1 serves again" in output, output
+    events = told(replicas)
+    assert "node2 stopped %s" % UNIT not in events, events
+    assert drains(replicas) == []
+
+
+def test_a_site_that_fails_leaves_nothing_draining(replicas):
+    status, _output = replicas.run("site", "-e", "tag=b2-mute")
+    assert status != 0
+    assert "node2 stopped %s" % UNIT not in told(replicas)
+    assert drains(replicas) == []
+
+
+def test_what_a_run_has_left_that_died_is_let_in_again(replicas):
+    path = replicas.node("gateway1") / "draining.json"
+    left = [{"service": "embed", "node": "node1", "since": 1.0, "reason": "change"}]
+    for playbook, arguments in (("site", ()), ("upgrade", ()), ("switch_model", ("-e", "service=embed quant=F16"))):
+        path.write_text(json.dumps({"endpoints": left}))
+        done(replicas, playbook, *arguments)
+        assert drains(replicas) == [], playbook
+
+
+def test_a_replica_that_is_held_drains_until_it_returns(replicas):
+    done(replicas, "maintenance", "-e", "node=node2")
+    assert in_order(
+        told(replicas),
+        "drains embed on node2 for maintenance",
+        "node2 drain %s for 300 s" % UNIT,
+        "node2 stopped %s" % UNIT,
+    ), told(replicas)
+    assert drains(replicas) == [("embed", "node2")]
+    done(replicas, "site")
+    assert drains(replicas) == [("embed", "node2")]
+    done(replicas, "maintenance", "-e", "node=node2 state=return")
+    assert in_order(told(replicas), "node2 started %s" % UNIT, "node2 ask %s" % UNIT, "drains nothing")
+    assert drains(replicas) == []
+
+
+def test_a_head_that_waits_for_a_held_worker_is_not_waited_for(split):
+    done(split, "maintenance", "-e", "node=node2")
+    assert drains(split) == [("chat", "node1")]
+    done(split, "site")
+    assert drains(split) == [("chat", "node1")]
+    done(split, "maintenance", "-e", "node=node2 state=return")
+    assert drains(split) == []
+
+
+def test_a_service_that_is_stopped_has_drained(split):
+    services = copy.deepcopy(INVENTORY["llama_nodes"]["vars"]["llama_services"])
+    services["chat"]["state"] = "stopped"
+    split.inventory = with_gateway(services)
+    done(split, "site")
+    assert in_order(
+        told(split), "drains chat on node1 for change", "node1 stopped llama-head-chat.service", "drains nothing"
+    ), told(split)

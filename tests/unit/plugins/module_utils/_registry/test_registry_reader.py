@@ -1,0 +1,182 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._registry import files, reader
+from ansible_collections.thefermisea.llama_cluster.tests.unit.registry_files import HOSTS, NAME, RECORD
+
+SECOND = 10**9
+
+
+class Share:
+    """A directory, and the reader's registry of it on a clock of the test's."""
+
+    def __init__(self, folder, device=None):
+        self.folder = str(folder)
+        self.told = []
+        self.now = 5000.0
+        self.server = 1_000_000.0  # the file server's clock
+        self.registry = reader.Registry(HOSTS, self.told.append, device)
+
+    def write(self, name=NAME, text=None, **changed):
+        path = os.path.join(self.folder, name)
+        with open(path, "wb") as stream:
+            stream.write(files.encode(dict(RECORD, **changed)) if text is None else text)
+        os.chmod(path, 0o644)
+        os.utime(path, ns=(0, int(self.server * SECOND)))
+        return path
+
+    def look(self, seconds=1.0, uids=()):
+        self.now += seconds
+        self.server += seconds
+        return self.registry.looked(
+            json.loads(reader.look(self.folder, [os.getuid(), *uids]).decode("ascii")), self.now
+        )
+
+    def looks(self, count):
+        for _look in range(count):
+            assert self.look()
+
+    @property
+    def ports(self):
+        return [endpoint["port"] for endpoint in self.registry.endpoints()]
+
+
+@pytest.fixture(name="share")
+def fixture_share(tmp_path):
+    return Share(tmp_path)
+
+
+def test_an_endpoint_counts_from_the_look_that_sees_it_until_its_file_is_gone(share):
+    share.look()
+    path = share.write()
+    share.look()
+    assert share.ports == [8081]
+    os.unlink(path)
+    share.look()
+    assert share.ports == [] and share.told == []
+
+
+def test_a_change_within_one_tick_of_the_servers_clock_is_seen(share):
+    share.write(state="loading")
+    share.look()
+    share.server -= 1
+    share.write(state="ready")
+    share.look()
+    assert share.registry.endpoints()[0]["state"] == "ready"
+
+
+def test_without_a_heartbeat_a_file_counts_for_three_and_is_told_of_once(share):
+    share.write()
+    share.looks(31)
+    assert share.ports == [8081]
+    share.looks(5)
+    assert share.ports == []
+    assert share.told == [
+        "4711-72b.json: no new one for 30 s, one each 10 s is needed: start what writes it again, or remove it"
+    ]
+    share.write()
+    share.look()
+    assert share.ports == [8081]
+
+
+def test_the_clocks_of_server_and_reader_need_not_agree(share):
+    for _beat in range(20):
+        share.write()
+        share.looks(10)
+        assert share.ports == [8081]
+        share.server -= 10_000  # set back, over and over
+
+
+def test_at_the_first_look_the_newest_file_tells_which_are_old(share):
+    share.write("1-old.json", job_id=1, port=9001)
+    share.server += 31
+    share.write()
+    share.look()
+    assert share.ports == [8081]
+
+
+def test_while_the_share_hangs_nothing_grows_old(share):
+    share.write()
+    share.looks(3)
+    share.now += 3600
+    assert share.registry.age(share.now) == 3600
+    share.look()
+    assert share.ports == [8081]
+    share.looks(25)
+    assert share.ports == [8081]
+
+
+def test_an_empty_directory_below_a_share_that_is_not_mounted_changes_nothing(share):
+    share.write()
+    share.look()
+    seen = {"device": -1, "files": {}}
+    assert share.registry.looked(seen, share.now + 1) is False
+    assert share.ports == [8081]
+    again = Share(share.folder, device=share.registry.device)
+    assert again.registry.looked(seen, again.now) is False, "nor does it for the next run of the program"
+    assert reader.device_of(reader.as_json([], 0.0, 42).decode()) == 42
+    assert reader.device_of("") is None
+
+
+def test_a_half_written_file_counts_as_it_was_and_is_told_of_once(share):
+    share.write()
+    share.look()
+    share.write(text=files.encode(RECORD)[:40])
+    share.looks(5)
+    assert share.ports == [8081]
+    assert share.told == [
+        "4711-72b.json: no JSON seen, a JSON object is needed: restart what writes the file, or remove it"
+    ]
+    share.looks(30)
+    assert share.ports == [], "its time to live is over"
+
+
+def test_a_broken_file_disturbs_no_other_one(share):
+    share.write()
+    share.write("7-x.json", text=b"\xff\x00")
+    share.write("8-x.json", job_id=8, host="evil.example", port=1)
+    os.mkfifo(os.path.join(share.folder, "9-x.json"))
+    os.symlink(os.path.join(share.folder, NAME), os.path.join(share.folder, "10-x.json"))
+    os.mkdir(os.path.join(share.folder, "11-x.json"))
+    share.write("12-x.json", text=b" " * (files.MOST_BYTES + 1))
+    share.looks(3)
+    assert share.ports == [8081]
+    assert len(share.told) == 6
+    assert any(text.startswith("10-x.json: a link seen, a readable file is needed") for text in share.told)
+
+
+def test_a_file_that_others_own_or_may_write_does_not_count(share):
+    path = share.write()
+    os.chmod(path, 0o664)
+    share.look()
+    assert share.ports == []
+    assert share.told[-1].startswith("4711-72b.json: mode 0664 seen, a file that its owner alone may write is needed")
+    os.chmod(path, 0o644)
+    os.link(path, os.path.join(share.folder, "kept-aside"))
+    share.look()
+    assert share.ports == []
+    assert share.told[-1].startswith("4711-72b.json: no file with one name seen")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")
+def test_whose_files_count_is_listed(share):
+    os.chown(share.write(), 4321, 4321)
+    share.look()
+    assert share.ports == []
+    assert share.told[-1].startswith("4711-72b.json: user id 4321 seen as its owner, 0 or one of gateway_registry_uids")
+    share.look(uids=[4321])
+    assert share.ports == [8081]
+
+
+def test_of_two_files_for_one_address_the_newer_one_counts(share):
+    share.write("1-72b.json", job_id=1)
+    share.server += 1
+    share.write("2-72b.json", job_id=2)
+    share.server += 1
+    share.look()
+    assert [endpoint["job_id"] for endpoint in share.registry.endpoints()] == [2]
