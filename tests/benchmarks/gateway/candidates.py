@@ -309,6 +309,13 @@ class EngineBehindNginx(Nginx):
     def restart(self, how=signal.SIGTERM):
         os.kill(int((self.folder / "engine.pid").read_text()), how)
 
+    def remove_engine(self):
+        """As when systemd has given up: no engine and no socket."""
+        for pid in tree(self.holder.pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        self.socket.unlink()
+
     def add_endpoint(self, service_name, endpoint):
         self.services[service_name]["endpoints"].append(endpoint)
         self.configure()
