@@ -15,9 +15,8 @@ description:
     else, and O(prefix)C(/bin/llama-program) run them with the Python that runs this module. Units run them as root.
     Where others than root could exchange that Python, as in a virtual environment of a user, the distribution's is
     taken.
-  - The programs are C(watchdog), C(wait_for_workers), C(backoff), C(rpc_cache), C(trial), C(registry_reader) and
-    C(registry_writer); they need nothing but
-    that Python's standard library.
+  - The programs are C(watchdog), C(wait_for_workers), C(backoff), C(rpc_cache), C(trial), C(model_selector),
+    C(registry_reader) and C(registry_writer); they need nothing but that Python's standard library.
 options:
   prefix:
     description:
@@ -52,7 +51,7 @@ programs:
   type: list
   elements: str
   returned: success
-  sample: [backoff, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog]
+  sample: [backoff, model_selector, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog]
 """
 
 import sys
@@ -66,6 +65,7 @@ from ..module_utils._text import Refusal
 # What is imported here is what is installed.
 from ..module_utils.programs import (
     backoff,
+    model_selector,
     registry_reader,
     registry_writer,
     rpc_cache,
@@ -74,7 +74,7 @@ from ..module_utils.programs import (
     watchdog,
 )
 
-PROGRAMS = (backoff, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog)
+PROGRAMS = (backoff, model_selector, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog)
 
 
 def main():

@@ -46,6 +46,8 @@ PRESETS = CONFIGURATION + "/preset-*.ini"
 REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
 REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
+# Where llama-model-selector finds the gateway.
+SELECTOR = CONFIGURATION + "/selector.json"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.

@@ -41,9 +41,11 @@ EXTRA = (
     *(
         "bundle_dir",
         "cache",
+        "client",
         "ctx_size",
         "deep",
         "devices",
+        "dir",
         "drills",
         "force_split",
         "headers",

@@ -1,0 +1,111 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gateway answers itself: errors in OpenAI's shape, the list of models, the nearest names. Private to the
+collection."""
+
+import difflib
+import json
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from .config import Config
+
+REASONS = {
+    200: "OK",
+    204: "No Content",
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Payload Too Large",
+    417: "Expectation Failed",
+    429: "Too Many Requests",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+HTML = "text/html; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+
+
+class Answer(NamedTuple):
+    status: int
+    body: bytes
+    type: str = "application/json"
+    headers: Tuple[Tuple[str, str], ...] = ()
+
+    def head(self, also: Iterable[Tuple[str, str]] = ()) -> bytes:
+        lines = ["HTTP/1.1 %d %s" % (self.status, REASONS[self.status])]
+        if self.body:
+            lines.append("Content-Type: " + self.type)
+        lines.append("Content-Length: %d" % len(self.body))
+        lines += ["%s: %s" % header for header in (*self.headers, *also)]
+        lines.append("Connection: close\r\n\r\n")
+        return "\r\n".join(lines).encode("latin-1")
+
+
+def json_answer(value: Any, status: int = 200) -> Answer:
+    return Answer(status, json.dumps(value).encode("ascii"))
+
+
+def error(
+    status: int, code: str, message: str, param: Optional[str] = None, retry_after: Optional[float] = None
+) -> Answer:
+    """In OpenAI's shape."""
+    kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error", 500: "server_error"}
+    kind = kinds.get(status, "unavailable_error" if status == 503 else "invalid_request_error")
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+    headers = (("Retry-After", "%d" % max(1, round(retry_after))),) if retry_after is not None else ()
+    return Answer(status, json.dumps(body).encode("ascii"), headers=headers)
+
+
+def unknown_model(name: str, config: Config) -> Answer:
+    """No such name: the nearest ones help."""
+    status = 400 if config.unknown_model == "400" else 404
+    reason = config.unserved.get(name)
+    if reason:
+        return error(status, "model_not_found", reason, "model")
+    known = sorted(config.names)
+    near = nearest(name, known) or known[:10]
+    words = "The model %s does not exist here: %s" % (
+        shown(name),
+        "use " + " or ".join(near) if near else "no service is configured",
+    )
+    return error(status, "model_not_found", words, "model")
+
+
+def shown(name: str) -> str:
+    """What a client sent, in a sentence and in a header: printable ASCII, and short."""
+    return "".join(one if " " <= one <= "~" else "?" for one in name[:80])
+
+
+def nearest(name: str, known: List[str]) -> List[str]:
+    """Up to three names, whatever the case of their letters."""
+    lower = {one.lower(): one for one in known}
+    return [lower[one] for one in difflib.get_close_matches(name[:200].lower(), list(lower), 3, 0.5)]
+
+
+def models(config: Config, answering: Dict[str, Tuple[int, Dict[str, Any]]]) -> List[Dict[str, Any]]:
+    """/v1/models. answering: by service, since when, and what its servers told of slots and builds."""
+    found = []
+    for service in config.services.values():
+        if service.name not in answering:
+            continue
+        created, seen = answering[service.name]
+        for model in service.models:
+            meta = {
+                "service": service.name,
+                "n_ctx_slot": seen.get("slot_ctx_size") or model.told.get("slot_ctx_size"),
+                "max_tokens": model.told.get("max_tokens"),
+                "quant": model.told.get("quant"),
+                "build": seen.get("build") or model.told.get("build"),
+                "embeddings": bool(model.told.get("embeddings")),
+            }
+            for name in (model.name, *model.aliases):
+                if config.names.get(name) == (service.name, model.name):
+                    alias_of = {} if name == model.name else {"alias_of": model.name}
+                    entry = {"id": name, "object": "model", "owned_by": "llamacpp", "created": created}
+                    found.append(dict(entry, meta=dict(meta, **alias_of)))
+    return found

@@ -1,0 +1,92 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A client's connection: one request, one answer, and the end of it when the client leaves. Private to the
+collection."""
+
+import asyncio
+from typing import Any, Callable, Iterable, Optional, Tuple
+
+from . import request
+from .answers import Answer
+from .log import Entry
+
+# Seconds that a client may take for its request, and to read an answer that came before the request was read.
+READ, LINGER = 60.0, 2.0
+
+
+class Connection(asyncio.StreamReaderProtocol):
+    """serve: a coroutine function, whose task ends when the client leaves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, serve: Callable[["Connection"], Any]) -> None:
+        self.reader = asyncio.StreamReader(limit=request.HEAD, loop=loop)
+        super().__init__(self.reader, loop=loop)
+        self._running, self._serve = loop, serve
+        self._task: Optional["asyncio.Task[None]"] = None
+        self.started = False  # whether an answer has begun
+        self.late = False  # whether the request did not come in time
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.end: Any = transport
+        self.writer = asyncio.StreamWriter(self.end, self, self.reader, self._running)
+        self._task = self._running.create_task(self._serve(self))
+
+    def eof_received(self) -> Optional[bool]:
+        keep = super().eof_received()
+        self._leave()
+        return keep
+
+    def connection_lost(self, error: Optional[Exception]) -> None:
+        super().connection_lost(error)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def read(self) -> Tuple[request.Head, bytes]:
+        """Errors: request.Malformed, EOFError."""
+        timer = self._running.call_later(READ, self._is_late)
+        try:
+            return await request.read(self.reader, self.writer)
+        finally:
+            timer.cancel()
+
+    def _is_late(self) -> None:
+        self.late = True
+        self._leave()
+
+    async def write(self, data: bytes, entry: Entry, status: Optional[int] = None) -> None:
+        """status: of the answer that begins with this. Waits while the client reads slower."""
+        if status is not None:
+            self.started = True
+            entry.first_byte(status)
+        entry.sent(len(data))
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def reply(
+        self, answer: Answer, entry: Entry, method: str = "GET", also: Iterable[Tuple[str, str]] = ()
+    ) -> None:
+        body = b"" if method == "HEAD" else answer.body
+        await self.write(answer.head(also) + body, entry, answer.status)
+
+    async def linger(self) -> None:
+        """What is still on its way is read, or the client would not see its answer."""
+        if self.writer.can_write_eof():
+            self.writer.write_eof()
+        end = self._running.time() + LINGER
+        while self._running.time() < end:
+            try:
+                if not await asyncio.wait_for(self.reader.read(1 << 16), LINGER):
+                    return
+            except asyncio.TimeoutError:
+                return
+
+    def close(self) -> None:
+        self.writer.close()
+
+    def abort(self) -> None:
+        """An answer that is not whole must not look as if it were."""
+        self.end.abort()

@@ -1,0 +1,360 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ready configurations for the clients of a gateway, from its gateway.json. Private to the collection.
+
+Pure: the gateway renders them at each request, playbooks/clients.yml before anything is deployed. A key is never in
+them: they name the environment variable LLAMA_API_KEY. A JSON string without escaped letters is a string of YAML, TOML
+and Python too.
+"""
+
+import json
+import re
+import shlex
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+from .._text import duration, printable
+
+KEY = "LLAMA_API_KEY"
+# Of a model whose context nobody set, which llama-server takes from its file: what every model of today has.
+ASSUMED_CONTEXT = 4096
+# A client that is given no limit of answers leaves three quarters of the context to the conversation.
+ANSWER_PART = 4
+# Seconds that a client waits longer than the gateway, whose error says more than the client's own.
+GRACE = 30
+
+
+class Entry:
+    """One model as clients see it."""
+
+    def __init__(self, model: Mapping[str, Any], service: Mapping[str, Any], aliases: List[str]) -> None:
+        self.name: str = model["name"]
+        self.aliases = aliases
+        self.context: Optional[int] = model.get("slot_ctx_size")
+        self.embeddings: bool = bool(model.get("embeddings"))
+        self.timeout = int(service.get("timeout") or 7200) + GRACE
+        limit = model.get("max_tokens") or self.known_context // ANSWER_PART
+        self.output: int = max(1, min(limit, self.known_context))
+
+    @property
+    def known_context(self) -> int:
+        return self.context or ASSUMED_CONTEXT
+
+    @property
+    def limits(self) -> str:
+        """'4096 tokens of context, answers of 1024'"""
+        told = "%d tokens of context" % self.known_context
+        if not self.context:
+            told = "the context of its file (%s assumed)" % told
+        return told if self.embeddings else "%s, answers of %d" % (told, self.output)
+
+
+def entries(config: Mapping[str, Any]) -> List[Entry]:
+    """The models of all services that are not stopped, each name once: the first service that has it."""
+    services = [service for service in config["services"].values() if service.get("state") != "stopped"]
+    taken = {model["name"] for service in services for model in service["models"]}
+    found: Dict[str, Entry] = {}
+    for service in services:
+        for model in service["models"]:
+            if model["name"] not in found:
+                aliases = [alias for alias in model.get("aliases", ()) if alias not in taken]
+                taken.update(aliases)
+                found[model["name"]] = Entry(model, service, aliases)
+    return list(found.values())
+
+
+def default_of(config: Mapping[str, Any], models: List[Entry]) -> str:
+    """The name that answers where a client chooses none."""
+    wanted = (config.get("routes") or {}).get("default")
+    for entry in models:
+        if wanted == entry.name or wanted in entry.aliases:
+            return entry.name
+    return models[0].name if models else ""
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def comments(text: str) -> List[str]:
+    return ["# " + line if line else "#" for line in text.splitlines()]
+
+
+def table(models: List[Entry]) -> List[str]:
+    """A line for each model, for comments."""
+    return [
+        "%s: %s%s%s"
+        % (
+            entry.name,
+            "embeddings, " if entry.embeddings else "",
+            entry.limits,
+            "; also as " + ", ".join(entry.aliases) if entry.aliases else "",
+        )
+        for entry in models
+    ]
+
+
+def head(config: Mapping[str, Any], url: str, use: str) -> List[str]:
+    """The comment at the top: where it is from, how to use it, which models there are."""
+    key = (
+        "%s is any text: this gateway takes requests without a key, and notes the key that it is sent." % KEY
+        if config.get("auth") == "log_only"
+        else "%s is the key that the operator of the gateway gives you." % KEY
+    )
+    return comments("\n".join([use, key, "Models of %s:" % printable(url)] + table(entries(config)))) + [""]
+
+
+def openai(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    chat = [entry for entry in models if not entry.embeddings]
+    vectors = [entry for entry in models if entry.embeddings]
+    address, name = shlex.quote(url + "/v1"), default_of(config, chat)
+    question = {"model": name, "messages": [{"role": "user", "content": "Hello"}]}
+    use = [
+        "The openai SDK: pip install openai; export %s=...; python llama_openai.py 'a question' [MODEL]" % KEY,
+        "The same with curl:",
+        '  curl -sS %s/models -H "Authorization: Bearer $%s"' % (address, KEY),
+        "  curl -sSN %s/chat/completions -H \"Authorization: Bearer $%s\" -H 'Content-Type: application/json' -d %s"
+        % (address, KEY, shlex.quote(json.dumps(question))),
+    ]
+    lines = head(config, url, "\n".join(use)) + ["import os", "import sys", "", "from openai import OpenAI", ""]
+    for constant, group in (("MODELS", chat), ("EMBEDDINGS", vectors)):
+        lines.append("%s = {" % constant)
+        for entry in group:
+            lines.append("    %s: {" % quoted(entry.name))
+            lines.append('        "aliases": [%s],' % ", ".join(quoted(alias) for alias in entry.aliases))
+            lines.append('        "context": %d,' % entry.known_context)
+            if not entry.embeddings:
+                lines.append('        "output": %d,' % entry.output)
+            lines.append("    },")
+        lines += ["}"]
+    lines += [
+        "client = OpenAI(",
+        "    base_url=%s," % quoted(url + "/v1"),
+        '    api_key=os.environ.get("%s", "none"),' % KEY,
+        "    # A long prompt may take this long until its first token.",
+        "    timeout=%d," % max([entry.timeout for entry in models] or [7200 + GRACE]),
+        ")",
+        "",
+        'if __name__ == "__main__":',
+        "    stream = client.chat.completions.create(",
+        "        model=sys.argv[2] if len(sys.argv) > 2 else %s," % quoted(name),
+        '        messages=[{"role": "user", "content": sys.argv[1] if len(sys.argv) > 1 else "Hello"}],',
+        "        stream=True,",
+        "    )",
+        "    for chunk in stream:",
+        '        print(chunk.choices[0].delta.content or "" if chunk.choices else "", end="", flush=True)',
+        "    print()",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def litellm(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    lines = head(config, url, "LiteLLM's proxy: export %s=...; litellm --config config.yaml" % KEY)
+    lines.append("model_list:" if models else "model_list: []")
+    for entry in models:
+        lines += [
+            "  - model_name: %s" % quoted(entry.name),
+            "    litellm_params:",
+            "      model: %s" % quoted("openai/" + entry.name),
+            "      api_base: %s" % quoted(url + "/v1"),
+            "      api_key: os.environ/%s" % KEY,
+            "      timeout: %d" % entry.timeout,
+            "    model_info:",
+            "      mode: %s" % ("embedding" if entry.embeddings else "chat"),
+            "      max_input_tokens: %d" % entry.known_context,
+        ]
+        lines += [] if entry.embeddings else ["      max_output_tokens: %d" % entry.output]
+    pairs = [(alias, entry.name) for entry in models for alias in entry.aliases]
+    lines += ["router_settings:", "  # The gateway itself tries other replicas and the fallback.", "  num_retries: 0"]
+    lines += ["  model_group_alias:"] if pairs else []
+    lines += ["    %s: %s" % (quoted(alias), quoted(name)) for alias, name in pairs]
+    return "\n".join(lines) + "\n"
+
+
+def opencode(config: Mapping[str, Any], url: str) -> str:
+    chat = [entry for entry in entries(config) if not entry.embeddings]
+    models = {}
+    for entry in chat:
+        # A model without limits is refused by OpenCode at its first answer.
+        limit = {"context": entry.known_context, "output": entry.output}
+        told = entry.name if entry.context else "%s (%d tokens assumed)" % (entry.name, entry.known_context)
+        models[entry.name] = {"name": told, "limit": limit}
+        models.update({alias: {"name": "%s, as %s" % (told, alias), "limit": limit} for alias in entry.aliases})
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "llama.cpp",
+        "options": {
+            "baseURL": url + "/v1",
+            "apiKey": "{env:%s}" % KEY,
+            "timeout": 1000 * max([entry.timeout for entry in chat] or [7200 + GRACE]),
+        },
+        "models": models,
+    }
+    document: Dict[str, Any] = {"$schema": "https://opencode.ai/config.json", "provider": {"llama": provider}}
+    if chat:
+        document["model"] = "llama/" + default_of(config, chat)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def open_webui(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    chat = [entry for entry in models if not entry.embeddings]
+    use = (
+        "Open WebUI: write the key in place of KEY, then\n"
+        "  docker run -d --name open-webui -p 3000:8080 -v open-webui:/app/backend/data --env-file open-webui.env \\\n"
+        "      ghcr.io/open-webui/open-webui:main\n"
+        "It keeps what it was first started with; ENABLE_PERSISTENT_CONFIG=false has it read this file at each start."
+    )
+    lines = head(config, url, use) + [
+        "OPENAI_API_BASE_URL=%s/v1" % url,
+        "OPENAI_API_KEY=KEY",
+        "ENABLE_OLLAMA_API=false",
+        "ENABLE_PERSISTENT_CONFIG=false",
+        "AIOHTTP_CLIENT_TIMEOUT=%d" % max([entry.timeout for entry in models] or [7200 + GRACE]),
+    ]
+    if chat:
+        lines.append("DEFAULT_MODELS=%s" % default_of(config, chat))
+    for entry in [entry for entry in models if entry.embeddings][:1]:
+        lines += [
+            "RAG_EMBEDDING_ENGINE=openai",
+            "RAG_OPENAI_API_BASE_URL=%s/v1" % url,
+            "RAG_OPENAI_API_KEY=KEY",
+            "RAG_EMBEDDING_MODEL=%s" % entry.name,
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def continue_dev(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    use = "Continue: ~/.continue/config.yaml, and %s=... in ~/.continue/.env" % KEY
+    lines = head(config, url, use) + ["name: llama.cpp", "version: 1.0.0", "schema: v1"]
+    lines.append("models:" if models else "models: []")
+    for entry in models:
+        for name in [entry.name] + entry.aliases:
+            lines += [
+                "  - name: %s" % quoted(name),
+                "    provider: openai",
+                "    model: %s" % quoted(name),
+                "    apiBase: %s" % quoted(url + "/v1"),
+                "    apiKey: ${{ secrets.%s }}" % KEY,
+                "    roles: [%s]" % ("embed" if entry.embeddings else "chat, edit, apply"),
+                "    requestOptions: {timeout: %d}" % entry.timeout,
+            ]
+            if not entry.embeddings:
+                lines += [
+                    "    defaultCompletionOptions: {contextLength: %d, maxTokens: %d}"
+                    % (entry.known_context, entry.output)
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def tensorzero(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    use = (
+        "TensorZero: config/tensorzero.toml; export %s=... for its gateway\n"
+        "A model is called as tensorzero::model_name::NAME, embeddings as tensorzero::embedding_model_name::NAME." % KEY
+    )
+    lines = head(config, url, use) + [
+        "[gateway]",
+        "global_outbound_http_timeout_ms = %d" % (1000 * max([entry.timeout for entry in models] or [7200 + GRACE])),
+    ]
+    for entry in models:
+        for name in [entry.name] + entry.aliases:
+            named = "%s.%s" % ("embedding_models" if entry.embeddings else "models", quoted(name))
+            lines += [
+                "",
+                "[%s]" % named,
+                'routing = ["llama"]',
+                "",
+                "[%s.providers.llama]" % named,
+                'type = "openai"',
+                "api_base = %s" % quoted(url + "/v1/"),
+                "model_name = %s" % quoted(entry.name),
+                'api_key_location = "env::%s"' % KEY,
+            ]
+    return "\n".join(lines) + "\n"
+
+
+def haproxy(config: Mapping[str, Any], url: str) -> str:
+    models = entries(config)
+    # Other addresses of the gateway, where this is one of them: then they are reached from the same place.
+    others = config.get("base_urls") or []
+    urls = others if url in others else [url]
+    use = (
+        "HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' "
+        "keys.\nThe nodes' own ports are no servers here: the gateway knows what is loaded, full or draining."
+    )
+    wait = max([entry.timeout for entry in models] or [7200 + GRACE])
+    lines = head(config, url, use) + [
+        "defaults",
+        "    mode http",
+        "    timeout connect 15s",
+        "    # The gateway answers first, with a sentence.",
+        "    timeout client %ds" % wait,
+        "    timeout server %ds" % wait,
+        "",
+        "frontend llama",
+        "    bind :8000",
+        "    default_backend llama_gateway",
+        "",
+        "backend llama_gateway",
+        "    option httpchk GET /health",
+        "    http-check expect status 200",
+    ]
+    for number, server in enumerate(urls, 1):
+        scheme, _separator, rest = server.partition("://")
+        host = rest.partition("/")[0]
+        port = "" if re.search(r":\d+\Z", host) else ":443" if scheme == "https" else ":80"
+        name = re.sub(r":\d+\Z", "", host)
+        tls = " ssl verify required ca-file @system-ca sni str(%s) check-sni %s" % (name, name)
+        lines.append(
+            "    server gateway%d %s%s check inter 2s%s" % (number, host, port, tls if scheme == "https" else "")
+        )
+    return "\n".join(lines) + "\n"
+
+
+# {client: (its file, what that is, how it is made)}
+CLIENTS: Dict[str, Tuple[str, str, Callable[[Mapping[str, Any], str], str]]] = {
+    "openai": ("llama_openai.py", "openai SDK for Python, and lines for curl", openai),
+    "litellm": ("config.yaml", "LiteLLM proxy", litellm),
+    "opencode": ("opencode.json", "OpenCode: in the project, or in ~/.config/opencode/", opencode),
+    "open-webui": ("open-webui.env", "Open WebUI, for docker run --env-file", open_webui),
+    "continue": ("config.yaml", "Continue: in ~/.continue/", continue_dev),
+    "tensorzero": ("tensorzero.toml", "TensorZero: in its config/", tensorzero),
+    "haproxy": ("llama.cfg", "HAProxy in front of the gateway", haproxy),
+}
+
+
+def client_configuration(config: Mapping[str, Any], name: str, base_url: str) -> Optional[str]:
+    """The configuration of a client, None for one that is not known. base_url: of the gateway, without /v1."""
+    known = CLIENTS.get(name)
+    return known[2](config, base_url.rstrip("/")) if known else None
+
+
+def clients_index(config: Mapping[str, Any], base_url: str) -> str:
+    """What /clients says: which configurations there are, where they go, and which models and tasks they name."""
+    url = base_url.rstrip("/")
+    models = entries(config)
+    lines = ["Base URL: %s/v1" % url, ""]
+    lines += ["Configurations, made anew at each request:"]
+    for name, (file, told, _render) in CLIENTS.items():
+        lines.append("  %-11s %s" % (name, told))
+        lines.append("              curl -sS %s/clients/%s -o %s" % (shlex.quote(url), name, file))
+    lines += ["", "Key: " + ("any text, or none" if config.get("auth") == "log_only" else "of the operator, as " + KEY)]
+    lines += ["", "Models:" if models else "Models: none"] + ["  " + line for line in table(models)]
+    routes = config.get("routes") or {}
+    tasks = dict(routes.get("tasks") or {})
+    if tasks:
+        lines += ["", "Tasks, as %s/task/TASK/v1 or with the header X-Task:" % url]
+        lines += ["  %s: %s" % (task, model) for task, model in sorted(tasks.items())]
+        if routes.get("default"):
+            lines += ["  any other: %s" % routes["default"]]
+    unserved = config.get("unserved") or {}
+    if unserved:
+        lines += ["", "Not served:"] + ["  %s: %s" % pair for pair in sorted(unserved.items())]
+    if models:
+        longest = max(entry.timeout for entry in models)
+        lines += ["", "Wait up to %s for the first token: a long prompt may take that long." % duration(longest)]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,205 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gateway is configured to do: gateway.json and keys.json, read once and held as records. Private to the
+collection."""
+
+import hashlib
+import json
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .._text import Refusal, printable
+
+NEXT = "run site.yml with --tags gateway again"
+
+
+class Model(NamedTuple):
+    """A name that a service answers to. told: its entry as gateway.json has it, for whoever reads status.json."""
+
+    name: str
+    aliases: Tuple[str, ...]
+    told: Dict[str, Any]
+
+
+class Address(NamedTuple):
+    """Where a replica listens."""
+
+    node: str
+    address: str
+    port: int
+    slots: int
+
+
+class Service(NamedTuple):
+    name: str
+    kind: str
+    tier: Optional[str]
+    models: Tuple[Model, ...]
+    endpoints: Tuple[Address, ...]
+    started: bool
+    fallback: Optional[str]
+    timeout: float
+    queue: int
+
+    def model(self, name: Optional[str]) -> Optional[Model]:
+        for one in self.models:
+            if name == one.name or name in one.aliases:
+                return one
+        return None
+
+
+class Config(NamedTuple):
+    services: Dict[str, Service]
+    names: Dict[str, Tuple[str, str]]  # of a model or an alias: service, and the model's own name
+    tiers: Dict[str, str]  # service of each
+    unserved: Dict[str, str]
+    default: Optional[str]
+    tasks: Dict[str, str]
+    unknown_model: str
+    required: bool
+    hosts: Dict[str, str]  # addresses that a registry may name
+    told: Dict[str, Any]  # gateway.json itself
+
+
+class Keys(NamedTuple):
+    clients: Dict[bytes, str]  # by the digest of each key, its name
+    services: Dict[str, str]
+
+    def name(self, key: Optional[str]) -> Optional[str]:
+        """Whose key it is."""
+        return self.clients.get(digest(key)) if key else None
+
+
+def digest(key: str) -> bytes:
+    """A key is looked up by its digest: how long that takes tells nothing of other keys."""
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+class Reader:
+    """Values of a parsed file, each of the type that is needed there."""
+
+    def __init__(self, path: str, value: Any, where: str = "") -> None:
+        self.path, self.where = path, where
+        if not isinstance(value, dict):
+            raise self.wrong(where or "the file", value, "a map")
+        self.value: Dict[str, Any] = value
+
+    def wrong(self, key: str, seen: Any, needed: str) -> Refusal:
+        return Refusal("%s: %s: %s seen, %s is needed: %s" % (self.path, key, printable(repr(seen), 60), needed, NEXT))
+
+    def get(self, key: str, types: Tuple[type, ...], default: Any = None) -> Any:
+        value = self.value.get(key)
+        if value is None:
+            if default is None and type(None) not in types:
+                raise self.wrong(self.where + key, None, types[0].__name__)
+            return default
+        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+            raise self.wrong(self.where + key, value, types[0].__name__)
+        return value
+
+    def choice(self, key: str, allowed: Tuple[str, ...], default: str) -> str:
+        value: str = self.get(key, (str,), default)
+        if value not in allowed:
+            raise self.wrong(self.where + key, value, " or ".join(allowed))
+        return value
+
+    def texts(self, key: str) -> Dict[str, str]:
+        value: Dict[str, str] = self.get(key, (dict,), {})
+        for name, one in value.items():
+            if not isinstance(one, str):
+                raise self.wrong("%s%s.%s" % (self.where, key, name), one, "text")
+        return value
+
+    def each(self, key: str) -> List["Reader"]:
+        value = self.get(key, (list,), [])
+        return [Reader(self.path, one, "%s%s[%d]." % (self.where, key, at)) for at, one in enumerate(value)]
+
+
+def parse(data: Any, path: str) -> Config:
+    """Of gateway.json's value. Errors: Refusal."""
+    top = Reader(path, data)
+    if top.get("version", (int,)) != 1:
+        raise top.wrong("version", top.value["version"], "1")
+    services = {
+        name: _service(name, Reader(path, value, "services.%s." % name))
+        for name, value in top.get("services", (dict,), {}).items()
+    }
+    names: Dict[str, Tuple[str, str]] = {}
+    tiers: Dict[str, str] = {}
+    # A model's own name comes before an alias of another one, and what is started before what is stopped.
+    started_first = sorted(services.values(), key=lambda one: not one.started)
+    for service in started_first:
+        for model in service.models:
+            names.setdefault(model.name, (service.name, model.name))
+    for service in started_first:
+        for model in service.models:
+            for alias in model.aliases:
+                names.setdefault(alias, (service.name, model.name))
+        if service.tier:
+            tiers.setdefault(service.tier, service.name)
+    for service in services.values():
+        if service.fallback is not None and service.fallback not in services:
+            raise top.wrong("services.%s.fallback" % service.name, service.fallback, "the name of a service")
+    routes = Reader(path, top.get("routes", (dict,), {}), "routes.")
+    registry = top.get("registry", (dict, type(None)))
+    return Config(
+        services=services,
+        names=names,
+        tiers=tiers,
+        unserved=top.texts("unserved"),
+        default=routes.get("default", (str, type(None))),
+        tasks=routes.texts("tasks"),
+        unknown_model=top.choice("unknown_model", ("404", "400", "default"), "404"),
+        required=top.choice("auth", ("required", "log_only"), "required") == "required",
+        hosts=Reader(path, registry, "registry.").texts("hosts") if registry else {},
+        told=top.value,
+    )
+
+
+def _service(name: str, reader: Reader) -> Service:
+    models = tuple(
+        Model(one.get("name", (str,)), tuple(str(alias) for alias in one.get("aliases", (list,), [])), one.value)
+        for one in reader.each("models")
+    )
+    endpoints = tuple(
+        Address(
+            one.get("node", (str,)), one.get("address", (str,)), one.get("port", (int,)), one.get("slots", (int,), 1)
+        )
+        for one in reader.each("endpoints")
+    )
+    return Service(
+        name=name,
+        kind=reader.choice("kind", ("server", "router"), "server"),
+        tier=reader.get("tier", (str, type(None))),
+        models=models,
+        endpoints=endpoints,
+        started=reader.choice("state", ("started", "stopped"), "started") == "started",
+        fallback=reader.get("fallback", (str, type(None))),
+        timeout=float(reader.get("timeout", (float, int), 7200.0)),
+        queue=reader.get("queue", (int,), 64),
+    )
+
+
+def parse_keys(data: Any, path: str) -> Keys:
+    """Of the value of keys.json. Errors: Refusal."""
+    reader = Reader(path, data)
+    clients = reader.texts("clients")
+    return Keys({digest(key): name for name, key in clients.items()}, reader.texts("services"))
+
+
+def load(folder: str) -> Tuple[Config, Keys]:
+    """Both files of a folder. Errors: Refusal."""
+    gateway, keys = (os.path.join(folder, name) for name in ("gateway.json", "keys.json"))
+    return parse(read_json(gateway), gateway), parse_keys(read_json(keys), keys)
+
+
+def read_json(path: str) -> Any:
+    """A file's value. Errors: Refusal."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except OSError as error:
+        raise Refusal("%s cannot be read (%s): %s" % (path, error.strerror, NEXT)) from None
+    except (ValueError, RecursionError) as error:
+        raise Refusal("%s is no JSON (%s): %s" % (path, printable(error), NEXT)) from None

@@ -1,0 +1,157 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doors: what each port of the gateway gives out itself, what it passes on, and to whom. Private to the
+collection."""
+
+import json
+import time
+from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
+
+from . import answers, paths, replicas, routing
+from .answers import Answer
+from .clients import client_configuration, clients_index
+from .config import Config
+from .paths import Target
+from .replicas import Fleet
+from .request import Head
+from .routing import Route
+from .status_page import PAGE
+
+# Without a key: they name what serves, and nothing of what is asked.
+OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
+METHODS = "GET, POST, OPTIONS"
+
+
+class Passed(NamedTuple):
+    """target: as the server is asked; parsed: the body's JSON, None where it has another form."""
+
+    target: Target
+    parsed: Optional[Dict[str, Any]]
+    route: Route
+
+
+class State:
+    """What a door looks at: the engine is one."""
+
+    config: Config
+    fleet: Fleet
+
+
+def judge(state: State, head: Head, target: Target, body: bytes, known: bool) -> Union[Answer, Passed]:
+    """known: whether the client's key is one of ours."""
+    tier = head.get("x-llama-tier")
+    task, path = paths.task_of(target.path) if tier is None else (None, target.path)
+    if paths.is_closed(head.method, path):
+        return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
+    is_open = path in OPEN or path.startswith("/clients/") or head.method == "OPTIONS"
+    if state.config.required and not known and not is_open:
+        words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
+        return answers.error(401, "invalid_api_key", words)
+    parsed = _parse(head, path, body)
+    if isinstance(parsed, Answer):
+        return parsed
+    asked = parsed.get("model") if parsed is not None else None
+    if tier is not None:
+        found = routing.of_tier(state.config, tier, asked)
+    else:
+        own = _own(state, head, task, path)
+        if own is not None:
+            return own
+        found = routing.of_model(state.config, task or head.get("x-task"), asked)
+    return found if isinstance(found, Answer) else Passed(target._replace(path=path), parsed, found)
+
+
+def _parse(head: Head, path: str, body: bytes) -> Union[Answer, None, Dict[str, Any]]:
+    """The body's JSON; an upload of a file has another form, and what needs no slot may have any."""
+    if head.method != "POST" or (head.get("content-type") or "").lower().startswith("multipart/"):
+        return None
+    try:
+        # Only UTF-8: json.loads would take UTF-16 too, which the server reads in another way.
+        value = json.loads(body.decode("utf-8"))
+        seen = type(value).__name__
+    except (ValueError, RecursionError):
+        value, seen = None, "no JSON"
+    if isinstance(value, dict):
+        return value
+    if not paths.takes_slot(head.method, path):
+        return None
+    return answers.error(400, "invalid_json", "body: %s seen, a JSON object is needed: correct the request" % seen)
+
+
+def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[Answer]:
+    """What the gateway's own port answers itself; None for what a server answers."""
+    inside = path.startswith("/v1/")
+    if head.method == "OPTIONS":
+        return Answer(204, b"", headers=_preflight(head))
+    if inside and head.method == "POST":
+        return None
+    if head.method not in ("GET", "HEAD"):
+        return answers.error(405, "method_not_allowed", "%s is not allowed here: use GET or POST" % head.method)
+    found = None
+    if path == "/v1/models" or path.startswith("/v1/models/"):
+        found = _models(state, path[len("/v1/models/") :])
+    elif task is None:
+        found = _page(state, path)
+    if found is None:
+        words = "%s is not known here: /v1/... and /status are" % answers.shown(path)
+        return answers.error(404, "not_found", words)
+    return found
+
+
+def _preflight(head: Head) -> Tuple[Tuple[str, str], ...]:
+    """A browser asks before it sends: keys, not origins, decide who may."""
+    return (
+        ("Access-Control-Allow-Origin", head.get("origin") or "*"),
+        ("Access-Control-Allow-Methods", METHODS),
+        ("Access-Control-Allow-Headers", head.get("access-control-request-headers") or "*"),
+    )
+
+
+def _models(state: State, name: str) -> Optional[Answer]:
+    fleet = state.fleet
+    answering = {
+        pool.service.name: (int(min((one.since for one in pool.endpoints), default=0)), pool.told())
+        for pool in fleet.pools.values()
+        if pool.state in (replicas.READY, replicas.LOADING, replicas.DRAINING)
+    }
+    found = answers.models(state.config, answering)
+    if not name:
+        return answers.json_answer({"object": "list", "data": found})
+    for one in found:
+        if one["id"] == name:
+            return answers.json_answer(one)
+    return answers.unknown_model(name, state.config)
+
+
+def _page(state: State, path: str) -> Optional[Answer]:
+    fleet = state.fleet
+    if path == "/health":
+        ready = any(pool.state == replicas.READY for pool in fleet.pools.values())
+        if ready:
+            return answers.json_answer({"status": "ok"})
+        return answers.error(503, "no_endpoint", "no service is ready: see /status", retry_after=10)
+    if path == "/status.json":
+        return answers.json_answer(status(state))
+    if path == "/status":
+        return Answer(200, PAGE.encode("utf-8"), answers.HTML)
+    told, urls = state.config.told, state.config.told.get("base_urls") or [""]
+    text = None
+    if path == "/clients":
+        text = clients_index(told, urls[0])
+    elif path.startswith("/clients/"):
+        text = client_configuration(told, path[len("/clients/") :], urls[0])
+    return None if text is None else Answer(200, text.encode("utf-8"), answers.TEXT)
+
+
+def status(state: State) -> Dict[str, Any]:
+    """status.json."""
+    told = state.config.told
+    return {
+        "version": 1,
+        "services": state.fleet.status(time.monotonic()),
+        "routes": told.get("routes") or {},
+        "base_urls": told.get("base_urls") or [],
+        "tiers": told.get("tiers") or {},
+        "unserved": sorted(state.config.unserved),
+    }

@@ -1,0 +1,235 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The gateway's engine: what comes in, what it is told of, and what it does by the clock. Private to the collection."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import time
+import traceback
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Union
+
+from .._node.notify import notify, say
+from .._text import Refusal
+from . import answers, config, doors, paths, request, told
+from .answers import Answer
+from .client import Connection
+from .forward import Cut, Forward
+from .log import Entry
+from .probes import Prober
+from .replicas import Drained, Endpoint, Fleet
+
+# Seconds between two looks at files, until the first probes have to be back, and between two tries to accept where
+# no descriptor is left.
+FILES, FIRST, AGAIN = 0.5, 2.0, 0.5
+# Connections that are accepted in one go.
+AT_ONCE = 64
+
+
+class Files(NamedTuple):
+    """configuration: the folder of gateway.json and keys.json; state: what the engine keeps."""
+
+    configuration: str
+    draining: Optional[str] = None
+    registry: Optional[str] = None
+    state: Optional[str] = None
+
+
+class Engine(doors.State):
+    """Errors of the constructor: Refusal."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, listener: socket.socket, files: Files) -> None:
+        self._loop, self._listener, self._files = loop, listener, files
+        self._own, self.keys = config.load(files.configuration)
+        self.config = self._own
+        self.fleet = Fleet()
+        self.fleet.loads = _loads(files.state)
+        self._saved = dict(self.fleet.loads)
+        self.prober = Prober(self.fleet, self._key, self._told)
+        self._draining = told.Watched(files.draining, {"endpoints": []})
+        self._registry = told.Watched(files.registry, None)
+        self._connections: Set[Connection] = set()
+        self._ending = False
+        self._over: "asyncio.Future[None]" = loop.create_future()
+
+    # -- by the clock
+
+    async def run(self) -> None:
+        """Until every request is answered that has begun when `end` was called."""
+        self._draining.look()
+        self._registry.look()
+        await self.prober.first(self._configure(), FIRST)
+        self.prober.follow()
+        self._accept_on()
+        self._tell()
+        rounds = asyncio.ensure_future(self._rounds())
+        await self._over
+        rounds.cancel()
+        self.prober.stop()
+
+    async def _rounds(self) -> None:
+        pings = float(os.environ.get("WATCHDOG_USEC") or 0) / 3e6
+        pinged = 0.0
+        while True:
+            await asyncio.sleep(FILES)
+            registry = self._registry.look()
+            if self._draining.look() or registry:
+                self._configure()
+                self.prober.follow()
+            # The next engine speaks for the unit by now.
+            if not self._ending:
+                if pings and time.monotonic() - pinged >= pings:
+                    pinged = time.monotonic()
+                    notify("WATCHDOG=1")
+                self._save()
+
+    def _configure(self) -> List[Endpoint]:
+        """-> new endpoints."""
+        drained: List[Drained] = []
+        self.config = self._own
+        if self._registry.value is not None:
+            self.config, drained = told.merged(self._own, self._registry.value)
+        new = self.fleet.configure(self.config, time.monotonic(), time.time())
+        for endpoint in self.fleet.drain([*drained, *told.drained(self._draining.value)]):
+            self.prober.now(endpoint)
+        return new
+
+    def reload(self) -> None:
+        """Of SIGHUP: a broken file keeps what holds."""
+        try:
+            self._own, self.keys = config.load(self._files.configuration)
+        except Refusal as refusal:
+            say("gateway: %s; what was configured before still holds" % refusal)
+            return
+        self._configure()
+        self.prober.follow()
+        say("gateway: configuration read again")
+        self._tell()
+
+    def _tell(self) -> None:
+        words = "%d services, %d endpoints" % (len(self.fleet.pools), len(self.fleet.endpoints()))
+        notify("READY=1\nSTATUS=" + words)
+
+    def _key(self, service: str) -> Optional[str]:
+        return self.keys.services.get(service)
+
+    def _told(self, endpoint: Endpoint) -> None:
+        where = endpoint.where
+        say("gateway: %s on %s (%s:%d): %s" % (endpoint.service, where.node, where.address, where.port, endpoint.state))
+
+    def _save(self) -> None:
+        if self._files.state and self.fleet.loads != self._saved:
+            self._saved = dict(self.fleet.loads)
+            with contextlib.suppress(OSError):
+                with open(self._files.state + ".new", "w") as stream:
+                    json.dump({"loads": self._saved}, stream)
+                os.rename(self._files.state + ".new", self._files.state)
+
+    # -- connections
+
+    def _accept_on(self) -> None:
+        """Not by create_unix_server: since Python 3.13 its end removes the socket, which is systemd's."""
+        if not self._ending:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _one in range(AT_ONCE):
+            try:
+                accepted, _address = self._listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                say("gateway: no connection can be accepted (%s)" % error.strerror)
+                self._loop.remove_reader(self._listener.fileno())
+                self._loop.call_later(AGAIN, self._accept_on)
+                return
+            accepted.setblocking(False)
+            connection = Connection(self._loop, self._serve)
+            self._connections.add(connection)
+            opened = self._loop.connect_accepted_socket(lambda one=connection: one, accepted)  # type: ignore[misc]
+            asyncio.ensure_future(opened)
+
+    def end(self) -> None:
+        """Takes nothing new; what has begun is answered."""
+        if self._ending:
+            return
+        self._ending = True
+        self._loop.remove_reader(self._listener.fileno())
+        self._listener.close()
+        self._left()
+
+    def _left(self) -> None:
+        if self._ending and not self._connections and not self._over.done():
+            self._over.set_result(None)
+
+    async def _serve(self, connection: Connection) -> None:
+        entry = Entry()
+        try:
+            await self._answer(connection, entry)
+            connection.close()
+        except asyncio.CancelledError:
+            # The client has left, or its request did not come; what was done for it has been ended on the way here.
+            entry.set(status=entry.fields["status"] or (408 if connection.late else 499), left=True)
+            connection.abort()
+        except Cut as error:
+            entry.set(broken=str(error))
+            connection.abort()
+        except (OSError, EOFError):
+            entry.set(status=entry.fields["status"] or 499, left=True)
+            connection.abort()
+        except Exception:
+            say("gateway: a mistake of its own: " + traceback.format_exc().strip().replace("\n", " | "))
+            if not connection.started:
+                with contextlib.suppress(OSError):
+                    await connection.reply(answers.error(500, "internal_error", "the gateway made a mistake"), entry)
+            connection.close()
+        finally:
+            self._connections.discard(connection)
+            # A connection without a request, as a health check makes, is none.
+            if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
+                entry.write()
+            self._left()
+
+    async def _answer(self, connection: Connection, entry: Entry) -> None:
+        try:
+            head, body = await connection.read()
+        except request.Malformed as malformed:
+            await connection.reply(malformed.answer, entry)
+            await connection.linger()
+            return
+        path = answers.shown(head.target.partition("?")[0])
+        entry.set(method=head.method, path=path, client=head.get("x-real-ip"), bytes_in=len(body))
+        answer = self._judge(head, body, entry)
+        if not isinstance(answer, Answer):
+            target, parsed, route = answer
+            forward = Forward(
+                self.fleet, self.prober, self.config, self.keys, connection, entry, head, target, body, parsed
+            )
+            refused = await forward.run(route)
+            if refused is None:
+                return
+            answer = refused
+            if route.note is not None:
+                answer = answer._replace(headers=(*answer.headers, ("X-Llama-Task", route.note)))
+        await connection.reply(answer, entry, head.method)
+
+    def _judge(self, head: request.Head, body: bytes, entry: Entry) -> Union[Answer, doors.Passed]:
+        target = paths.normalise(head.target)
+        if target is None:
+            return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
+        key = head.key
+        name = self.keys.name(key)
+        entry.set(key=name, key_seen="known" if name else "dummy" if key else "none")
+        return doors.judge(self, head, target, body, name is not None)
+
+
+def _loads(path: Optional[str]) -> Dict[str, float]:
+    try:
+        with open(path or "") as stream:
+            found: Any = json.load(stream)["loads"]
+        return {name: float(seconds) for name, seconds in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}

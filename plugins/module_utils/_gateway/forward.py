@@ -1,0 +1,278 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One request on its way: a slot, a server, its answer, and another server where that one ends. Private to the
+collection."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from .._text import duration
+from . import affinity, answers, paths, replicas, routing, upstream
+from .affinity import Conversation
+from .answers import Answer
+from .client import Connection
+from .config import Config, Keys
+from .log import Entry
+from .paths import Target
+from .probes import Prober
+from .replicas import Endpoint, Fleet, Pool, Waiter
+from .request import Head
+from .routing import Route
+from .upstream import Broken, Unreachable
+
+# An answer whose length is told is read whole before any of it is passed on, up to so many bytes.
+WHOLE = 64 << 20
+# Servers that may end under one request, in a service: it may be the request that ends them.
+LOST = 2
+# Connections that are tried at all.
+TRIES = 8
+# Seconds after which to ask again, where nothing better is known.
+SOON, FULL, GONE = 10, 5, 5
+WORDS_LOADING = b"Loading model"
+
+
+class Cut(Exception):
+    """The answer ended in the middle, and the client has seen its beginning."""
+
+
+class Silent(Exception):
+    """Nothing came for as long as the service may be silent."""
+
+
+class Loading(Exception):
+    """The server is there again, but not yet its model."""
+
+
+class Silence:
+    """Ends a connection where nothing has come for so many seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, server: upstream.Upstream) -> None:
+        self._loop, self._seconds, self._server = loop, seconds, server
+        self._last = loop.time()
+        self.over = False
+        self._timer = loop.call_later(seconds, self._look)
+
+    def heard(self) -> None:
+        self._last = self._loop.time()
+
+    def _look(self) -> None:
+        left = self._last + self._seconds - self._loop.time()
+        if left > 0:
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self.over = True
+            self._server.abort()
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+
+class Forward:
+    """body: as it came; parsed: its JSON, None for other bodies."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        prober: Prober,
+        config: Config,
+        keys: Keys,
+        connection: Connection,
+        entry: Entry,
+        head: Head,
+        target: Target,
+        body: bytes,
+        parsed: Optional[Dict[str, Any]],
+    ) -> None:
+        self._loop = asyncio.get_event_loop()
+        self._fleet, self._prober, self._config, self._keys = fleet, prober, config, keys
+        self._connection, self._entry = connection, entry
+        self._head, self._target, self._body, self._parsed = head, target, body, parsed
+        self._slot = paths.takes_slot(head.method, target.path)
+        self._instead: Optional[str] = None  # the service that should have answered
+
+    async def run(self, route: Route) -> Optional[Answer]:
+        """None where a server's answer was passed on. Errors: Cut."""
+        first = self._route(route)
+        lost = tries = 0
+        while True:
+            granted = await self._slot_of(route) if lost < LOST and tries < TRIES else replicas.DOWN
+            if isinstance(granted, str):
+                fallback = routing.to_fallback(self._config, route) if granted != replicas.FULL else None
+                if fallback is None or self._instead is not None:
+                    return self._refused(granted, route if granted == replicas.FULL else first)
+                self._instead, lost, tries = route.service.name, 0, 0
+                route = self._route(fallback)
+                continue
+            tries += 1
+            try:
+                await self._ask(granted, route)
+                return None
+            except Silent:
+                words = "%s: no byte in %s: ask for less at once" % (
+                    route.service.name,
+                    duration(route.service.timeout),
+                )
+                return answers.error(503, "timeout", words, retry_after=SOON)
+            except Unreachable:
+                self._failed(granted, replicas.DOWN)
+            except Loading:
+                self._failed(granted, replicas.LOADING)
+            except Broken:
+                lost += 1
+                self._failed(granted, replicas.DOWN)
+            finally:
+                self._give_back(granted, route)
+
+    def _route(self, route: Route) -> Route:
+        self._entry.set(service=route.service.name, model=route.model, fallback=self._instead)
+        return route
+
+    def _failed(self, endpoint: Endpoint, seen: str) -> None:
+        self._prober.saw(endpoint, seen)
+        self._prober.now(endpoint)
+
+    # -- a slot
+
+    async def _slot_of(self, route: Route) -> Union[Endpoint, str]:
+        pool = self._fleet.pools.get(route.service.name)
+        if pool is None:
+            return replicas.DOWN
+        if not self._slot:
+            return pool.visit()
+        parsed = self._parsed
+        talk = affinity.conversation(route.model, parsed) if parsed is not None else affinity.NONE
+        granted = pool.take(route.model, talk)
+        return await self._wait(pool, route, talk) if granted == replicas.WAIT else granted
+
+    async def _wait(self, pool: Pool, route: Route, talk: Conversation) -> Union[Endpoint, str]:
+        turn: "asyncio.Future[Union[Endpoint, str]]" = self._loop.create_future()
+        waiter = Waiter(route.model, talk, turn.set_result)
+        pool.wait(waiter)
+        began = self._loop.time()
+        try:
+            await asyncio.wait([turn], timeout=route.service.timeout)
+        except asyncio.CancelledError:
+            # The client left: the place in the queue is free again, and the slot, if it came just now.
+            pool.leave(waiter)
+            if turn.done() and isinstance(turn.result(), Endpoint):
+                pool.release(turn.result(), route.model)  # type: ignore[arg-type]
+            raise
+        finally:
+            self._entry.queued(self._loop.time() - began)
+        if turn.done():
+            return turn.result()
+        pool.leave(waiter)
+        return replicas.FULL
+
+    def _give_back(self, endpoint: Endpoint, route: Route) -> None:
+        pool = self._fleet.pools.get(route.service.name)
+        if self._slot:
+            # Where its service is gone from the configuration, nobody waits.
+            (pool or Pool(route.service)).release(endpoint, route.model)
+
+    def _refused(self, why: str, route: Route) -> Answer:
+        pool = self._fleet.pools.get(route.service.name)
+        name = route.service.name
+        if why == replicas.FULL:
+            waiting = len(pool.queue) if pool else 0
+            words = "%s: all slots are busy and %d requests wait: ask again later" % (name, waiting)
+            return answers.error(429, "queue_full", words, retry_after=FULL)
+        if why == replicas.LOADING:
+            left = pool.seconds_left(self._loop.time()) if pool else None
+            about = "about %s left" % duration(round(left)) if left else "its last load took less"
+            if left is None and not (pool and any(one.load for one in pool.endpoints)):
+                about = "how long is not known"
+            words = "%s: loading its model, %s: ask again then" % (name, about)
+            return answers.error(503, "loading", words, retry_after=left or SOON)
+        if why == replicas.STOPPED:
+            words = "%s: it is stopped: ask whoever runs it" % name
+            return answers.error(503, "no_endpoint", words, retry_after=60)
+        words = "%s: no server of it answers: ask again later" % name
+        return answers.error(503, "no_endpoint", words, retry_after=GONE)
+
+    # -- a server
+
+    def _sent(self, endpoint: Endpoint, route: Route) -> Tuple[bytes, bytes]:
+        body = self._body
+        if route.rewrite is not None and self._parsed is not None and route.rewrite != self._parsed.get("model"):
+            body = json.dumps(routing.rewritten(self._parsed, route.rewrite), separators=(",", ":")).encode("ascii")
+        key = self._keys.services.get(route.service.name)
+        method, target = self._head.method, self._target.sent
+        return upstream.head_of(method, target, endpoint.where, self._head.passed(), key, len(body)), body
+
+    def _headers(self, endpoint: Endpoint, route: Route) -> List[Tuple[str, str]]:
+        told = [("X-Llama-Service", route.service.name), ("X-Llama-Node", endpoint.where.node)]
+        if self._instead is not None:
+            told.append(("X-Llama-Fallback", self._instead))
+        if route.note is not None:
+            told.append(("X-Llama-Task", route.note))
+        return told
+
+    async def _ask(self, endpoint: Endpoint, route: Route) -> None:
+        """Errors: Unreachable, Loading, Silent, Broken before the client has seen anything, Cut after."""
+        self._entry.tried(endpoint.where.node)
+        endpoint.in_flight += 1
+        server: Optional[upstream.Upstream] = None
+        silence: Optional[Silence] = None
+        try:
+            server = await upstream.connect(endpoint.where)
+            silence = Silence(self._loop, route.service.timeout, server)
+            # One that answers before it has read all may have closed: then its answer is there.
+            with contextlib.suppress(Broken):
+                await server.send(*self._sent(endpoint, route))
+            head = await server.head(self._head.method)
+            silence.heard()
+            told = head.sent(self._headers(endpoint, route))
+            if head.length is not None and head.length <= WHOLE and "event-stream" not in head.type:
+                await self._whole(server, silence, head, told)
+            else:
+                await self._relay(server, silence, head, told)
+        except Broken as error:
+            if self._connection.started:
+                raise Cut(str(error)) from None
+            if silence and silence.over:
+                raise Silent() from None
+            raise
+        finally:
+            endpoint.in_flight -= 1
+            if silence is not None:
+                silence.stop()
+            if server is not None:
+                server.abort()
+
+    async def _whole(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
+        framing, pieces = head.framing, []
+        while not framing.done:
+            data = await server.piece()
+            if not data:
+                raise Broken("half an answer")
+            silence.heard()
+            pieces.append(data[: framing.feed(data)])
+        body = b"".join(pieces)
+        if head.status == 503 and WORDS_LOADING in body and self._target.path != "/health":
+            raise Loading()
+        await self._connection.write(told + body, self._entry, head.status)
+
+    async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
+        """The head goes with the first byte of the body: until then another server may answer."""
+        framing = head.framing
+        bare = not head.chunked and head.length is None
+        while not framing.done:
+            data = await server.piece()
+            if not data and not bare:
+                raise Broken("half an answer")
+            silence.heard()
+            if bare:
+                # Its end is the end of the connection; to the client it is told in chunks.
+                data, ends = b"%x\r\n%s\r\n" % (len(data), data), not data
+            else:
+                data, ends = data[: framing.feed(data)], framing.done
+            if not self._connection.started:
+                await self._connection.write(told + data, self._entry, head.status)
+            else:
+                await self._connection.write(data, self._entry)
+            if ends:
+                return

@@ -1,0 +1,57 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The access log: a line of JSON for each request, and never what was asked or answered. Private to the collection."""
+
+import json
+import time
+from typing import Any, Dict, Optional
+
+from .._node.notify import say
+
+
+class Entry:
+    """What becomes known of a request, in the order of its fields."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.fields: Dict[str, Any] = {
+            "time": round(time.time(), 3),
+            "service": None,
+            "node": None,
+            "model": None,
+            "key": None,
+            "key_seen": "none",
+            "status": None,
+            "ttfb": None,
+            "seconds": None,
+            "bytes_in": 0,
+            "bytes_out": 0,
+            "queued": 0.0,
+            "tries": 0,
+            "fallback": None,
+            "method": None,
+            "path": None,
+            "client": None,
+        }
+
+    def set(self, **fields: Any) -> None:
+        self.fields.update(fields)
+
+    def first_byte(self, status: int) -> None:
+        self.fields["status"] = status
+        self.fields["ttfb"] = round(time.monotonic() - self.began, 4)
+
+    def sent(self, count: int) -> None:
+        self.fields["bytes_out"] += count
+
+    def queued(self, seconds: float) -> None:
+        self.fields["queued"] = round(self.fields["queued"] + seconds, 4)
+
+    def tried(self, node: Optional[str]) -> None:
+        self.fields["tries"] += 1
+        self.fields["node"] = node
+
+    def write(self) -> None:
+        self.fields["seconds"] = round(time.monotonic() - self.began, 4)
+        say(json.dumps(self.fields))

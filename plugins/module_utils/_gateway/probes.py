@@ -1,0 +1,113 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asking the replicas how they are, as rarely as is enough: each question but a mere connection is a line in a head's
+journal. Private to the collection."""
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import replicas, upstream
+from .replicas import Endpoint, Fleet, Place
+from .upstream import Broken, Unreachable
+
+# Seconds between two connections, for one, for an answer, and between two looks at one that is ready.
+ROUND, CONNECT, ANSWER, LOOK = 1.0, 1.0, 10.0, 30.0
+
+
+class Prober:
+    """A task for each endpoint. key: gives the key of a service."""
+
+    def __init__(self, fleet: Fleet, key: Callable[[str], Optional[str]], told: Callable[[Endpoint], None]) -> None:
+        self._fleet, self._key, self._told = fleet, key, told
+        self._tasks: Dict[Place, Tuple["asyncio.Future[None]", asyncio.Event]] = {}
+        self._looked: Dict[Place, float] = {}
+
+    def follow(self) -> None:
+        """Every endpoint of the fleet, and no other."""
+        there = {endpoint.place: endpoint for endpoint in self._fleet.endpoints()}
+        for place in [place for place in self._tasks if place not in there]:
+            self._tasks.pop(place)[0].cancel()
+            self._looked.pop(place, None)
+        for place, endpoint in there.items():
+            if place not in self._tasks:
+                event = asyncio.Event()
+                self._tasks[place] = (asyncio.ensure_future(self._watch(endpoint, event)), event)
+
+    def stop(self) -> None:
+        for task, _event in self._tasks.values():
+            task.cancel()
+        self._tasks.clear()
+
+    def now(self, endpoint: Endpoint) -> None:
+        """A request, or an operator, has just told something: look now, and closely."""
+        self._looked.pop(endpoint.place, None)
+        if endpoint.place in self._tasks:
+            self._tasks[endpoint.place][1].set()
+
+    async def _watch(self, endpoint: Endpoint, event: asyncio.Event) -> None:
+        while True:
+            event.clear()
+            await self.look(endpoint)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(event.wait(), ROUND)
+
+    async def first(self, endpoints: List[Endpoint], seconds: float) -> None:
+        """One look at each of them."""
+        if endpoints:
+            await asyncio.wait([asyncio.ensure_future(self.look(one)) for one in endpoints], timeout=seconds)
+
+    async def look(self, endpoint: Endpoint) -> None:
+        asked = time.monotonic()
+        closely = endpoint.seen != replicas.READY or asked - self._looked.get(endpoint.place, -LOOK) >= LOOK
+        try:
+            if not closely:
+                (await upstream.connect(endpoint.where, CONNECT)).abort()
+                return
+            seen = await self._health(endpoint)
+        except (Unreachable, Broken):
+            seen = replicas.DOWN
+        fresh = seen == replicas.READY and endpoint.seen != replicas.READY
+        self.saw(endpoint, seen)
+        if seen == replicas.READY and closely:
+            self._looked[endpoint.place] = asked
+            with contextlib.suppress(Unreachable, Broken):
+                await self._details(endpoint, fresh)
+
+    def saw(self, endpoint: Endpoint, seen: str) -> None:
+        if self._fleet.observe(endpoint, seen, time.monotonic(), time.time()):
+            self._told(endpoint)
+
+    async def _health(self, endpoint: Endpoint) -> str:
+        status, _body = await self._get(endpoint, "/health")
+        return {200: replicas.READY, 503: replicas.LOADING}.get(status, replicas.DOWN)
+
+    async def _get(self, endpoint: Endpoint, path: str) -> Tuple[int, bytes]:
+        return await upstream.get(endpoint.where, path, self._key(endpoint.service), ANSWER)
+
+    async def _details(self, endpoint: Endpoint, fresh: bool) -> None:
+        """Slots and their context, and of a new process its build. A router has none of its own."""
+        pool = self._fleet.pools.get(endpoint.service)
+        if pool is None or pool.service.kind == "router":
+            return
+        slots = _json(await self._get(endpoint, "/slots"))
+        if isinstance(slots, list) and slots and all(isinstance(slot, dict) for slot in slots):
+            endpoint.slots = len(slots)
+            context = slots[0].get("n_ctx")
+            endpoint.slot_ctx_size = context if isinstance(context, int) else None
+            pool.pump()
+        if fresh or endpoint.build is None:
+            props = _json(await self._get(endpoint, "/props"))
+            build = props.get("build_info") if isinstance(props, dict) else None
+            endpoint.build = build.partition("-")[0] if isinstance(build, str) else None
+
+
+def _json(answer: Tuple[int, bytes]) -> Any:
+    status, body = answer
+    try:
+        return json.loads(body.decode("utf-8")) if status == 200 else None
+    except (ValueError, RecursionError):
+        return None

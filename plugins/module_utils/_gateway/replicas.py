@@ -1,0 +1,329 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The replicas of the services: their states, whose slot a request gets, and who waits. Nothing here asks anybody.
+Private to the collection.
+
+Moments are given: `now` on a clock that never goes back, `wall` as others read it.
+"""
+
+import collections
+from typing import Any, Callable, Deque, Dict, Iterable, List, NamedTuple, Optional, Set, Tuple, Union
+
+from .affinity import Conversation, Memory
+from .config import Address, Config, Service
+
+DOWN, LOADING, READY, DRAINING, STOPPED = "down", "loading", "ready", "draining", "stopped"
+# Of a request that nobody can take: FULL, or why it cannot wait.
+WAIT, FULL = "wait", "full"
+# Why an endpoint takes nothing new: it is restarted now, so requests wait; or it is held for hours.
+CHANGE, MAINTENANCE = "change", "maintenance"
+# A service's state is the first of these that one of its endpoints has.
+ORDER = (READY, DRAINING, LOADING, DOWN)
+# (service, address, port)
+Place = Tuple[str, str, int]
+
+
+class Endpoint:
+    """One replica. seen: what its last probe or request told; drain: CHANGE, MAINTENANCE or None."""
+
+    def __init__(self, service: str, where: Address, now: float, wall: float) -> None:
+        self.service, self.where = service, where
+        self.slots = where.slots
+        self.seen = DOWN
+        self.drain: Optional[str] = None
+        self.since, self.moment = wall, now
+        self.memory = Memory()
+        self.taken: Dict[str, int] = {}  # slots by model
+        self.in_flight = 0
+        self.load: Optional[float] = None  # seconds of its last load
+        self.slot_ctx_size: Optional[int] = None
+        self.build: Optional[str] = None
+        self._known = False  # whether its state was ever seen
+        self._watched = False  # whether its load was seen from the beginning
+        self._released = False  # no longer drained, but nothing has been seen since
+
+    @property
+    def place(self) -> Place:
+        return self.service, self.where.address, self.where.port
+
+    @property
+    def state(self) -> str:
+        return DRAINING if self.drain or self._released else self.seen
+
+    @property
+    def ready(self) -> bool:
+        return self.seen == READY and not self.drain and not self._released
+
+    @property
+    def waits(self) -> bool:
+        """Whether it will be back soon without anybody's help."""
+        return self.drain == CHANGE or (self._released and not self.drain)
+
+    def free(self, model: str) -> int:
+        return max(0, self.slots - self.taken.get(model, 0))
+
+    def drained(self, reason: Optional[str]) -> None:
+        """What the operator's playbooks say. Where they say nothing any more, the next probe decides."""
+        if self.drain and not reason:
+            self._released = True
+        elif reason:
+            self._released = False
+        self.drain = reason
+
+    def observe(self, seen: str, now: float, wall: float) -> bool:
+        """What a probe or a request has seen -> whether that is new."""
+        before = self.state
+        if seen != LOADING:
+            self._released = False
+        if seen != self.seen or not self._known:
+            if seen == READY and self.seen == LOADING and self._watched:
+                self.load = now - self.moment
+            if seen != READY:
+                # A new process has read nothing.
+                self.memory.clear()
+            self._watched = seen == LOADING and self._known
+            self.seen, self.moment, self._known = seen, now, True
+        if before != self.state:
+            self.since = wall
+        return before != self.state
+
+    def seconds_left(self, now: float) -> Optional[float]:
+        """Until it is loaded, by its last load; None where that is not known, or has passed."""
+        if self.seen != LOADING or self.load is None:
+            return None
+        left = self.load - (now - self.moment)
+        return left if left > 0 else None
+
+
+class Waiter:
+    """A request in a queue. granted is called once, with its endpoint or with why there is none."""
+
+    def __init__(self, model: str, talk: Conversation, granted: Callable[[Union[Endpoint, str]], None]) -> None:
+        self.model, self.talk, self.granted = model, talk, granted
+
+
+class Pool:
+    """The replicas of one service, and its queue."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.endpoints: List[Endpoint] = []
+        self.queue: Deque[Waiter] = collections.deque()
+
+    @property
+    def state(self) -> str:
+        if not self.service.started:
+            return STOPPED
+        states = {endpoint.state for endpoint in self.endpoints}
+        return next((state for state in ORDER if state in states), DOWN)
+
+    def judge(self) -> str:
+        """READY or WAIT where a request may be taken or queued; else LOADING, DOWN or STOPPED."""
+        if not self.service.started:
+            return STOPPED
+        if any(endpoint.ready for endpoint in self.endpoints):
+            return READY
+        if any(endpoint.waits for endpoint in self.endpoints):
+            return WAIT
+        if any(endpoint.seen == LOADING and not endpoint.drain for endpoint in self.endpoints):
+            return LOADING
+        return DOWN
+
+    def choose(self, model: str, talk: Conversation) -> Optional[Endpoint]:
+        """The replica that has read most of the conversation; where none has read more than what its program's
+        conversations share, the one with most free slots."""
+        best: Optional[Endpoint] = None
+        most = (-1, -1, -1)
+        for endpoint in self.endpoints:
+            free = endpoint.free(model)
+            if endpoint.ready and free:
+                known = endpoint.memory.known(talk)
+                own = known if known > talk.shared else 0
+                if (own, free, known) > most:
+                    best, most = endpoint, (own, free, known)
+        return best
+
+    def take(self, model: str, talk: Conversation) -> Union[Endpoint, str]:
+        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED."""
+        judged = self.judge()
+        if judged not in (READY, WAIT):
+            return judged
+        # Nobody overtakes.
+        if judged == READY and not any(waiter.model == model for waiter in self.queue):
+            chosen = self.choose(model, talk)
+            if chosen:
+                return self._occupy(chosen, model, talk)
+        return WAIT if len(self.queue) < self.service.queue else FULL
+
+    def visit(self) -> Union[Endpoint, str]:
+        """A server for a request that needs no slot; one that is drained too, as long as it answers."""
+        answering = [one for one in self.endpoints if one.seen == READY] if self.service.started else []
+        if answering:
+            return max(answering, key=lambda one: (one.ready, -one.in_flight))
+        judged = self.judge()
+        return LOADING if judged in (READY, WAIT) else judged
+
+    @staticmethod
+    def _occupy(endpoint: Endpoint, model: str, talk: Conversation) -> Endpoint:
+        endpoint.taken[model] = endpoint.taken.get(model, 0) + 1
+        endpoint.memory.add(talk)
+        return endpoint
+
+    def wait(self, waiter: Waiter) -> None:
+        self.queue.append(waiter)
+
+    def leave(self, waiter: Waiter) -> None:
+        if waiter in self.queue:
+            self.queue.remove(waiter)
+
+    def release(self, endpoint: Endpoint, model: str) -> None:
+        left = endpoint.taken.get(model, 0) - 1
+        if left > 0:
+            endpoint.taken[model] = left
+        else:
+            endpoint.taken.pop(model, None)
+        self.pump()
+
+    def pump(self) -> None:
+        """Has those who wait take what is free, first come first served; sends them away where nothing will come."""
+        if not self.queue:
+            return
+        judged = self.judge()
+        # Who waits for a server that is loaded again waits on.
+        if judged in (DOWN, STOPPED):
+            waiting, self.queue = self.queue, collections.deque()
+            for waiter in waiting:
+                waiter.granted(judged)
+            return
+        nothing_for: Set[str] = set()
+        for waiter in list(self.queue) if judged == READY else ():
+            if waiter.model not in nothing_for:
+                chosen = self.choose(waiter.model, waiter.talk)
+                if chosen:
+                    self.queue.remove(waiter)
+                    waiter.granted(self._occupy(chosen, waiter.model, waiter.talk))
+                else:
+                    nothing_for.add(waiter.model)
+
+    def seconds_left(self, now: float) -> Optional[float]:
+        left = [one.seconds_left(now) for one in self.endpoints if one.seen == LOADING]
+        known = [seconds for seconds in left if seconds is not None]
+        return min(known) if known else None
+
+    def told(self) -> Dict[str, Any]:
+        """What its servers told of themselves."""
+        for one in self.endpoints:
+            if one.slot_ctx_size or one.build:
+                return {"slot_ctx_size": one.slot_ctx_size, "build": one.build}
+        return {}
+
+
+class Drained(NamedTuple):
+    """An endpoint that takes nothing new. node: its name in the inventory, or the address."""
+
+    service: str
+    node: str
+    reason: str
+
+
+class Fleet:
+    """All services of a configuration."""
+
+    def __init__(self) -> None:
+        self.pools: Dict[str, Pool] = {}
+        self.loads: Dict[str, float] = {}  # by name of an endpoint, seconds of its last load
+
+    def endpoints(self) -> List[Endpoint]:
+        return [endpoint for pool in self.pools.values() for endpoint in pool.endpoints]
+
+    def configure(self, config: Config, now: float, wall: float) -> List[Endpoint]:
+        """What is there before and after keeps its state -> what is new."""
+        before = {endpoint.place: endpoint for endpoint in self.endpoints()}
+        new, pools = [], {}
+        for service in config.services.values():
+            pool = self.pools.get(service.name) or Pool(service)
+            pool.service, pool.endpoints = service, []
+            for where in service.endpoints:
+                endpoint = before.get((service.name, where.address, where.port))
+                if endpoint is None:
+                    endpoint = Endpoint(service.name, where, now, wall)
+                    endpoint.load = self.loads.get(label(endpoint))
+                    new.append(endpoint)
+                elif endpoint.where != where:
+                    endpoint.where, endpoint.slots = where, where.slots
+                pool.endpoints.append(endpoint)
+            pools[service.name] = pool
+        gone = [pool for name, pool in self.pools.items() if name not in pools]
+        self.pools = pools
+        for pool in gone:
+            pool.endpoints = []
+        for pool in [*gone, *pools.values()]:
+            pool.pump()
+        return new
+
+    def drain(self, drained: Iterable[Drained]) -> List[Endpoint]:
+        """All that takes nothing new -> what has to be asked now, since it is no longer drained."""
+        reasons = {(one.service, one.node): one.reason for one in drained}
+        released = []
+        for pool in self.pools.values():
+            for endpoint in pool.endpoints:
+                where = endpoint.where
+                reason = reasons.get((pool.service.name, where.node)) or reasons.get(
+                    (pool.service.name, "%s:%d" % (where.address, where.port))
+                )
+                if endpoint.drain and not reason:
+                    released.append(endpoint)
+                endpoint.drained(reason)
+            pool.pump()
+        return released
+
+    def observe(self, endpoint: Endpoint, seen: str, now: float, wall: float) -> bool:
+        """What was seen of an endpoint -> whether its state is another one."""
+        load = endpoint.load
+        changed = endpoint.observe(seen, now, wall)
+        if endpoint.load is not None and endpoint.load != load:
+            self.loads[label(endpoint)] = round(endpoint.load, 1)
+        pool = self.pools.get(endpoint.service)
+        if pool and changed:
+            pool.pump()
+        return changed
+
+    def status(self, now: float) -> Dict[str, Any]:
+        """The services of status.json."""
+        return {name: _status(pool, now) for name, pool in self.pools.items()}
+
+
+def label(endpoint: Endpoint) -> str:
+    return "%s %s %s:%d" % (endpoint.service, endpoint.where.node, endpoint.where.address, endpoint.where.port)
+
+
+def _status(pool: Pool, now: float) -> Dict[str, Any]:
+    seen = pool.told()
+    return {
+        "state": pool.state,
+        "kind": pool.service.kind,
+        "tier": pool.service.tier,
+        "fallback": pool.service.fallback,
+        "queue": len(pool.queue),
+        "models": [
+            dict(model.told, slot_ctx_size=seen.get("slot_ctx_size") or model.told.get("slot_ctx_size"))
+            for model in pool.service.models
+        ],
+        "endpoints": [
+            {
+                "node": one.where.node,
+                "address": one.where.address,
+                "port": one.where.port,
+                "state": one.state if pool.service.started else STOPPED,
+                "slots": one.slots,
+                "free": max(0, one.slots - max(one.taken.values(), default=0)) if one.ready else 0,
+                "in_flight": one.in_flight,
+                "since": round(one.since, 3),
+                "slot_ctx_size": one.slot_ctx_size,
+                "build": one.build,
+                "seconds_left": None if one.seconds_left(now) is None else round(one.seconds_left(now) or 0, 1),
+            }
+            for one in pool.endpoints
+        ],
+    }

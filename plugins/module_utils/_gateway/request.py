@@ -1,0 +1,121 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reading a client's request: one to a connection, with a length. Whatever two programs could read in two ways is
+refused. Private to the collection."""
+
+import asyncio
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from . import answers
+from .answers import Answer
+
+# Bytes of a head, and of a body: nginx allows far less (gateway_max_body).
+HEAD, BODY = 64 << 10, 512 << 20
+LINE = re.compile(r"^([A-Z]{1,20}) (\S+) HTTP/1\.1\Z")
+NAME = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
+# Two of one of these would say two things.
+ONCE = {
+    *("content-length", "content-type", "host", "authorization", "x-api-key", "expect"),
+    *("x-task", "x-llama-tier", "x-real-ip"),
+}
+# Of the connection alone, or believed from nobody but the gateway; the key is the service's own.
+NOT_PASSED = {
+    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+    *("transfer-encoding", "upgrade", "http2-settings", "content-length", "host", "expect", "forwarded"),
+    *("authorization", "x-api-key", "x-real-ip", "x-task"),
+}
+NOT_PASSED_PREFIXES = ("x-llama-", "x-forwarded-")
+
+Headers = List[Tuple[str, str]]
+
+
+class Malformed(Exception):
+    """No request that is understood; it has an answer all the same."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.status)
+        self.answer = answer
+
+
+def malformed(words: str, status: int = 400) -> Malformed:
+    return Malformed(answers.error(status, "bad_request", "%s: send one HTTP/1.1 request with a length" % words))
+
+
+class Head(NamedTuple):
+    method: str
+    target: str
+    headers: Headers
+    length: int
+
+    def get(self, name: str) -> Optional[str]:
+        return next((value for key, value in self.headers if key == name), None)
+
+    @property
+    def key(self) -> Optional[str]:
+        """As OpenAI's or Anthropic's clients send it."""
+        value = self.get("authorization")
+        if value is not None:
+            kind, _space, key = value.partition(" ")
+            return key.strip() if kind.lower() == "bearer" else value
+        return self.get("x-api-key")
+
+    def passed(self) -> Headers:
+        """What a server is told of them."""
+        named = {name.strip().lower() for name in (self.get("connection") or "").split(",")}
+        return [
+            (name, value)
+            for name, value in self.headers
+            if name not in NOT_PASSED and name not in named and not name.startswith(NOT_PASSED_PREFIXES)
+        ]
+
+
+def parse(data: bytes) -> Head:
+    """A head with its empty line. Errors: Malformed."""
+    lines = data[:-4].decode("latin-1").split("\r\n")
+    line = LINE.match(lines[0])
+    if not line:
+        raise malformed("request line")
+    headers = parse_headers(lines[1:])
+    seen: Dict[str, int] = {}
+    for name, _value in headers:
+        seen[name] = seen.get(name, 0) + 1
+    twice = sorted(name for name in ONCE if seen.get(name, 0) > 1)
+    if twice:
+        raise malformed("%s twice" % twice[0])
+    if "transfer-encoding" in seen:
+        raise malformed("transfer-encoding")
+    if "host" not in seen:
+        raise malformed("no host")
+    length = dict(headers).get("content-length", "0")
+    if not re.match(r"^[0-9]{1,15}\Z", length):
+        raise malformed("content-length %s" % answers.shown(length))
+    if int(length) > BODY:
+        raise malformed("a body of %s bytes" % length, 413)
+    return Head(line.group(1), line.group(2), headers, int(length))
+
+
+def parse_headers(lines: List[str]) -> Headers:
+    """Errors: Malformed."""
+    found = []
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not NAME.match(name) or any(letter in value for letter in "\r\n\0"):
+            raise malformed("header line %s" % answers.shown(line))
+        found.append((name.lower(), value.strip(" \t")))
+    return found
+
+
+async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Tuple[Head, bytes]:
+    """Errors: Malformed, EOFError from a client that has left."""
+    try:
+        head = parse(await reader.readuntil(b"\r\n\r\n"))
+    except asyncio.LimitOverrunError:
+        raise malformed("a head of more than %d bytes" % HEAD, 431) from None
+    expected = head.get("expect")
+    if expected is not None and expected.lower() != "100-continue":
+        raise malformed("expect: %s" % answers.shown(expected), 417)
+    if expected is not None and head.length:
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    return head, await reader.readexactly(head.length) if head.length else b""

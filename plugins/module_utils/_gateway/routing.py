@@ -1,0 +1,89 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which service a request is for, by its door, task and model. Private to the collection."""
+
+from typing import Any, Dict, NamedTuple, Optional, Union
+
+from . import answers
+from .answers import Answer
+from .config import Config, Service
+
+
+class Route(NamedTuple):
+    """model: the one that is asked for there; rewrite: its name if the body has to name it; note: for the header
+    X-Llama-Task."""
+
+    service: Service
+    model: str
+    rewrite: Optional[str] = None
+    note: Optional[str] = None
+
+
+def of_tier(config: Config, tier: str, asked: Any) -> Union[Route, Answer]:
+    """A tier's service answers whatever name is asked for."""
+    service = config.services.get(config.tiers.get(tier, ""))
+    if service is None:
+        words = "no service has tier %s: give a service this tier" % answers.shown(tier)
+        return answers.error(503, "no_endpoint", words, retry_after=30)
+    if service.kind == "server":
+        return Route(service, service.models[0].name if service.models else "")
+    return _of_router(service, asked if isinstance(asked, str) else None)
+
+
+def _of_router(service: Service, asked: Optional[str]) -> Route:
+    """A router has to be told one of its own names."""
+    model = service.model(asked) or (service.models[0] if service.models else None)
+    name = model.name if model else asked or ""
+    return Route(service, name, rewrite=None if name == asked else name)
+
+
+def of_model(config: Config, task: Optional[str], asked: Any) -> Union[Route, Answer]:
+    """On the port of all services: the task comes before the model."""
+    if task is not None:
+        name, note = config.tasks.get(task), None
+        if name is None:
+            name, note = config.default, "default; unknown task %s" % answers.shown(task)
+        if name is None:
+            near = answers.nearest(task, sorted(config.tasks))
+            words = "The task %s has no route, and llama_routes has no default: %s" % (
+                answers.shown(task),
+                "use " + " or ".join(near) if near else "name a model",
+            )
+            return answers.error(404, "task_not_found", words, "task")
+        return _named(config, name, note=note, asked=asked, forced=True)
+    if asked is None and config.default is not None:
+        return _named(config, config.default, asked=asked, forced=True)
+    if not isinstance(asked, str):
+        return answers.error(400, "model_missing", "model: no name seen, the name of a model is needed", "model")
+    if asked not in config.names and asked not in config.unserved:
+        if config.unknown_model == "default" and config.default is not None:
+            return _named(config, config.default, asked=asked, forced=True)
+        return answers.unknown_model(asked, config)
+    return _named(config, asked, asked=asked)
+
+
+def _named(
+    config: Config, name: str, note: Optional[str] = None, asked: Any = None, forced: bool = False
+) -> Union[Route, Answer]:
+    """forced: the body has to name the model, since it names another one."""
+    if name not in config.names:
+        return answers.unknown_model(name, config)
+    service, model = config.names[name]
+    there = config.services[service]
+    rewrite = model if asked != model and (forced or there.kind == "router") else None
+    return Route(there, model, rewrite, note)
+
+
+def to_fallback(config: Config, route: Route) -> Optional[Route]:
+    """The same request at the service that is to answer instead."""
+    other = config.services.get(route.service.fallback or "")
+    if other is None or not other.models:
+        return None
+    model = other.model(route.model) or other.models[0]
+    return Route(other, model.name, model.name, route.note)
+
+
+def rewritten(body: Dict[str, Any], name: str) -> Dict[str, Any]:
+    """The body, naming another model in the place of the first."""
+    return dict(body, model=name)

@@ -1,0 +1,120 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gateway: decides which server answers a client's request, and passes it on. nginx asks it through a unix socket.
+
+The main process only starts a worker and waits for it. When it ends, systemd starts the next one at once, and what has
+come meanwhile waits in the socket, which is systemd's; the old worker answers what it has begun, then ends too.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+from typing import Any, List, Optional
+
+from .._gateway.engine import Engine, Files
+from .._node import paths
+from .._node.notify import say
+from .._text import Refusal
+
+# The first descriptor that systemd hands over.
+FIRST = 3
+BACKLOG = 1024
+PR_SET_PDEATHSIG = 1
+HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
+
+
+def options(arguments: List[str]) -> Any:
+    parser = argparse.ArgumentParser(prog="gateway")
+    parser.add_argument("--config", default=paths.GATEWAY, help="folder of gateway.json and keys.json")
+    parser.add_argument("--socket", default=paths.GATEWAY_SOCKET, help="where systemd has not opened one")
+    parser.add_argument("--draining", default=paths.GATEWAY_DRAINING)
+    parser.add_argument("--registry", default=paths.REGISTRY_COPY)
+    parser.add_argument("--state", default=os.path.join(paths.GATEWAY_STATE, "state.json"))
+    return parser.parse_args(arguments)
+
+
+def listener(path: str) -> socket.socket:
+    """systemd's socket, or one of our own. Errors: OSError."""
+    if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=FIRST)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    found.bind(path)
+    found.listen(BACKLOG)
+    return found
+
+
+def work(found: socket.socket, files: Files, parent: int) -> int:
+    """The worker's life."""
+    # Nobody else would tell it that the main process was killed.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        return 0
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    found.setblocking(False)
+    try:
+        engine = Engine(loop, found, files)
+    except Refusal as refusal:
+        say("gateway: %s" % refusal)
+        return 1
+    loop.add_signal_handler(signal.SIGTERM, engine.end)
+    loop.add_signal_handler(signal.SIGINT, engine.end)
+    loop.add_signal_handler(signal.SIGHUP, engine.reload)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+    loop.run_until_complete(engine.run())
+    return 0
+
+
+def watch(worker: int) -> int:
+    """The main process's life: until its worker ends, or it is told to."""
+
+    def ends(_number: int, _frame: Any) -> None:
+        # The worker goes on with what it has begun.
+        os.kill(worker, signal.SIGTERM)
+        os._exit(0)
+
+    def stuck(_number: int, _frame: Any) -> None:
+        # systemd's watchdog: what hangs hears no other signal.
+        os.kill(worker, signal.SIGKILL)
+        os._exit(1)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ends)
+    signal.signal(signal.SIGABRT, stuck)
+    signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(worker, signal.SIGHUP))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
+    _pid, status = os.waitpid(worker, 0)
+    say("gateway: its worker has ended (%s)" % status)
+    return 1
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    chosen = options(sys.argv[1:] if arguments is None else arguments)
+    files = Files(chosen.config, chosen.draining, chosen.registry, chosen.state)
+    found = listener(chosen.socket)
+    parent = os.getpid()
+    # Until the handlers are there.
+    signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
+    worker = os.fork()
+    if worker:
+        found.close()
+    else:
+        status = 1
+        try:
+            status = work(found, files, parent)
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    return watch(worker)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,184 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""llama-model-selector asks a gateway over HTTP: here a server on the loopback that says what a gateway says."""
+
+import http.server
+import json
+import socket
+import threading
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import model_selector
+
+MODEL = {"name": "or1-behemoth", "aliases": ["OR1-Behemoth"], "slot_ctx_size": 4096}
+STRAND = {"name": "strand", "aliases": ["Strand-Rust-Coder"], "slot_ctx_size": None}
+STATUS = {
+    "version": 1,
+    "services": {
+        "a-copy": {"state": "down", "models": [dict(MODEL, slot_ctx_size=1)]},
+        "fast": {"state": "loading", "models": [STRAND]},
+        "old": {"state": "stopped", "models": [{"name": "gone", "aliases": []}]},
+        "reasoning": {"state": "ready", "models": [MODEL]},
+    },
+    "routes": {
+        "default": "OR1-Behemoth",
+        "tasks": {"analyze": "or1-behemoth", "fix": "Strand-Rust-Coder", "borrowing": "deepseek", "archive": "gone"},
+    },
+}
+
+
+@pytest.fixture
+def gateway(tmp_path):
+    """.answers: {path: (status, body)}; .config: the file that names it."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            status, body = server.answers.get(self.path, (404, b'{"error": {"message": "no such path"}}'))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.answers = {"/status.json": (200, json.dumps(STATUS).encode())}
+    server.url = "http://127.0.0.1:%d" % server.server_port
+    server.config = tmp_path / "selector.json"
+    server.config.write_text(json.dumps({"base_url": server.url + "/"}))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def run(gateway, capsys):
+    """run(*arguments) -> (exit code, stdout, stderr)"""
+
+    def ran(*arguments):
+        code = model_selector.main(["--config", str(gateway.config), *arguments])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return ran
+
+
+def changed(gateway, **more):
+    gateway.answers["/status.json"] = (200, json.dumps(dict(STATUS, **more)).encode())
+
+
+@pytest.mark.parametrize("task,model", [("analyze", "or1-behemoth"), ("fix", "strand")])
+def test_a_task_has_a_model_and_a_url(run, gateway, task, model):
+    assert run(task) == (0, "%s %s/v1\n" % (model, gateway.url), "")
+
+
+def test_an_unknown_task_is_the_defaults_and_says_so(run, gateway):
+    assert run("poetry") == (
+        0, "or1-behemoth %s/v1\n" % gateway.url, "llama-model-selector: poetry: unknown task, the default answers\n"
+    )  # fmt: skip
+
+
+def test_json(run, gateway):
+    code, out, _err = run("analyze", "--json")
+    assert (code, json.loads(out)) == (0, {
+        "task": "analyze", "known": True, "model": "or1-behemoth", "service": "reasoning", "state": "ready",
+        "context": 4096, "base_url": gateway.url + "/v1",
+    })  # fmt: skip
+
+
+def test_the_list(run):
+    assert run("--list") == (
+        0,
+        "analyze              or1-behemoth (ready)\n"
+        "archive              gone (stopped)\n"
+        "borrowing            deepseek (served by no service)\n"
+        "fix                  strand (loading)\n"
+        "(any other)          or1-behemoth (ready)\n",
+        "",
+    )
+    code, out, _err = run("--list", "--json")
+    assert (code, json.loads(out)) == (0, STATUS["routes"])
+
+
+def test_the_list_of_none(run, gateway):
+    changed(gateway, routes={})
+    assert run("--list") == (0, "no tasks: set llama_routes\n", "")
+
+
+def test_a_clients_configuration_is_the_gateways(run, gateway):
+    gateway.answers["/clients/open-webui"] = (200, b"OPENAI_API_KEY=KEY\n")
+    assert run("--client", "open-webui") == (0, "OPENAI_API_KEY=KEY\n", "")
+    code, out, err = run("--client", "../emacs")
+    assert (code, out) == (1, "")
+    assert err == "llama-model-selector: %s/clients/..%%2Femacs: no such path\n" % gateway.url
+
+
+@pytest.mark.parametrize("task", ["borrowing", "archive"])
+def test_a_model_that_nobody_serves(run, task):
+    code, out, err = run(task)
+    assert (code, out) == (1, "")
+    assert err.startswith("llama-model-selector: %s: its model " % task)
+    assert err.endswith(" is served by no service, a started one is needed: see llama-model-selector --list\n")
+
+
+def test_no_default(run, gateway):
+    changed(gateway, routes={"default": None, "tasks": {"fix": "strand"}})
+    code, out, err = run("poetry")
+    assert (code, out) == (1, "")
+    assert "poetry: unknown task and no default, one of fix is needed" in err
+    changed(gateway, routes={})
+    assert "one of llama_routes.tasks is needed" in run("poetry")[2]
+
+
+@pytest.mark.parametrize(
+    "status,body,said",
+    [
+        (503, b'{"error": {"message": "starting"}}', "status 503 seen, 200 is needed (starting)"),
+        (200, b"<html>", "no services seen"),
+        (200, b"[]", "no services seen"),
+    ],
+)
+def test_a_gateway_that_says_something_else(run, gateway, status, body, said):
+    gateway.answers["/status.json"] = (status, body)
+    code, out, err = run("fix")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert said in err
+
+
+def test_a_gateway_that_is_not_there(run, gateway):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        gateway.config.write_text(json.dumps({"base_url": "http://127.0.0.1:%d" % free.getsockname()[1]}))
+        code, out, err = run("fix")
+    assert (code, out, err.count("\n")) == (3, "", 1)
+    assert "no answer ([Errno 111] Connection refused), a running gateway is needed: see systemctl status" in err
+
+
+def test_no_proxy_of_the_user_is_asked(run, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert run("fix")[0] == 0
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"base_url": 5}', '{"base_url": "10.0.0.5"}'])
+def test_a_file_without_an_address(run, gateway, text):
+    gateway.config.write_text(text)
+    code, out, err = run("fix")
+    assert (code, out) == (1, "")
+    assert "no base_url seen, one is needed: run site.yml with --tags gateway" in err
+
+
+def test_no_file(run, gateway):
+    gateway.config.unlink()
+    assert run("fix")[0] == 1
+    assert "selector.json: No such file or directory, the gateway's address is needed" in run("fix")[2]
+
+
+@pytest.mark.parametrize("arguments", [(), ("fix", "--list"), ("--list", "--client", "x"), ("--nonsense",)])
+def test_wrong_use(run, arguments):
+    with pytest.raises(SystemExit) as ended:
+        run(*arguments)
+    assert ended.value.code == 2
