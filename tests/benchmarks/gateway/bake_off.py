@@ -1,6 +1,6 @@
 """Who carries the gateway's logic: HAProxy, HAProxy behind nginx, or our engine behind nginx (make bench-gateway).
 
-    bake_off.py [--rounds 3] [--seconds 5]
+    bake_off.py [--rounds 3] [--seconds 4] [--bursts 3]
 
 All candidates run side by side before the same fake llama-servers and are measured in turn, so that what else the
 machine does meets all of them. HAProxy has buffers that hold a body of 1 MB, else it could not route one.
@@ -9,6 +9,7 @@ machine does meets all of them. HAProxy has buffers that hold a body of 1 MB, el
 import argparse
 import asyncio
 import random
+import re
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ from candidates import Direct, Fakes, all_candidates, service
 TOKENS, PROMPT, LARGE = 50, 20 * 1024, 1024 * 1024
 CHAT, LONE, SMALL, SLOW = 24001, 24041, 24021, 24031
 TWO, GROW = (24011, 24012), (24051, 24052)
-LOADING = 6
+LOADING = 4
 
 
 def services():
@@ -55,11 +56,12 @@ class Peak(threading.Thread):
             self.most = tuple(map(max, zip(self.most, seen)))
 
 
-def at_once(candidate, clients):
-    """So many streams that start together with prompts of 20 KB."""
-    messages = [load.request(load.chat("or1-behemoth", 2 * TOKENS, PROMPT)) for _ in range(clients)]
+def at_once(candidate, clients, size=PROMPT):
+    """So many requests that start together: streams of prompts of 20 KB, or bodies of 1 MB without a stream."""
+    stream = size == PROMPT
+    body = load.chat("or1-behemoth", 2 * TOKENS if stream else 1, size, stream)
     with Peak(candidate) as peak:
-        found = asyncio.run(load.together(candidate.port, messages))
+        found = asyncio.run(load.together(candidate.port, [load.request(body)] * clients, stream))
     return found, peak.most
 
 
@@ -101,31 +103,32 @@ def queue(candidate, _fakes):
 
 
 def loading(candidate, fakes):
-    fakes.start(SLOW, "slow-loader", loading=LOADING)
-    time.sleep(2)
-    found = ask(candidate, load.chat("slow-loader", 1, stream=False))
+    """It has loaded once under the candidate's eyes, and loads again."""
+    for again in (False, True):
+        fakes.start(SLOW, "slow-loader", loading=LOADING)
+        if again:
+            time.sleep(1.5)
+            found = ask(candidate, load.chat("slow-loader", 1, stream=False))
+        until, serves = time.monotonic() + LOADING + 10, False
+        while not serves and time.monotonic() < until:
+            serves = ask(candidate, load.chat("slow-loader", 1, stream=False)).ok
+            time.sleep(0.2)
+        fakes.kill(SLOW)
+        time.sleep(1.5)
     message = ((found.json() or {}).get("error") or {}).get("message", "")
-    seconds = any(word.strip(".,s").isdigit() for word in message.split())
-    until = time.monotonic() + LOADING + 10
-    while time.monotonic() < until and not ask(candidate, load.chat("slow-loader", 1, stream=False)).ok:
-        time.sleep(0.2)
-    first = ask(candidate, load.chat("slow-loader", 1, stream=False)).ok
-    fakes.kill(SLOW)
-    return "%s, Retry-After %s, seconds in the text: %s, serves later: %s" % (
+    seconds = re.search(r"\d+ s\b", message)
+    return "%s, Retry-After %s, seconds left: %s, serves later: %s" % (
         found.status,
         found.header("retry-after") or "no",
-        "yes" if seconds else "no",
-        "yes" if first else "no",
+        seconds.group() if seconds else "not told",
+        "yes" if serves else "no",
     )
 
 
 def affinity(candidate, _fakes):
     """Six conversations of four turns, in a random order of speakers: follow-ups at the replica of the turn before."""
     chosen, same, followed = random.Random(7), 0, 0
-    talks = [{"turns": [{"role": "user", "content": "conversation %d" % n + " word" * 800}], "at": None} for n in range(6)]
-    for number in [n for n in range(6) for _ in range(4)]:
-        talk = talks[chosen.randrange(6)] if number is None else talks[number]
-        talk["left"] = talk.get("left", 0) + 1
+    talks = [{"turns": [{"role": "user", "content": "talk %d" % n + " word" * 800}], "at": None} for n in range(6)]
     order = [n for n in range(6) for _ in range(4)]
     chosen.shuffle(order)
     for number in order:
@@ -232,7 +235,7 @@ def leaves(candidate, fakes):
     while time.monotonic() < until:
         left = fakes.counts(CHAT)["left"]
         if len(left) > before:
-            return "%.0f ms" % max(0.0, (left[before] - gone) * 1000)
+            return "%.1f ms" % ((left[before] - gone) * 1000)
         time.sleep(0.05)
     return "not within 5 s"
 
@@ -275,7 +278,8 @@ def speed(everyone, rounds, seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--bursts", type=int, default=3, help="how often so many requests start together")
     arguments = parser.parse_args()
     print(report.versions(), flush=True)
     fakes = Fakes()
@@ -292,22 +296,32 @@ def main():
     for candidate in [reference, *everyone]:
         some = steady[(candidate.name, 64)]
         seen = load.times(some)
-        added = ["%.1f" % (one - other) if candidate is not reference else "(%.1f)" % one for one, other in zip(seen, base)]
+        added = [
+            "%.1f" % (one - other) if candidate is not reference else "(%.1f)" % one for one, other in zip(seen, base)
+        ]
         rows.append([candidate.name, len(some), load.failures(some, TOKENS) or 0, *added])
-    steady_table = report.table(("64 clients, one after the other", "streams", "failed", "added p50 ms", "added p99 ms"), rows)
+    steady_table = report.table(
+        ("64 clients, one after the other", "streams", "failed", "added p50 ms", "added p99 ms"), rows
+    )
     print(steady_table, flush=True)
     rows = []
-    for clients in (64, 200):
-        base = None
-        for candidate in [reference, *everyone]:
-            found, memory = at_once(candidate, clients)
-            seen = load.times(found)
-            base = base or seen
-            added = ["%.0f" % (one - other) if candidate is not reference else "(%.0f)" % one for one, other in zip(seen, base)]
-            used = ["%.0f" % value for value in memory] if candidate is not reference else ["", ""]
-            rest = "%.0f" % idle[candidate.name][0] if candidate is not reference else ""
-            rows.append(["%d: %s" % (clients, candidate.name), load.failures(found, 2 * TOKENS) or 0, *added, rest, *used])
-    head = ("streams that start together", "failed", "added p50 ms", "added p99 ms", "PSS at rest MB", "PSS peak MB", "RSS peak MB")
+    for clients, size in ((64, PROMPT), (200, PROMPT), (64, LARGE)):
+        found, most = {}, {}
+        for number in range(arguments.bursts):
+            for candidate in [reference, *everyone] if number % 2 == 0 else [*reversed(everyone), reference]:
+                some, memory = at_once(candidate, clients, size)
+                found.setdefault(candidate, []).extend(some)
+                most[candidate] = max(most.get(candidate, memory), memory)
+        base = load.times(found[reference])
+        for candidate, some in found.items():
+            plain = candidate is reference
+            added = ["(%.0f)" % one if plain else "%.0f" % (one - other) for one, other in zip(load.times(some), base)]
+            used = ["", "", ""] if plain else ["%.0f" % value for value in (idle[candidate.name][0], *most[candidate])]
+            failed = load.failures(some, 2 * TOKENS if size == PROMPT else None)
+            words = "%d of %d KB: %s" % (clients, size // 1024, candidate.name)
+            rows.append([words, len(some), failed or 0, *added, *used])
+    head = ("requests that start together", "requests", "failed", "added p50 ms", "added p99 ms")
+    head += ("PSS at rest MB", "PSS peak MB", "RSS peak MB")
     together_table = report.table(head, rows)
     print(together_table, flush=True)
     rows = []

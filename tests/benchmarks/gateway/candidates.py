@@ -239,8 +239,12 @@ backend %s
                 lines.append("    server %s %s:%d maxconn %d\n" % values)
             if fallbacks[service_name]:
                 other = self.services[fallbacks[service_name]]["endpoints"][0]
-                lines.append("    server fallback %s:%d maxconn %d backup\n" % (other["address"], other["port"], other["slots"]))
-                lines.append("    http-response set-header X-Llama-Fallback %s if { srv_name fallback }\n" % service_name)
+                lines.append(
+                    "    server fallback %s:%d maxconn %d backup\n" % (other["address"], other["port"], other["slots"])
+                )
+                lines.append(
+                    "    http-response set-header X-Llama-Fallback %s if { srv_name fallback }\n" % service_name
+                )
         return "".join(lines)
 
     def start(self):
@@ -252,7 +256,10 @@ backend %s
     def add_endpoint(self, service_name, endpoint):
         """A replica more, without a reload."""
         name = "%s/%s" % (service_name, endpoint["node"])
-        self.tell("add server %s %s:%d check inter 500 maxconn %d" % (name, endpoint["address"], endpoint["port"], endpoint["slots"]))
+        self.tell(
+            "add server %s %s:%d check inter 500 maxconn %d"
+            % (name, endpoint["address"], endpoint["port"], endpoint["slots"])
+        )
         self.tell("enable health %s; enable server %s" % (name, name))
 
     def drain(self, service_name, node, draining):

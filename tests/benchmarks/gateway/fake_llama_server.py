@@ -85,7 +85,10 @@ class Connection(asyncio.Protocol):
         method, _, rest = lines[0].partition(b" ")
         path = rest.rpartition(b" ")[0]
         if self.server.record:
-            seen = {"line": lines[0].decode("latin-1"), "heads": [[k.decode("latin-1"), v.decode("latin-1")] for k, v in heads]}
+            seen = {
+                "line": lines[0].decode("latin-1"),
+                "heads": [[k.decode("latin-1"), v.decode("latin-1")] for k, v in heads],
+            }
             seen.update(lengths=len(lengths), codings=len(codings), body_bytes=len(body), model=name_in(body))
             seen["body_head"] = body[:80].decode("latin-1")
             self.server.record.write(json.dumps(seen) + "\n")

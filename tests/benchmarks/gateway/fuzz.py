@@ -83,19 +83,36 @@ class Maker:
         if kind == 2:
             return path[:at] + "".join("%%25%02X" % ord(letter) for letter in path[at : at + 1]) + path[at + 1 :]
         if kind == 3:
-            return path[:slash] + "/" + self.pick(".", "..", "x/..", "%2e", "%2e%2e", ".%2e", "x/%2e%2e", "...") + path[slash:]
+            return (
+                path[:slash]
+                + "/"
+                + self.pick(".", "..", "x/..", "%2e", "%2e%2e", ".%2e", "x/%2e%2e", "...")
+                + path[slash:]
+            )
         if kind == 4:
             return path[:slash] + "/" * self.random.randrange(1, 4) + path[slash:]
         if kind == 5:
-            return "/v1/chat/completions/" + self.pick("..", "%2e%2e", "..%2f..", "%2e%2e/%2e%2e/%2e%2e") + "/../.." + path
+            return (
+                "/v1/chat/completions/" + self.pick("..", "%2e%2e", "..%2f..", "%2e%2e/%2e%2e/%2e%2e") + "/../.." + path
+            )
         if kind == 6:
-            return path + self.pick("/", "//", "/.", "/..", "%20", "%00", "%0d%0a", "?", "#", ";x", ";/../v1/models", "%3fx", "%23")
+            return path + self.pick(
+                "/", "//", "/.", "/..", "%20", "%00", "%0d%0a", "?", "#", ";x", ";/../v1/models", "%3fx", "%23"
+            )
         if kind == 7:
             return "".join(letter.upper() if self.random.random() < 0.5 else letter for letter in path)
         if kind == 8:
-            return path[:at] + self.pick("%0a", "%0d", "%09", "\t", "\x00", "\x7f", "\xe9", "%ff", "%zz", "%", "%u002f") + path[at:]
+            return (
+                path[:at]
+                + self.pick("%0a", "%0d", "%09", "\t", "\x00", "\x7f", "\xe9", "%ff", "%zz", "%", "%u002f")
+                + path[at:]
+            )
         if kind == 9:
-            return path + "?" + self.pick("model=x", "autoload=true", "action=erase", "a=b#c", "x=%2e%2e/slots", "/../slots")
+            return (
+                path
+                + "?"
+                + self.pick("model=x", "autoload=true", "action=erase", "a=b#c", "x=%2e%2e/slots", "/../slots")
+            )
         if kind == 10:
             return self.pick("//bench", "/", "", "http://127.0.0.1:24001", "/.//", "/%2f") + path
         if kind == 11:
@@ -109,7 +126,9 @@ class Maker:
         return "/x" * self.random.randrange(1, 2000) + "/.." * self.random.randrange(0, 2000) + path
 
     def body(self):
-        model = self.pick("or1-behemoth", "or1-behemoth", "OR1-Behemoth", "two", "nobody", "", "\ud800", None, 5, ["x"], {"a": 1})
+        model = self.pick(
+            "or1-behemoth", "or1-behemoth", "OR1-Behemoth", "two", "nobody", "", "\ud800", None, 5, ["x"], {"a": 1}
+        )
         plain = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "model": model}
         kind = self.random.randrange(15)
         if kind < 4:
@@ -127,7 +146,9 @@ class Maker:
             text = json.dumps(plain).encode()
             return text[: self.random.randrange(len(text))]
         if kind == 9:
-            return self.pick(b"", b"null", b"[]", b'"model"', b"1e999999", b"-", b"NaN", b'{"model": NaN}', b"{}" * 9, b"\x00" * 99)
+            return self.pick(
+                b"", b"null", b"[]", b'"model"', b"1e999999", b"-", b"NaN", b'{"model": NaN}', b"{}" * 9, b"\x00" * 99
+            )
         if kind == 10:
             return json.dumps(dict(plain, model="or1-behemoth")).encode("utf-16")
         if kind == 11:
@@ -135,8 +156,16 @@ class Maker:
         if kind == 12:
             return json.dumps(dict({"pad": "x" * self.pick(200000, 1100000, 5000000)}, **plain)).encode()
         if kind == 13:
-            return b'{"model": "' + self.pick(b"\\ud800", b"\\u0000", b"a\\r\\nX-Llama-Tier: fast", b"%0d%0a", b"x" * 70000) + b'", "max_tokens": 1}'
-        return b'{"max_tokens": ' + self.pick(b"9" * 5000, b"1e400", b"-1", b"true", b'"\\ud83d"') + b', "model": "or1-behemoth"}'
+            return (
+                b'{"model": "'
+                + self.pick(b"\\ud800", b"\\u0000", b"a\\r\\nX-Llama-Tier: fast", b"%0d%0a", b"x" * 70000)
+                + b'", "max_tokens": 1}'
+            )
+        return (
+            b'{"max_tokens": '
+            + self.pick(b"9" * 5000, b"1e400", b"-1", b"true", b'"\\ud83d"')
+            + b', "model": "or1-behemoth"}'
+        )
 
     def heads(self):
         some = [
@@ -146,7 +175,8 @@ class Maker:
             "X_Llama_Tier: fast",
             "X-Llama-Service: two",
             "x-api-key: " + self.pick("a", "a" * 3000),
-            "Connection: " + self.pick("keep-alive", "close, X-Real-IP", "X-Llama-Tier", "upgrade", "Transfer-Encoding"),
+            "Connection: "
+            + self.pick("keep-alive", "close, X-Real-IP", "X-Llama-Tier", "upgrade", "Transfer-Encoding"),
             "Upgrade: " + self.pick("h2c", "websocket"),
             "Expect: 100-continue",
             "X-Forwarded-For: 1.2.3.4",
@@ -173,12 +203,18 @@ class Maker:
 
     def message(self, number):
         """-> bytes of one request, or of several."""
-        method = self.pick("GET", "GET", "POST", "POST", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "get", "PROPFIND")
+        method = self.pick(
+            "GET", "GET", "POST", "POST", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "get", "PROPFIND"
+        )
         path = self.pick(*OPEN) if self.random.random() < 0.35 else self.closed()
         heads = ["Host: bench", "X-Fuzz: %d" % number, *self.heads()]
         body = self.body() if method != "GET" or self.random.random() < 0.2 else b""
-        inner = self.pick("GET /slots", "POST /props", "POST /models/load", "GET /v1/../slots", "POST /v1/models/unload")
-        inner = ("%s HTTP/1.1\r\nHost: bench\r\nX-Fuzz: %d-inner\r\nContent-Length: 0\r\n\r\n" % (inner, number)).encode()
+        inner = self.pick(
+            "GET /slots", "POST /props", "POST /models/load", "GET /v1/../slots", "POST /v1/models/unload"
+        )
+        inner = (
+            "%s HTTP/1.1\r\nHost: bench\r\nX-Fuzz: %d-inner\r\nContent-Length: 0\r\n\r\n" % (inner, number)
+        ).encode()
         kind = self.random.randrange(14)
         if kind < 5:
             heads.append("Content-Length: %d" % len(body))
@@ -195,7 +231,12 @@ class Maker:
             heads.append(self.coding())
             body = self.chunks(body) + self.pick(b"", inner)
         elif kind == 9:
-            heads.append("Content-Length: " + self.pick("-1", "+3", "0x10", "1 1", "1,1", "99999999999999999999", "3.0", "", "\x0b4", "00%d" % len(body)))
+            heads.append(
+                "Content-Length: "
+                + self.pick(
+                    "-1", "+3", "0x10", "1 1", "1,1", "99999999999999999999", "3.0", "", "\x0b4", "00%d" % len(body)
+                )
+            )
             body += inner
         elif kind == 10:
             heads.append("Content-Length: %d" % (len(body) + self.pick(1, 50, 100000)))
@@ -218,7 +259,11 @@ class Maker:
         return self.pick(
             *("Transfer-Encoding: chunked", "Transfer-Encoding : chunked", "Transfer-Encoding: xchunked"),
             *("Transfer-Encoding:\tchunked", "Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity"),
-            *("Transfer-Encoding: chunked\r\nTransfer-Encoding: x", "transfer-encoding: CHUNKED", "X: a\nTransfer-Encoding: chunked"),
+            *(
+                "Transfer-Encoding: chunked\r\nTransfer-Encoding: x",
+                "transfer-encoding: CHUNKED",
+                "X: a\nTransfer-Encoding: chunked",
+            ),
             *("Transfer-Encoding: \x0bchunked", "Transfer_Encoding: chunked", "Transfer-Encoding: gzip, chunked"),
         )
 
@@ -228,8 +273,15 @@ class Maker:
             half = len(body) // 2
             pieces = [piece for piece in (body[:half], body[half:]) if piece]
             return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
-        size = self.pick(b"-1", b"ffffffffffffffff", b"0x5", b"5 ", b" 5", b"5;" + b"e" * 9000, b"zz", b"", b"00000000000000000005")
-        return size + self.pick(b"\r\n", b"\n", b"\r") + body + self.pick(b"\r\n0\r\n\r\n", b"0\r\n\r\n", b"", b"\r\n0\r\nX-T: a\r\n\r\n")
+        size = self.pick(
+            b"-1", b"ffffffffffffffff", b"0x5", b"5 ", b" 5", b"5;" + b"e" * 9000, b"zz", b"", b"00000000000000000005"
+        )
+        return (
+            size
+            + self.pick(b"\r\n", b"\n", b"\r")
+            + body
+            + self.pick(b"\r\n0\r\n\r\n", b"0\r\n\r\n", b"", b"\r\n0\r\nX-T: a\r\n\r\n")
+        )
 
 
 async def send(port, message):
@@ -316,7 +368,10 @@ def main():
     ):
         if first:
             if gateway.engine_pids() != before:
-                faults.append("the engine did not live through it: processes %s before, %s after" % (before, gateway.engine_pids()))
+                faults.append(
+                    "the engine did not live through it: processes %s before, %s after"
+                    % (before, gateway.engine_pids())
+                )
             plain = load.request(load.chat("or1-behemoth", 1, stream=False))
             if not all(one.ok for one in asyncio.run(load.together(gateway.port, [plain] * 20, stream=False))):
                 faults.append("plain requests failed afterwards")

@@ -127,9 +127,9 @@ async def ask(port, message, stream=False, timeout=TIMEOUT, leave_after=None):
     loop = asyncio.get_running_loop()
     outcome, finished = Outcome(), loop.create_future()
     try:
-        client = (
-            await loop.create_connection(lambda: Client(message, outcome, finished, stream), "127.0.0.1", port)
-        )[1]
+        client = (await loop.create_connection(lambda: Client(message, outcome, finished, stream), "127.0.0.1", port))[
+            1
+        ]
         if leave_after is not None:
             await asyncio.sleep(leave_after)
             client.end(whole=False)

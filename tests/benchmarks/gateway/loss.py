@@ -144,7 +144,9 @@ def main():
         lost += sum(why.values()) if counts else 0
         longest = max(one.seconds for one in found)
         told = ", ".join("%d x %s" % (count, reason) for reason, count in why.items())
-        rows.append([words, changes, len(found), "%d%s" % (sum(why.values()), " (%s)" % told if told else ""), "%.2f" % longest])
+        rows.append(
+            [words, changes, len(found), "%d%s" % (sum(why.values()), " (%s)" % told if told else ""), "%.2f" % longest]
+        )
         print(" | ".join(map(str, rows[-1])), file=sys.stderr, flush=True)
         load_until_quiet(gateway)
     head = ("under %d clients" % CLIENTS, "times", "requests", "failed", "longest s")

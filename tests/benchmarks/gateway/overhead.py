@@ -20,14 +20,16 @@ from candidates import Direct, EngineBehindNginx, Fakes, service, wait_for
 
 BOUNDS = {"added p50 ms": 2.0, "tokens/s": 0.97, "memory MB": 300.0}
 REAL, PROMPT = 24091, "Tell a long story about three nodes that shared one model. " * 8
-TOKENS = 48
+TOKENS = 32
 
 
 def real_server(folder):
     """A llama-server of this project's build with its small model, one thread: the gateway has the other core."""
     archive = sorted(pathlib.Path("/cache/builds").glob("llama.cpp-b11434-cpu-*.tar.gz"))
     if not archive:
-        sys.exit("gateway overhead: no build of llama.cpp b11434 in the cache, one is needed: make bench-gateway makes it")
+        sys.exit(
+            "gateway overhead: no build of llama.cpp b11434 in the cache, one is needed: make bench-gateway makes it"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["tar", "-C", str(folder), "-xzf", str(archive[0])], check=True)
     command = [str(folder / "bin/llama-server"), "--model", "/cache/files/SmolLM2-135M-Instruct.Q4_1.gguf"]
@@ -75,7 +77,11 @@ def added(direct, gateway, rounds, seconds):
     more = [seen[gateway.name][at] - seen[direct.name][at] for at in (0, 1)]
     rows.append(["added", "", "", *("%.2f" % value for value in more)])
     failed = sum(sum(load.failures(outcomes, bake_off.TOKENS).values()) for outcomes in found.values())
-    return report.table(("64 streams, 20 KB prompts", "streams", "failed", "first byte p50 ms", "p99 ms"), rows), more[0], failed
+    return (
+        report.table(("64 streams, 20 KB prompts", "streams", "failed", "first byte p50 ms", "p99 ms"), rows),
+        more[0],
+        failed,
+    )
 
 
 def main():
@@ -113,8 +119,9 @@ def main():
         with bake_off.Peak(gateway) as peak:
             found = asyncio.run(load.together(gateway.port, messages))
         failed = load.failures(found, 50)
-        slow = "200 streams that start together, 20 KB prompts, a token each 100 ms: failed %s of %d; first byte p50 %.0f ms, p99 %.0f ms; PSS at rest %.0f MB, at most %.0f MB (RSS %.0f MB)" % (
-            sum(failed.values()), len(found), *load.times(found), rest[0], *peak.most
+        slow = (
+            "200 streams that start together, 20 KB prompts, a token each 100 ms: failed %s of %d; first byte p50 %.0f ms, p99 %.0f ms; PSS at rest %.0f MB, at most %.0f MB (RSS %.0f MB)"
+            % (sum(failed.values()), len(found), *load.times(found), rest[0], *peak.most)
         )
         print(slow, failed or "", flush=True)
         if failed or peak.most[1] > BOUNDS["memory MB"]:
@@ -128,8 +135,9 @@ def main():
             missed.append(large)
 
         mean, low, high, speed = pairs(REAL, gateway.port, arguments.pairs)
-        real = "tokens/s of a real llama-server (b11434, SmolLM2 135M Q4_1, 1 thread, %.0f tokens/s), %d interleaved pairs of %d tokens: ratio %.3f (95 %%: %.3f to %.3f)" % (
-            speed, arguments.pairs, TOKENS, mean, low, high
+        real = (
+            "tokens/s of a real llama-server (b11434, SmolLM2 135M Q4_1, 1 thread, %.0f tokens/s), %d interleaved pairs of %d tokens: ratio %.3f (95 %%: %.3f to %.3f)"
+            % (speed, arguments.pairs, TOKENS, mean, low, high)
         )
         print(real, flush=True)
         if low < BOUNDS["tokens/s"]:
@@ -138,7 +146,9 @@ def main():
         server.kill()
         gateway.stop()
         fakes.stop()
-    report.keep("overhead", {"versions": versions, "first byte": first_byte, "slow": slow, "large": large, "real": real})
+    report.keep(
+        "overhead", {"versions": versions, "first byte": first_byte, "slow": slow, "large": large, "real": real}
+    )
     for text in missed:
         print("missed: " + text)
     return bool(missed)
