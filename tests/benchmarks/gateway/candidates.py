@@ -114,7 +114,7 @@ class Candidate:
         for process in self.processes:
             for pid in tree(process.pid):
                 with contextlib.suppress(OSError):
-                    for line in open("/proc/%d/smaps_rollup" % pid):
+                    for line in pathlib.Path("/proc/%d/smaps_rollup" % pid).read_text().splitlines():
                         key = line.split(":")[0]
                         if key in found:
                             found[key] += int(line.split()[1])
@@ -125,7 +125,7 @@ def tree(pid):
     found = [pid]
     with contextlib.suppress(OSError):
         for task in os.listdir("/proc/%d/task" % pid):
-            for child in open("/proc/%d/task/%s/children" % (pid, task)).read().split():
+            for child in pathlib.Path("/proc/%d/task/%s/children" % (pid, task)).read_text().split():
                 found += tree(int(child))
     return found
 
@@ -185,55 +185,9 @@ class Haproxy(Candidate):
                 names += ["%s %s" % (name, service_name) for name in (model["name"], *model["aliases"])]
             fallbacks[service_name] = entry["fallback"]
         (self.folder / "models.map").write_text("\n".join(names) + "\n")
-        (self.folder / "haproxy.cfg").write_text("")
-        lines.append(
-            """
-global
-    maxconn 4096
-    stats socket %(here)s/admin.sock mode 600 level admin
-    tune.bufsize %(buffer)d
-defaults
-    mode http
-    option http-buffer-request
-    option abortonclose
-    option http-no-delay
-    option redispatch 1
-    retries 6
-    retry-on conn-failure empty-response response-timeout 503
-    timeout connect 2s
-    timeout client 7200s
-    timeout server 7200s
-    timeout queue 600s
-    timeout http-request 60s
-    http-error status 503 content-type application/json hdr Retry-After 5 string '{"error": {"message": "no server of this service answers", "type": "server_error", "param": null, "code": "no_endpoint"}}'
-    default-server check inter 500 fall 1 rise 1 observe layer4 error-limit 1 on-error mark-down
-frontend gateway
-    bind %(bind)s
-    acl closed path_sub,url_dec -m beg /slots
-    acl closed path_end /models/load /models/unload
-    acl closed path /props /lora-adapters
-    http-request return status 403 content-type application/json string '{"error": {"message": "this path is closed", "type": "invalid_request_error", "param": null, "code": "closed_path"}}' if closed
-    http-request return status 200 content-type application/json string '{"status": "ok"}' if { path /health }
-    http-request set-var(txn.model) req.body,json_query('$.model')
-    acl known var(txn.model),map(%(here)s/models.map) -m found
-    http-request return status 404 content-type application/json lf-string '{"error": {"message": "the model %%[var(txn.model),json(utf8s)] does not exist", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}}' if !known
-    use_backend %%[var(txn.model),map(%(here)s/models.map)]
-"""
-            % {"here": self.folder, "buffer": BUFFER, "bind": self.bind()}
-        )
+        lines.append((HERE / "haproxy.cfg").read_text() % {"here": self.folder, "buffer": BUFFER, "bind": self.bind()})
         for service_name, entry in self.services.items():
-            full = "{ queue(%s) ge %d }" % (service_name, entry["queue"])
-            lines.append(
-                """
-backend %s
-    balance leastconn
-    option httpchk GET /health
-    http-request return status 429 content-type application/json hdr Retry-After 5 string '{"error": {"message": "the queue is full", "type": "server_error", "param": null, "code": "queue_full"}}' if %s
-    http-response set-header X-Llama-Service %s
-    http-response set-header X-Llama-Node %%[srv_name]
-"""
-                % (service_name, full, service_name)
-            )
+            lines.append((HERE / "haproxy_backend.cfg").read_text() % {"name": service_name, "queue": entry["queue"]})
             for endpoint in entry["endpoints"]:
                 values = (endpoint["node"], endpoint["address"], endpoint["port"], endpoint["slots"])
                 lines.append("    server %s %s:%d maxconn %d\n" % values)

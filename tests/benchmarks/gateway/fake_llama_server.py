@@ -11,6 +11,7 @@ what a second reading of its head (the other of Content-Length and Transfer-Enco
 import argparse
 import asyncio
 import json
+import pathlib
 import sys
 import time
 
@@ -23,7 +24,7 @@ class Server:
         self.model, self.pace, self.port = arguments.model, arguments.pace, arguments.port
         self.slots = arguments.slots
         self.ready_at = time.monotonic() + arguments.loading
-        self.record = open(arguments.record, "a", buffering=1) if arguments.record else None
+        self.record = arguments.record and pathlib.Path(arguments.record)
         self.busy, self.most, self.served, self.left = 0, 0, 0, []
         text = {"index": 0, "finish_reason": None, "delta": {"content": " token"}}
         body = {"choices": [text], "created": 1, "id": "chatcmpl-fake", "model": self.model}
@@ -91,7 +92,8 @@ class Connection(asyncio.Protocol):
             }
             seen.update(lengths=len(lengths), codings=len(codings), body_bytes=len(body), model=name_in(body))
             seen["body_head"] = body[:80].decode("latin-1")
-            self.server.record.write(json.dumps(seen) + "\n")
+            with self.server.record.open("a") as record:
+                record.write(json.dumps(seen) + "\n")
         self.answer(method, path.partition(b"?")[0], body)
 
     def answer(self, method, path, body):

@@ -1,4 +1,6 @@
-"""Damaged and hostile requests, sent raw to nginx and the engine (make fuzz-gateway): fuzz.py [--rounds 3000] [--seed 1]
+"""Damaged and hostile requests, sent raw to nginx and the engine (make fuzz-gateway).
+
+    fuzz.py [--rounds 3000] [--seed 1]
 
 The upstream is a fake llama-server that records what reached it. Fails where a closed path did, by any reading of what
 it got; where a request arrived with two lengths; where an answer was 500, 502 or 504 while all servers serve; where the

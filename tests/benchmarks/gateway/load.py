@@ -84,9 +84,8 @@ class Client(asyncio.Protocol):
         else:
             outcome.body += content
             self.buffer = outcome.body[-5:]
-        if self.chunked and self.buffer.endswith(b"0\r\n\r\n"):
-            self.end(whole=True)
-        elif self.left is not None and len(outcome.body) >= self.left:
+        last_chunk = self.chunked and self.buffer.endswith(b"0\r\n\r\n")
+        if last_chunk or (self.left is not None and len(outcome.body) >= self.left):
             self.end(whole=True)
 
     def end(self, whole):

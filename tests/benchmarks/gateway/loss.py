@@ -5,6 +5,7 @@ Twenty clients that do not stream ask one after the other, and once twenty that 
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -67,10 +68,8 @@ def kill(gateway, _fakes, _number):
 def kill_all(gateway, _fakes, _number):
     """The main process and its worker, which has requests in flight: those that had no answer yet are sent again."""
     for pid in reversed(gateway.engine_pids()):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def kill_replica(_gateway, fakes, number):

@@ -27,9 +27,7 @@ def real_server(folder):
     """A llama-server of this project's build with its small model, one thread: the gateway has the other core."""
     archive = sorted(pathlib.Path("/cache/builds").glob("llama.cpp-b11434-cpu-*.tar.gz"))
     if not archive:
-        sys.exit(
-            "gateway overhead: no build of llama.cpp b11434 in the cache, one is needed: make bench-gateway makes it"
-        )
+        sys.exit("gateway overhead: no build of llama.cpp b11434 in the cache, one is needed: make lab")
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["tar", "-C", str(folder), "-xzf", str(archive[0])], check=True)
     command = [str(folder / "bin/llama-server"), "--model", "/cache/files/SmolLM2-135M-Instruct.Q4_1.gguf"]
@@ -120,7 +118,8 @@ def main():
             found = asyncio.run(load.together(gateway.port, messages))
         failed = load.failures(found, 50)
         slow = (
-            "200 streams that start together, 20 KB prompts, a token each 100 ms: failed %s of %d; first byte p50 %.0f ms, p99 %.0f ms; PSS at rest %.0f MB, at most %.0f MB (RSS %.0f MB)"
+            "200 streams that start together, 20 KB prompts, a token each 100 ms: failed %s of %d; first byte "
+            "p50 %.0f ms, p99 %.0f ms; PSS at rest %.0f MB, at most %.0f MB (RSS %.0f MB)"
             % (sum(failed.values()), len(found), *load.times(found), rest[0], *peak.most)
         )
         print(slow, failed or "", flush=True)
@@ -136,8 +135,8 @@ def main():
 
         mean, low, high, speed = pairs(REAL, gateway.port, arguments.pairs)
         real = (
-            "tokens/s of a real llama-server (b11434, SmolLM2 135M Q4_1, 1 thread, %.0f tokens/s), %d interleaved pairs of %d tokens: ratio %.3f (95 %%: %.3f to %.3f)"
-            % (speed, arguments.pairs, TOKENS, mean, low, high)
+            "tokens/s of a real llama-server (b11434, SmolLM2 135M Q4_1, 1 thread, %.0f tokens/s), %d interleaved "
+            "pairs of %d tokens: ratio %.3f (95 %%: %.3f to %.3f)" % (speed, arguments.pairs, TOKENS, mean, low, high)
         )
         print(real, flush=True)
         if low < BOUNDS["tokens/s"]:

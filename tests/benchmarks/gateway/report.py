@@ -11,8 +11,8 @@ REPORTS = pathlib.Path("/reports")
 
 def versions():
     """What ran, in words."""
-    nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True).stderr.split("/")[-1].strip()
-    haproxy = subprocess.run(["haproxy", "-v"], capture_output=True, text=True).stdout.split()[2]
+    nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=True).stderr.split("/")[-1].strip()
+    haproxy = subprocess.run(["haproxy", "-v"], capture_output=True, text=True, check=True).stdout.split()[2]
     python = ".".join(map(str, os.sys.version_info[:3]))
     commit = os.environ.get("BENCH_COMMIT", "unknown")
     machine = "%s, %d cores, load %.1f before" % (processor(), os.cpu_count(), os.getloadavg()[0])
@@ -27,7 +27,7 @@ def versions():
 
 
 def processor():
-    for line in open("/proc/cpuinfo"):
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     return "unknown processor"
