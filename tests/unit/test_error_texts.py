@@ -558,7 +558,14 @@ REFUSALS = [
         variables(head_server_environment={"A": "\x1b"}),
     ),
     ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
-    ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
+    ("llama_routes.default:", "x is served by no service", "one of m is needed", intent(routes={"default": "x"})),
+    ("llama_routes.default:", "chat is a service", "a model is needed: write m", intent(routes={"default": "chat"})),
+    (
+        "llama_routes.tasks.a/b:",
+        "the name stands in paths",
+        "letters, digits, dots and dashes are needed: rename it",
+        intent(routes={"tasks": {"a/b": "m"}}),
+    ),
     ("llama_api_keys:", "no map seen", "a map of service to list of keys is needed", intent(api_keys=["k3y"])),
     (
         "llama_api_keys.chta:",
@@ -573,6 +580,12 @@ REFUSALS = [
         "key 2 is no plain text",
         "without spaces",
         intent(api_keys={"chat": ["k3y", "k3y s3cret"]}),
+    ),
+    (
+        "llama_services.chat.models:",
+        "seen without kind: router",
+        "it is needed for it: add that line, or name one model and its quant",
+        chat(models={"m": "Q8_0"}),
     ),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     (

@@ -84,7 +84,7 @@ def test_a_site_without_a_key_needs_a_word(lab):
     assert status != 0
     sentence = (
         "gateway_auth: not set, and /etc/nginx/sites-enabled/ai-inference on node3 asks for no key: set log_only to "
-        "serve today's clients and have the log name them, or required if they have keys"
+        "serve the clients of today and have the log name them, or required if they have keys"
     )
     assert sentence in output, output
     assert lab.changed(output) == 0

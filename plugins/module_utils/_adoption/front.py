@@ -84,21 +84,25 @@ def find_front(ports: Sequence[int], places: Places = HERE, show: Show = systemc
         files=files,
         written=written,
         updaters=updaters,
-        units=[
-            {
-                "name": shown["Id"],
-                "path": shown.get("FragmentPath", ""),
-                "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
-                "unit_file_state": shown.get("UnitFileState", ""),
-            }
-            for shown in (
-                parse_show(show(names, ("Id", "FragmentPath", "UnitFileState", "ActiveState"))) if names else []
-            )
-        ],
+        units=sorted(shown_units(names, show), key=lambda unit: names.index(unit["name"])),
         cron=[path for path in found(places.cron) if starts_one(read_text(path), updaters)],
         crontab=starts_one(read_crontab(), updaters) if updaters else False,
         keyless=bool(sites) and not any(ASKS_FOR_KEY.search(without_comments(path)) for path in sites),
     )
+
+
+def shown_units(names: Sequence[str], show: Show) -> List[Dict[str, Any]]:
+    """[{name, path, active, unit_file_state}]."""
+    text = show(names, ("Id", "FragmentPath", "UnitFileState", "ActiveState")) if names else ""
+    return [
+        {
+            "name": shown["Id"],
+            "path": shown.get("FragmentPath", ""),
+            "active": shown.get("ActiveState") in ("active", "activating", "reloading"),
+            "unit_file_state": shown.get("UnitFileState", ""),
+        }
+        for shown in parse_show(text)
+    ]
 
 
 def found(patterns: Sequence[str]) -> List[str]:

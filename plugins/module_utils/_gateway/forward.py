@@ -219,6 +219,9 @@ class Forward:
         silence: Optional[Silence] = None
         try:
             server = await upstream.connect(endpoint.where)
+            if self._connection.left:
+                # A cancellation that comes together with the connection is lost before Python 3.12.
+                raise asyncio.CancelledError()
             silence = Silence(self._loop, route.service.timeout, server)
             # One that answers before it has read all may have closed: then its answer is there.
             with contextlib.suppress(Broken):

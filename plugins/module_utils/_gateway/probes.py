@@ -37,10 +37,12 @@ class Prober:
                 event = asyncio.Event()
                 self._tasks[place] = (asyncio.ensure_future(self._watch(endpoint, event)), event)
 
-    def stop(self) -> None:
-        for task, _event in self._tasks.values():
-            task.cancel()
+    async def stop(self) -> None:
+        tasks = [task for task, _event in self._tasks.values()]
         self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def now(self, endpoint: Endpoint) -> None:
         """A request, or an operator, has just told something: look now, and closely."""
@@ -49,7 +51,8 @@ class Prober:
             self._tasks[endpoint.place][1].set()
 
     async def _watch(self, endpoint: Endpoint, event: asyncio.Event) -> None:
-        while True:
+        # A cancellation that comes together with what is waited for is lost before Python 3.12.
+        while self._tasks.get(endpoint.place, (None, None))[1] is event:
             event.clear()
             await self.look(endpoint)
             with contextlib.suppress(asyncio.TimeoutError):
@@ -58,7 +61,10 @@ class Prober:
     async def first(self, endpoints: List[Endpoint], seconds: float) -> None:
         """One look at each of them."""
         if endpoints:
-            await asyncio.wait([asyncio.ensure_future(self.look(one)) for one in endpoints], timeout=seconds)
+            looks = [asyncio.ensure_future(self.look(one)) for one in endpoints]
+            _done, late = await asyncio.wait(looks, timeout=seconds)
+            for task in late:
+                task.cancel()
 
     async def look(self, endpoint: Endpoint) -> None:
         asked = time.monotonic()

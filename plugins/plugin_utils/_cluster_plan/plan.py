@@ -52,9 +52,9 @@ def memory_plan(
     service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
     unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
-    [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that have
-    layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing, lines: [lines];
-    cards: {name: {node: UUIDs}} of those with some; ports: {name: port} of those that give none; threads, unserved}
+    [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
+    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
+    ports: {name: port} of those that give none; threads, unserved, lines: of shares(), unserved(), table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, builds, previous, complete)
     one.refused.extend(refusals.numa(nodes))

@@ -79,6 +79,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 
 def serve(port, note):
+    http.server.ThreadingHTTPServer.request_queue_size = 128
     server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Answers)
     server.note = note
     server.serve_forever()
@@ -96,14 +97,27 @@ class Endpoint:
         self.writer = None
         self.draining = False
         self.changed = time.time()
+        self.moves = 0  # odd while it is on its way from one state to the other
+        self.good = 0.0  # when the engine had it as it is
         self.since_share = time.time()  # when the share could tell of it at the earliest
 
     @property
     def alive(self):
         return self.process is not None
 
+    @contextlib.contextmanager
+    def moving(self):
+        self.moves += 1
+        yield
+        self.changed = time.time()
+        self.moves += 1
+
     def start(self):
-        self.process = subprocess.Popen([sys.executable, __file__, "--serve", str(self.port), self.note])
+        with self.moving():
+            self._start()
+
+    def _start(self):
+        process = subprocess.Popen([sys.executable, __file__, "--serve", str(self.port), self.note])
         until = time.monotonic() + 20
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
@@ -112,18 +126,19 @@ class Endpoint:
             time.sleep(0.01)
         if self.service == "shared" and self.writer is None:
             self.writer = self.storm.program("registry_writer", self.storm.writer_config(self))
-        self.changed = self.since_share = time.time()
+        self.since_share = time.time()
+        self.process = process
 
     def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.process = None
-        self.changed = time.time()
+        with self.moving():
+            self.process.kill()
+            self.process.wait()
+            self.process = None
 
     def drain(self, on):
-        self.draining = on
-        self.storm.write_draining()
-        self.changed = time.time()
+        with self.moving():
+            self.draining = on
+            self.storm.write_draining()
 
     def posts(self):
         with contextlib.suppress(FileNotFoundError), open(self.note) as stream:
@@ -148,6 +163,7 @@ class Storm:
         self.answers = collections.Counter()
         self.worst = collections.defaultdict(float)
         self.cases = []
+        self.refused = []  # although an endpoint was there
         self.ended = threading.Event()
         self.deaths = collections.defaultdict(list)  # service: [(node, from, until)]
         self.drains = []  # (endpoint, from, until)
@@ -272,34 +288,48 @@ class Storm:
             except (OSError, http.client.HTTPException) as error:
                 status = type(error).__name__
             self.answers[service, status] += 1
+            if status != 200 and self.live(service, time.time()):
+                self.refused.append((service, status, round(time.time() - self.began, 1)))
             if status != 200:
                 time.sleep(0.1)
+
+    def live(self, service, now):
+        """Whether an endpoint of it has been there for as long as the engine has time to know."""
+        allowed = MISSING + (CACHE if service == "shared" else 0)
+        return any(
+            one.alive and not one.draining and not one.moves % 2 and max(one.changed, self.share_back) < now - allowed
+            for one in self.endpoints
+            if one.service == service and not (service == "shared" and self.share_gone)
+        )
 
     def sampler(self):
         while not self.ended.wait(SAMPLE):
             before = time.time()
-            truth = [(one, one.alive, one.draining, one.changed, one.since_share) for one in self.endpoints]
+            truth = [(one, one.moves, one.alive, one.draining, one.changed, one.since_share) for one in self.endpoints]
             seen = self.states()
             after = time.time()
             if after - before > 1:
                 self.worst["slow status"] = max(self.worst["slow status"], after - before)
-            for one, alive, draining, changed, since_share in truth:
-                if one.changed != changed:
+            for one, moves, alive, draining, changed, since_share in truth:
+                if moves % 2 or one.moves != moves:
                     continue  # it has changed while the engine was asked
                 state = seen[one.node]
                 if (not alive or draining) and state == "ready":
-                    self._note("dead" if not alive else "draining", one, before - changed)
-                if alive and not draining and state != "ready":
-                    if one.service == "fixed":
-                        self._note("missing", one, before - changed)
-                    elif not self.share_gone:
-                        late = before - max(since_share, self.share_back)
-                        self._note("missing from the share", one, late)
+                    self._note("dead" if not alive else "draining", one, state, before - changed)
+                if not alive or draining:
+                    continue
+                if state == "ready":
+                    one.good = after
+                elif one.service == "fixed":
+                    self._note("missing", one, state, before - max(changed, one.good))
+                elif not self.share_gone:
+                    late = before - max(since_share, self.share_back, one.good)
+                    self._note("missing from the share", one, state, late)
 
-    def _note(self, kind, endpoint, seconds):
+    def _note(self, kind, endpoint, state, seconds):
         if seconds > self.worst[kind]:
             self.worst[kind] = seconds
-            self.cases.append((kind, endpoint.node, round(seconds, 2), round(time.time() - self.began, 1)))
+            self.cases.append((kind, endpoint.node, state, round(seconds, 2), round(time.time() - self.began, 1)))
 
     # What happens.
 
@@ -320,7 +350,7 @@ class Storm:
             names = [name for name in os.listdir(self.share) if not name.startswith(".")] + ["99-junk.json"]
             path = self.share / self.random.choice(names)
             whole = path.read_bytes() if path.exists() else b'{"version": 1, "job_id": 99, "service": "shared"'
-            path.write_bytes(whole[: self.random.randrange(len(whole))])
+            path.write_bytes(whole[: self.random.randrange(max(1, len(whole)))])
         elif not one.alive:
             self.counts["start"] += 1
             one.start()
@@ -338,8 +368,8 @@ class Storm:
     def run(self):
         self.start()
         self.began = time.time()
-        threads = [threading.Thread(target=self.client, args=(number,)) for number in range(CLIENTS)]
-        threads += [threading.Thread(target=self.sampler)]
+        threads = [threading.Thread(target=self.client, args=(number,), daemon=True) for number in range(CLIENTS)]
+        threads += [threading.Thread(target=self.sampler, daemon=True)]
         for thread in threads:
             thread.start()
         lives = {one.node: one.alive for one in self.endpoints}
@@ -420,24 +450,30 @@ class Storm:
         answers = sorted(self.answers.items(), key=str)
         print("Answers: %s" % ", ".join("%d x %s of %s" % (count, *reversed(key)) for key, count in answers))
         print("Requests tried more than once: %d" % tried)
+        print("Requests refused although an endpoint was there: %d" % len(self.refused))
         print("\n| longest time that | seconds | allowed |\n|---|---|---|")
         for words, seen, allowed in rows:
             print("| %s | %.2f | %.0f |" % (words, seen, allowed))
         over = [words for words, seen, allowed in rows if seen > allowed]
+        over += ["refused"] if self.refused else []
+        for case in self.refused[:10]:
+            print("refused: %s, %s, at %.1f s" % case, file=sys.stderr)
         for case in self.cases[-12:]:
-            print("case: %s of %s, %.2f s, at %.1f s" % case, file=sys.stderr)
+            print("case: %s: %s was %s, %.2f s, at %.1f s" % case, file=sys.stderr)
         return over
 
 
 def moment(told):
     """(when it came, when it was answered) of a line of the access log, in seconds of the clock."""
-    gone = float(told["time"])
-    return gone - float(told["seconds"]), gone
+    came = float(told["time"])
+    return came, came + float(told["seconds"])
 
 
 def engine_arguments(storm):
-    """How the engine is told of other places than those of a gateway's host."""
-    return []
+    """Where the engine finds what a gateway's host has elsewhere."""
+    names = {"draining": "draining.json", "registry": "registry.json", "state": "state.json"}
+    places = [word for option, name in names.items() for word in ("--" + option, storm.folder / name)]
+    return ["--config", storm.folder, "--socket", storm.socket, *places]
 
 
 def main():

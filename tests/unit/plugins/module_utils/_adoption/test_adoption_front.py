@@ -51,10 +51,10 @@ class Host:
         self.write("bin/ai-inference-upstream.sh", "#!/bin/sh\nnginx -s reload\n", 0o755)
         self.write("bin/other.sh", "#!/bin/sh\n", 0o755)
         self.write("system/upstream.service", "[Service]\nType=oneshot\nExecStart=%s --once\n" % self.updater)
-        self.write("system/refresh.timer", "[Timer]\nOnUnitActiveSec=30\nUnit=upstream.service\n")
+        self.write("system/wake.timer", "[Timer]\nOnUnitActiveSec=30\nUnit=upstream.service\n")
         self.write("system/other.timer", "[Timer]\nOnUnitActiveSec=30\n")
         (path / "system/timers.target.wants").mkdir()
-        (path / "system/timers.target.wants/refresh.timer").symlink_to(path / "system/refresh.timer")
+        (path / "system/timers.target.wants/wake.timer").symlink_to(path / "system/wake.timer")
         self.write("cron.d/upstream", CRON.replace("UPDATER", self.updater))
         (path / "proc").mkdir()
 
@@ -117,7 +117,7 @@ def test_it_is_found_by_place_and_content(host):
         "ai-inference/upstream-reasoning.conf",
         "bin/ai-inference-upstream.sh",
     ]
-    assert [unit["name"] for unit in front.units] == ["refresh.timer", "upstream.service"]
+    assert [unit["name"] for unit in front.units] == ["wake.timer", "upstream.service"]
     assert front.cron == [str(host.path / "cron.d/upstream")]
     assert front.keyless
 
@@ -149,8 +149,8 @@ def test_taken_over_and_put_back_byte_for_byte(host):
     before = host.files()
     assert host.run("save") != []
     assert host.files() == before
-    assert host.run("stop") == ["stop refresh.timer", "change %s" % (host.path / "cron.d/upstream")]
-    assert host.called == ["stop refresh.timer"]
+    assert host.run("stop") == ["stop wake.timer", "change %s" % (host.path / "cron.d/upstream")]
+    assert host.called == ["stop wake.timer"]
     assert (host.path / "cron.d/upstream").read_text().splitlines()[1].startswith("# llama-cluster adopted: * * * * *")
     host.active = False
     host.run("put_aside", "finish")
@@ -165,7 +165,7 @@ def test_taken_over_and_put_back_byte_for_byte(host):
     host.run("put_back")
     assert "nginx" not in host.called
     host.run("start", "forget")
-    assert host.called[-2:] == ["nginx", "start --no-block refresh.timer"]
+    assert host.called[-2:] == ["nginx", "start --no-block wake.timer"]
     after = host.files()
     # A line of cron is the host's, and has changed twice.
     assert after.pop("cron.d/upstream")[:2] == before.pop("cron.d/upstream")[:2]

@@ -61,7 +61,7 @@ def told(**changes):
 def refusals(configuration="", status=127, listeners="", here=None, **changes):
     gateway = dict(
         {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
-        **dict({"missing": [], "ending": []}, **changes),
+        **dict({"missing": [], "ending": [], "leaving": []}, **changes),
     )
     return gateway_refusals("door", gateway, listeners)
 

@@ -1,0 +1,392 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine over real sockets: what reaches a server, what comes back, and what happens when one of them ends."""
+
+import json
+import threading
+import time
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
+    CHUNKED,
+    DONE,
+    LOADING,
+    Gateway,
+    Server,
+    chat,
+    configuration,
+    plain,
+    request,
+    service,
+    wait_for,
+)
+
+
+@pytest.fixture
+def made(tmp_path):
+    """made(services, **keys of gateway.json) -> a gateway that is stopped after the test."""
+    gateways = []
+
+    def make(services, keys=None, **config):
+        gateways.append(Gateway(tmp_path, configuration(services, **config), keys))
+        return gateways[-1]
+
+    yield make
+    for gateway in gateways:
+        gateway.stop()
+        assert gateway.ended.wait(5), "something is still open"
+
+
+def together(*calls):
+    found = [None] * len(calls)
+
+    def run(at, call):
+        found[at] = call()
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate(calls)]
+    for thread in threads:
+        thread.start()
+    return threads, found
+
+
+def test_a_body_is_passed_on_byte_for_byte_and_headers_of_the_connection_are_not(made):
+    server = Server()
+    gateway = made(service("big", server), {"clients": {"me": "sk-me"}, "services": {"big": "sk-service"}})
+    body = b'{ "model": "BIG",\n "messages": [ ], "temperature": 0.10 }'
+    status, headers, _body = gateway.ask(
+        body=body, Authorization="Bearer sk-me", X_Api_Key="sk-me", Connection="close, x-own", X_Own="1",
+        X_Task_Not="2", X_Llama_Key="3", X_Forwarded_For="4", Accept="text/html",
+    )  # fmt: skip
+    head, seen = server.requests[0]
+    names = {line.partition(":")[0].lower() for line in head[1:]}
+    assert (status, headers["x-llama-service"], headers["x-llama-node"], seen) == (200, "big", "n1", body)
+    assert names == {"host", "accept", "x-task-not", "authorization", "content-length", "connection"}
+    assert "Authorization: Bearer sk-service" in head
+
+
+def test_a_stream_is_passed_on_as_it_comes_with_its_chunks(made):
+    goes_on = threading.Event()
+
+    def act(_server, end):
+        end.sendall(CHUNKED + b"6\r\ndata: \r\n")
+        assert goes_on.wait(5)
+        end.sendall(DONE)
+
+    gateway = made(service("big", Server(act=act)))
+    with gateway.open(request(body=chat(stream=True))) as end:
+        end.settimeout(5)
+        found = b""
+        while b"data: " not in found:
+            found += end.recv(65536)
+        goes_on.set()
+        while not found.endswith(DONE):
+            found += end.recv(65536)
+        assert end.recv(1) == b""
+    assert found.count(b"Transfer-Encoding: chunked") == 1
+
+
+@pytest.mark.parametrize("broken", [b"", b"6\r\ndat", b"no size\r\n"])
+def test_a_stream_that_breaks_never_looks_complete(made, broken):
+    def act(_server, end):
+        end.sendall(CHUNKED + b"6\r\ndata: \r\n")
+        time.sleep(0.1)
+        end.sendall(broken)
+
+    gateway = made(service("big", Server(act=act)))
+    found = gateway.raw(request(body=chat(stream=True)))
+    assert b"200 OK" in found
+    assert b"\r\n0\r\n" not in found and b"[DONE]" not in found
+
+
+def test_an_answer_without_a_length_ends_with_its_connection(made):
+    gateway = made(service("big", Server(act=lambda _server, end: end.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it"))))
+    assert gateway.raw(request(body=chat())).endswith(b"\r\n\r\n9\r\nall of it\r\n0\r\n\r\n")
+
+
+def test_what_a_server_says_before_its_answer_is_not_an_answer(made):
+    gateway = made(
+        service("big", Server(act=lambda _server, end: end.sendall(b"HTTP/1.1 102 X\r\n\r\n" + plain(b"1"))))
+    )
+    assert gateway.ask(body=chat())[::2] == (200, 1)
+
+
+@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", plain(b"half of it")[:-3], b"SSH-2.0\r\n\r\n", CHUNKED])
+def test_a_server_that_ends_before_its_answer_is_replaced_by_another_one(made, sent):
+    servers = [Server("a"), Server("b")]
+    dies = threading.Lock()
+
+    def act(server, end):
+        if dies.acquire(blocking=False):
+            end.sendall(sent)
+        else:
+            end.sendall(plain(server.name.encode()))
+
+    for server in servers:
+        server.act = act
+    gateway = made(service("big", *servers))
+    assert gateway.ask(body=chat())[0] == 200
+    assert sorted(len(server.requests) for server in servers) == [1, 1]
+
+
+def test_a_killed_replica_costs_no_request(made):
+    goes_on = threading.Event()
+
+    def act(server, end):
+        assert goes_on.wait(5)
+        end.sendall(plain(json.dumps(server.name).encode()))
+
+    servers = [Server("a").waits(), Server("b", act)]
+    gateway = made(service("big", *servers))
+    threads, found = together(lambda: gateway.ask(body=chat()), lambda: gateway.ask(body=chat()))
+    wait_for(lambda: all(server.requests for server in servers))
+    servers[0].die()
+    wait_for(lambda: gateway.state("big")["queue"] == 1)
+    assert gateway.state("big")["endpoints"][0]["state"] == "down"
+    goes_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert [one[::2] for one in found] == [(200, "b"), (200, "b")]
+    assert gateway.ask(body=chat())[0] == 200, "nothing is sent to what is dead"
+    assert len(servers[0].requests) == 1
+
+
+def test_a_request_that_ends_its_servers_is_not_given_to_all_of_them(made):
+    servers = [Server(str(at), act=lambda _server, _end: None) for at in range(4)]
+    other = Server("other", act=lambda _server, _end: None)
+    gateway = made({**service("big", *servers, fallback="small"), **service("small", other)})
+    status, headers, body = gateway.ask(body=chat())
+    assert (status, body["error"]["code"]) == (503, "no_endpoint")
+    assert "retry-after" in headers
+    assert sum(len(server.requests) for server in servers) == 2
+    assert len(other.requests) == 1
+
+
+def test_the_fallback_answers_with_its_own_name_and_says_so(made):
+    dead, other = Server(), Server("small")
+    dead.die()
+    gateway = made({**service("big", dead, fallback="small"), **service("small", other)})
+    status, headers, body = gateway.ask(body=chat())
+    assert (status, headers["x-llama-service"], headers["x-llama-fallback"]) == (200, "small", "big")
+    assert body == {"model": "small"}
+    assert json.loads(other.requests[0][1]) == chat("small")
+
+
+def test_a_server_that_loads_says_how_long_and_is_used_when_it_has_loaded(made):
+    server = Server()
+    server.health = LOADING
+    gateway = made(service("big", server))
+    status, headers, body = gateway.ask(body=chat())
+    assert (status, body["error"]["code"], headers["retry-after"]) == (503, "loading", "10")
+    server.health = (b"{}", 200)
+    wait_for(lambda: gateway.state("big")["state"] == "ready")
+    assert gateway.ask(body=chat())[0] == 200
+
+
+def test_a_server_that_answers_that_it_loads_is_not_what_the_client_is_told(made):
+    """It was started again since the last probe."""
+    first, other = Server("a", act=lambda _server, end: end.sendall(plain(*LOADING))), Server("small")
+    gateway = made({**service("big", first, fallback="small"), **service("small", other)})
+    assert gateway.ask(body=chat())[2] == {"model": "small"}
+
+
+def test_one_slot_one_request_and_the_queue_is_bounded(made):
+    server = Server().waits()
+    gateway = made(service("big", server, queue=1))
+    with gateway.open(request(body=chat(text="1"))), gateway.open(request(body=chat(text="2"))):
+        wait_for(lambda: gateway.state("big")["queue"] == 1 and server.requests)
+        status, headers, body = gateway.ask(body=chat(text="3"))
+        assert (status, body["error"]["code"], headers["retry-after"]) == (429, "queue_full", "5")
+        assert len(server.requests) == 1
+        # What needs no slot is answered meanwhile.
+        server.act = lambda _server, end: end.sendall(plain(b"{}"))
+        assert gateway.ask("/v1/chat/completions/input_tokens", chat())[0] == 200
+
+
+def test_a_client_that_leaves_frees_its_slot_and_its_place(made):
+    server = Server().waits()
+    gateway = made(service("big", server))
+    with gateway.open(request(body=chat(text="1"))):
+        wait_for(lambda: server.requests)
+        with gateway.open(request(body=chat(text="2"))):
+            wait_for(lambda: gateway.state("big")["queue"] == 1)
+        wait_for(lambda: gateway.state("big")["queue"] == 0)
+        left = time.monotonic()
+    wait_for(lambda: server.left == 1)
+    assert time.monotonic() - left < 1
+    endpoint = gateway.state("big")["endpoints"][0]
+    assert (endpoint["in_flight"], endpoint["free"], len(server.requests)) == (0, 1, 1)
+
+
+def test_a_client_that_leaves_in_a_stream_ends_it_at_the_server(made):
+    def act(server, end):
+        end.sendall(CHUNKED)
+        for _second in range(500):
+            end.sendall(b"2\r\nxx\r\n")
+            time.sleep(0.01)
+
+    gateway = made(service("big", Server(act=act)))
+    with gateway.open(request(body=chat(stream=True))) as end:
+        assert end.recv(10)
+        assert gateway.state("big")["endpoints"][0]["in_flight"] == 1
+    wait_for(lambda: gateway.state("big")["endpoints"][0]["in_flight"] == 0, 1)
+
+
+def test_while_a_change_is_made_requests_wait_and_are_answered_after_it(made):
+    server = Server()
+    gateway = made(service("big", server))
+    gateway.drain(("big", "n1", "change"))
+    wait_for(lambda: gateway.state("big")["state"] == "draining")
+    threads, found = together(lambda: gateway.ask(body=chat()))
+    wait_for(lambda: gateway.state("big")["queue"] == 1)
+    server.die()
+    time.sleep(1.5)
+    server.health = LOADING
+    server.start()
+    time.sleep(1.2)
+    assert gateway.state("big")["queue"] == 1
+    gateway.drain()
+    time.sleep(1.2)
+    assert gateway.state("big")["state"] == "draining", "until it was seen to serve"
+    server.health = (b"{}", 200)
+    threads[0].join(10)
+    assert found[0][0] == 200
+
+
+def test_what_is_held_for_maintenance_is_as_good_as_down(made):
+    held, other = Server("a"), Server("small")
+    gateway = made({**service("big", held, fallback="small"), **service("small", other)})
+    gateway.drain(("big", "n1", "maintenance"))
+    wait_for(lambda: gateway.state("big")["state"] == "draining")
+    assert gateway.ask(body=chat())[2] == {"model": "small"}
+    gateway.drain(("big", "n1", "maintenance"), ("small", "n1", "maintenance"))
+    wait_for(lambda: gateway.state("small")["state"] == "draining")
+    assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
+
+
+def test_an_engine_that_ends_answers_what_has_begun_and_takes_nothing_new(made):
+    goes_on = threading.Event()
+
+    def act(_server, end):
+        assert goes_on.wait(5)
+        end.sendall(plain(b"1"))
+
+    server = Server(act=act)
+    gateway = made(service("big", server))
+    threads, found = together(lambda: gateway.ask(body=chat()))
+    wait_for(lambda: server.requests)
+    gateway.stop()
+    time.sleep(0.2)
+    with pytest.raises(ConnectionRefusedError):
+        gateway.open()
+    assert not gateway.ended.is_set()
+    goes_on.set()
+    threads[0].join(5)
+    assert found[0][::2] == (200, 1)
+    assert gateway.ended.wait(5)
+
+
+def test_a_configuration_is_read_again_and_a_broken_one_changes_nothing(made, capfd):
+    first, second = Server("a"), Server("b")
+    gateway = made(service("big", first))
+    gateway.write("gateway.json", configuration({**service("big", first), **service("new", second)}))
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    wait_for(lambda: gateway.ask(body=chat("new"))[0] == 200)
+    gateway.write("gateway.json", '{"version": 1, "services": {"big": []}}')
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    assert gateway.ask(body=chat("new"))[0] == 200
+    gateway.write("draining.json", "{half")
+    time.sleep(0.7)
+    assert gateway.ask(body=chat())[0] == 200
+    said = capfd.readouterr().out
+    assert "services.big.: [] seen, a map is needed" in said or "[] seen, a map is needed" in said
+    assert "draining.json: cannot be read" in said
+    assert '"path": "/v1/chat/completions"' in said and "messages" not in said
+
+
+TWO_LENGTHS = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"
+
+
+@pytest.mark.parametrize(
+    "sent, status",
+    [
+        (TWO_LENGTHS, 400),
+        (b"POST /v1/x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\nx", 400),
+        (b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999999\r\n\r\nx", 413),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\n X-Folded: 1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nX Y: 1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nX: a\rb\r\n\r\n", 400),
+        (b"GET /health HTTP/1.0\r\nHost: x\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n", 417),
+        (b"GET http://x/slots HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"x" * (80 << 10) + b"\r\n\r\n", 431),
+        (b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n[1,2]", 400),
+        (b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\xff\xfe{\0", 400),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", 200),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(made, sent, status):
+    server = Server()
+    gateway = made(service("big", server))
+    assert gateway.raw(sent).startswith(b"HTTP/1.1 %d " % status)
+    assert server.requests == []
+
+
+def test_keys(made):
+    server = Server()
+    gateway = made(service("big", server), auth="required")
+    assert gateway.ask(body=chat())[2]["error"]["code"] == "invalid_api_key"
+    assert gateway.ask(body=chat(), Authorization="Bearer sk-m")[0] == 401
+    assert gateway.ask(body=chat(), Authorization="Bearer sk-me")[0] == 200
+    assert gateway.ask(body=chat(), X_Api_Key="sk-me")[0] == 200
+    assert [gateway.ask(path)[0] for path in ("/health", "/status", "/status.json", "/clients", "/clients/openai")] == [
+        200
+    ] * 5
+    assert gateway.ask("/v1/models")[0] == 401
+
+
+def test_doors(made):
+    server, router = Server("big"), Server("r")
+    models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
+    gateway = made(
+        {**service("big", server, tier="reasoning"), **service("r", router, kind="router", tier="fast", models=models)},
+        routes={"default": "m2", "tasks": {"analyze": "big"}},
+    )
+    # A tier answers whatever it is asked for, and passes its own paths on.
+    assert gateway.ask(body=chat("probe"), X_Llama_Tier="reasoning")[2] == {"model": "big"}
+    assert gateway.ask("/metrics", X_Llama_Tier="reasoning")[0] == 200
+    for asked, sent in (("M1", "m1"), ("m2", "m2"), ("other", "m1")):
+        gateway.ask(body=chat(asked), X_Llama_Tier="fast")
+        assert json.loads(router.requests[-1][1])["model"] == sent
+    # The task comes before the model.
+    gateway.ask("/task/analyze/v1/chat/completions", chat("m1"))
+    assert server.requests[-1][0][0] == "POST /v1/chat/completions HTTP/1.1"
+    assert json.loads(server.requests[-1][1])["model"] == "big"
+    _status, headers, _body = gateway.ask(body=chat("m1"), X_Task="other")
+    assert headers["x-llama-task"] == "default; unknown task other"
+    assert json.loads(router.requests[-1][1])["model"] == "m2"
+    status, _headers, body = gateway.ask(body=chat("BIGG"))
+    assert (status, body["error"]["code"]) == (404, "model_not_found")
+    assert "use big" in body["error"]["message"].lower()
+    assert {one["id"] for one in gateway.ask("/v1/models")[2]["data"]} == {"big", "BIG", "m1", "M1", "m2"}
+    assert gateway.ask("/v1/models/M1")[2]["meta"]["alias_of"] == "m1"
+    assert gateway.ask("/v1/models/no")[0] == 404
+    assert gateway.ask("/metrics")[0] == 404
+    assert gateway.ask("/v1/models", method="DELETE")[0] == 403
+    assert gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://o")[1]["access-control-allow-origin"]
+    assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("tier", ["", "fast"])
+@pytest.mark.parametrize(
+    "path",
+    ["/slots", "/%73lots/0", "//slots", "/v1/../slots", "/models/load", "/v1/models%2funload", "/x/./models/load"],
+)
+def test_closed_paths_reach_no_server(made, path, tier):
+    server = Server()
+    gateway = made(service("big", server, tier="fast"))
+    status, _headers, body = gateway.ask(path, {}, **({"X_Llama_Tier": tier} if tier else {}))
+    assert (status, body["error"]["code"]) == (403, "closed_path")
+    assert server.requests == []
