@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak fuzz fuzz-gateway mutants upgrade-test services-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak storm fuzz fuzz-gateway mutants upgrade-test services-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -68,6 +68,12 @@ bench-gateway:  ## the gateway beside HAProxy, what it costs, and what is lost w
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/soak.py --cycles $(or $(CYCLES),100) $(if $(SEED),--seed $(SEED))
+
+# make storm EVENTS=200 SEED=7: fewer events, and those of an earlier run.
+storm:  ## random events over the gateway's endpoints, and how long it believes what is no longer so (about eight minutes)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/benchmarks/gateway/hanging_share.sh
+	@.venv/bin/python tests/benchmarks/gateway/storm.py --events $(or $(EVENTS),1000) $(if $(SEED),--seed $(SEED))
 
 # make fuzz ROUNDS=10000 SEED=7: a short round, and other damage.
 fuzz:  ## a million mutations of all that is read from others: models, records, answers of servers (about half an hour)

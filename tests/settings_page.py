@@ -149,7 +149,7 @@ def default(option):
     if "{{" in str(given):
         sources = [word for word in re.findall(r"(?<!\.)\b\w+", given) if word in variables.known()]
         return "from " + ", ".join("`%s`" % word for word in dict.fromkeys(sources)) if sources else "computed"
-    text = ", ".join(given) if isinstance(given, list) else str(given)
+    text = ", ".join(map(str, given)) if isinstance(given, list) else str(given)
     if given in (None, "", [], {}):
         return ""
     return ("`%s`" % text.replace("True", "true").replace("False", "false")) if len(text) <= LONG else "a text"

@@ -4,6 +4,7 @@
 """Waits until the gateway has endpoints as they are wanted and prints what is not yet; documented in
 plugins/modules/gateway_endpoints.py."""
 
+import math
 import time
 
 from ansible.errors import AnsibleConnectionFailure
@@ -26,7 +27,7 @@ class ActionModule(ActionBase):
         began, told = time.monotonic(), None
         while True:
             left = max(0, timeout - (time.monotonic() - began))
-            asked = dict(self._task.args, timeout=int(min(SLICE, left)))
+            asked = dict(self._task.args, timeout=math.ceil(min(SLICE, left)))
             try:
                 now = self._execute_module(module_args=asked, task_vars=task_vars)
             except AnsibleConnectionFailure as error:

@@ -9,8 +9,9 @@ version_added: 0.1.0
 short_description: "Internal: says what a host of the gateway listens on"
 description:
   - Returns whether the C(engine) runs there, the C(tiers) that services name with C(service), C(port) and C(endpoints)
-    of each, the C(ports) of nginx, the C(rules) of firewalld for its clients, the C(urls) that clients are told, how the host reaches itself (C(local)), and the
-    C(questions), each with C(url) and C(model), that show that all of it answers.
+    of each, the C(ports) of nginx, the C(rules) of firewalld for its clients, the C(urls) that clients are told, how
+    the host reaches itself (C(local)), and the C(questions), each with C(url) and C(model), that show that all of it
+    answers.
 options:
   _input:
     description: What the gateway is told, as P(thefermisea.llama_cluster.gateway_config#filter) returns it.
@@ -19,8 +20,8 @@ options:
   host:
     description:
       - Of the host C(os_family), C(major) (of its distribution), the C(address) that clients reach it at, C(port),
-        C(addresses) that nginx listens on, whether there is C(tls), C(tiers) with their ports, the networks of C(clients),
-        and what C(ip) says of the C(interface) that has the address.
+        C(addresses) that nginx listens on, whether there is C(tls), C(tiers) with their ports, the networks of
+        C(clients), and what C(ip) says of the C(interface) that has the address.
     type: dict
     required: true
 positional: host

@@ -53,13 +53,14 @@ _value:
 """
 
 from ..plugin_utils._intent.check import intent_errors
+from ..plugin_utils._intent.gateway import all_hosts
 from ..plugin_utils._intent.variables import mistyped_variables
 
 
 def errors(services, models, groups, hostvars, *more, **options):
     """Types that only a role's argument specs know are told last, in Ansible's words."""
     found = intent_errors(services, models, groups, hostvars, *more, **options)
-    return found or mistyped_variables(hostvars, groups["llama_nodes"])
+    return found or mistyped_variables(hostvars, all_hosts(groups))
 
 
 class FilterModule:

@@ -47,8 +47,9 @@ options:
     type: dict
   gateway:
     description:
-      - What nginx is to listen on (C(here), of P(thefermisea.llama_cluster.gateway_host#filter), and C(addresses)), what
-        C(nginx -T) says (C(configuration), and its C(status)), and the ids of processes that will have ended (C(ending)).
+      - What nginx is to listen on (C(here), of P(thefermisea.llama_cluster.gateway_host#filter), and C(addresses)),
+        what C(nginx -T) says (C(configuration), and its C(status)), and the ids of processes that will have ended
+        (C(ending)).
     type: dict
   doors:
     description: The results of curl at the gateway's doors.

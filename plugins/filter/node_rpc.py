@@ -47,8 +47,8 @@ _value:
       elements: dict
     access:
       description:
-        - C(incoming), HEAD:PORT for each worker of the node, and C(outgoing), WORKER:PORT for each worker of the heads
-          of the node.
+        - C(incoming), HEAD:PORT for each worker of the node, C(outgoing), WORKER:PORT for each worker of the heads
+          of the node, and C(clients), NETWORK:PORT for whoever may use its heads, where there is a gateway.
         - See the entry point C(firewall) of role C(node_setup).
       type: dict
 """

@@ -92,6 +92,8 @@ KEYS = (
         bounds=PORT,
         kinds=KINDS,
     ),
+    Key("tier", str, "The gateway's tier that it answers, such as `fast`: [Tiers](inventory.md#tiers).", kinds=KINDS),
+    Key("fallback", str, "The service that answers where it cannot: [Fallback](inventory.md#fallback).", kinds=KINDS),
     Key(
         "rpc_port",
         int,

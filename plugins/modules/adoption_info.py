@@ -73,6 +73,12 @@ processes:
         model: /opt/models/m.gguf
         rpc: []
         build: b7760-388ce8224
+clients:
+  description: Who is connected to one of the heads right now, from another address.
+  type: list
+  elements: dict
+  returned: success
+  sample: [{address: 10.0.0.9, port: 8081}]
 pids:
   description: Every process that ends when all of these are stopped.
   type: list

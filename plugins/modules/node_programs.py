@@ -65,6 +65,7 @@ from ..module_utils._text import Refusal
 # What is imported here is what is installed.
 from ..module_utils.programs import (
     backoff,
+    gateway,
     model_selector,
     registry_reader,
     registry_writer,
@@ -74,7 +75,10 @@ from ..module_utils.programs import (
     watchdog,
 )
 
-PROGRAMS = (backoff, model_selector, registry_reader, registry_writer, rpc_cache, trial, wait_for_workers, watchdog)
+PROGRAMS = (
+    *(backoff, gateway, model_selector, registry_reader, registry_writer),
+    *(rpc_cache, trial, wait_for_workers, watchdog),
+)
 
 
 def main():

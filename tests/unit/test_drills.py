@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 VARS = yaml.safe_load((ROOT / "roles/drill/vars/main.yml").read_text())
 CATALOG = VARS["__drill_catalog"]
 SCRIPT = ROOT / "roles/drill/files/break.sh"
+GATEWAY = (ROOT / "roles/drill/files/gateway.sh").read_text()
 # As the comment above the catalogue has them.
-KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what"}
+KEYS = {"where", "action", "kind", "generate", "held", "patience", "restart_head", "says", "needs", "what", "may_fail"}
 # Done from the controller, and not at all.
 ELSEWHERE = {"power", "step_clock"}
 
@@ -36,9 +37,11 @@ def test_a_drill_is_explained_and_can_be_done(name):
     assert "`%s`" % name in (ROOT / "docs/drills.md").read_text()
     # Words with a comma end at it in {}, and what follows would be a key.
     assert set(drill) <= KEYS and all(drill.values())
-    assert drill["kind"] in ("restart", "start", "away", "firewall", "soak")
+    assert drill["kind"] in ("restart", "start", "away", "firewall", "soak", "gateway")
     assert set(drill.get("needs", [])) <= set(VARS["__drill_needs"])
-    if drill["kind"] != "soak":
+    if drill["kind"] == "gateway":
+        assert drill["where"] == "head" and drill["action"] == "kill" or "    break/%s)" % drill["action"] in GATEWAY
+    elif drill["kind"] != "soak":
         assert drill["where"] in ("head", "worker", "workers", "both")
         assert drill["action"] in ELSEWHERE or {"break/" + drill["action"], "undo/" + drill["action"]} <= set(cases())
     # A fault that stays is waited for on one node, and taken away from there on.

@@ -558,7 +558,14 @@ REFUSALS = [
         variables(head_server_environment={"A": "\x1b"}),
     ),
     ("llama_services.chat.nodes:", "seen with launcher systemd", "launcher slurm is needed", chat(nodes=3)),
-    ("llama_routes.default:", "x is served by no service", "one of chat, m is needed", intent(routes={"default": "x"})),
+    ("llama_routes.default:", "x is served by no service", "one of m is needed", intent(routes={"default": "x"})),
+    ("llama_routes.default:", "chat is a service", "a model is needed: write m", intent(routes={"default": "chat"})),
+    (
+        "llama_routes.tasks.a/b:",
+        "the name stands in paths",
+        "letters, digits, dots and dashes are needed: rename it",
+        intent(routes={"tasks": {"a/b": "m"}}),
+    ),
     ("llama_api_keys:", "no map seen", "a map of service to list of keys is needed", intent(api_keys=["k3y"])),
     (
         "llama_api_keys.chta:",
@@ -573,6 +580,12 @@ REFUSALS = [
         "key 2 is no plain text",
         "without spaces",
         intent(api_keys={"chat": ["k3y", "k3y s3cret"]}),
+    ),
+    (
+        "llama_services.chat.models:",
+        "seen without kind: router",
+        "it is needed for it: add that line, or name one model and its quant",
+        chat(models={"m": "Q8_0"}),
     ),
     ("llama_routes.fast:", "unknown key", "known keys: default, tasks", intent(routes={"fast": "m"})),
     (
@@ -1564,7 +1577,9 @@ def test_every_text_has_a_row(module, sentences):
 
 # Handled where they are raised for, never shown as they are: a failure that is tried again, and a run that is asked to
 # stop.
-NOT_REFUSALS = {"Transient", "Stopped"}
+# What becomes of one request in the gateway, whose answers are for clients.
+GATEWAY = {"Unreachable", "Broken", "Cut", "Silent", "Loading", "Malformed"}
+NOT_REFUSALS = {"Transient", "Stopped", *GATEWAY}
 
 
 def test_one_exception_is_for_the_operator():

@@ -38,11 +38,11 @@ def template(path, **values):
     return environment.from_string((ROLES / path).read_text()).render(ansible_managed="rendered", **ACCOUNTS, **values)
 
 
-def rules(incoming=(), outgoing=()):
-    """The table of a node with these workers and heads, as filter node_rpc names them."""
+def rules(incoming=(), outgoing=(), clients=()):
+    """The table of a node with these workers, heads and clients behind a gateway, as filter node_rpc names them."""
     return template(
         "node_setup/templates/firewall.nft.j2",
-        node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing)},
+        node_setup_rpc_access={"incoming": list(incoming), "outgoing": list(outgoing), "clients": list(clients)},
     )
 
 

@@ -228,3 +228,13 @@ def test_a_worker_that_is_taken_over_reaches_nobody(nodes):
     # A node of heads alone: the workers' account has nothing to do there.
     nodes.rules("fw-worker", rendered.rules(outgoing=["%s:%d" % (THIRD, PORT)]))
     assert nodes.ways("fw-worker", "llama-rpc", HEAD, "fd09::1", ELSE, 0) == dict.fromkeys(OPEN, False)
+
+
+def test_a_head_behind_a_gateway_is_for_its_hosts_and_its_own_node(nodes):
+    """ELSE as the port of a head on the worker's node, and the other node as the gateway, or as anybody."""
+    nodes.rules("fw-head", "")
+    for clients, admitted in (("%s/32" % HEAD, True), ("10.9.7.0/24", False)):
+        nodes.rules("fw-worker", rendered.rules(clients=["%s:%d" % (clients, ELSE)]))
+        seen = nodes.ways("fw-head", "root", WORKER, "fd09::2", ELSE)
+        assert (seen["tcp"], seen["mapped"], seen["tcp6"]) == (admitted, admitted, False)
+        assert nodes.ways("fw-worker", "root", WORKER, "fd09::2", ELSE)["tcp"]

@@ -7,6 +7,7 @@ import os
 from typing import Any, Dict, List, Sequence
 
 from .._node import paths
+from .connected import clients_of
 from .handmade import around, describe, find, pids, url, words
 from .steps import ASIDE, Adoption, Record
 
@@ -47,9 +48,11 @@ def look(directory: str, moved: Sequence[str] = (), unit_dir: str = paths.UNITS)
         ]
         lines += ["%s: left alone, copied to %s" % (path, directory) for path in beside]
         lines += ["process %d: left alone, %s" % (process["pid"], process["why"]) for process in found["foreign"]]
+    heads = [one["serves"]["port"] for one in units + processes if one["kind"] == "head" and one["serves"]]
     return {
         "units": units,
         "processes": processes,
+        "clients": clients_of([port for port in heads if port]),
         "pids": pids(found),
         "around": beside,
         "foreign": [{"pid": process["pid"], "owner": process["foreign"]} for process in found["foreign"]],

@@ -65,12 +65,16 @@ def entries_of(text: Optional[str]) -> List[Entry]:
         return []
 
 
-def text_of(entries: Iterable[Entry]) -> str:
-    """The file."""
-    told = [
+def told_of(entries: Iterable[Entry]) -> List[Dict[str, Any]]:
+    """As the file and the module tell them."""
+    return [
         {key: value for key, value in entry._asdict().items() if key != "held" or value} for entry in sorted(entries)
     ]
-    return json.dumps({"endpoints": told}, indent=2, sort_keys=True) + "\n"
+
+
+def text_of(entries: Iterable[Entry]) -> str:
+    """The file."""
+    return json.dumps({"endpoints": told_of(entries)}, indent=2, sort_keys=True) + "\n"
 
 
 def drained(entries: Sequence[Entry], endpoints: Iterable[Endpoint], reason: str, held: str, now: float) -> List[Entry]:
@@ -217,7 +221,7 @@ def apply(
     if changed and not check:
         here.write(after)
     result: Dict[str, Any] = {"changed": changed, "waiting": [], "reason": "", "seconds": 0.0}
-    result["endpoints"] = [entry._asdict() for entry in (after if changed else before)]
+    result["endpoints"] = told_of(after if changed else before)
     if changed:
         result["diff"] = {
             "before_header": here.path,

@@ -48,11 +48,13 @@ pre { background: var(--box); border: 1px solid var(--line); border-radius: 6px;
 <a href="clients">how to connect</a>.</p></noscript>
 <div id="page" hidden>
 <h2>Services</h2>
-<div class="wide"><table><thead><tr><th>Service</th><th>Tier</th><th>State</th><th>Node</th><th class="number">Slots</th>
-<th class="number">Free</th><th class="number">In flight</th><th class="number">Waiting</th><th>Since</th><th>Build</th>
+<div class="wide"><table><thead><tr><th>Service</th><th>Tier</th><th>State</th><th>Node</th>
+<th class="number">Slots</th><th class="number">Free</th>
+<th class="number">In flight</th><th class="number">Waiting</th><th>Since</th><th>Build</th>
 </tr></thead><tbody id="services"></tbody></table></div>
 <h2>Names that clients may send</h2>
-<div class="wide"><table><thead><tr><th>Model</th><th>Also as</th><th>Service</th><th class="number">Context of a slot</th>
+<div class="wide"><table><thead><tr><th>Model</th><th>Also as</th><th>Service</th>
+<th class="number">Context of a slot</th>
 <th>Quant</th></tr></thead><tbody id="models"></tbody></table></div>
 <div id="tasks"></div>
 <h2>Connect</h2>

@@ -94,6 +94,10 @@ def is_our_alias(path: str, root: str = "/") -> bool:
 
 def is_our_file(path: str, root: str = "/") -> bool:
     """Whether a path (without the root) is one that the roles write, and its text says so."""
-    marks = [mark for pattern, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES if fnmatch.fnmatchcase("/" + path, pattern)]
+    marks = [
+        mark
+        for pattern, mark in FIREWALL_FILES + GATEWAY_FILES + NODE_FILES
+        if fnmatch.fnmatchcase("/" + path, pattern)
+    ]
     text = text_of(os.path.join(root, path)) if marks else None
     return text is not None and any(re.search(mark, text, re.MULTILINE) for mark in marks)

@@ -90,6 +90,9 @@ STATE = "/var/lib/llama-cluster"
 # What was made by hand, while ours has its place.
 ADOPTED = STATE + "/adopted"
 ADOPTED_FILES = ADOPTED + "/files"
+# The same for a gateway that was made by hand.
+ADOPTED_GATEWAY = STATE + "/adopted-gateway"
+ADOPTED_GATEWAY_RECORD = ADOPTED_GATEWAY + "/record.json"
 # Endpoints that get no new requests from the gateway.
 GATEWAY_DRAINING = STATE + "/draining.json"
 # Younger than the configuration that the gateway's engine and nginx have read last.
@@ -109,6 +112,8 @@ RPC_RULES = STATE + "/rpc-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"
+# What the gateway has in a tailnet.
+TAILSCALE_RECORD = STATE + "/tailscale-serve.json"
 # A service that serves another quant for a while.
 TRIALS = STATE + "/trial-*.json"
 # What the engine keeps: StateDirectory of its unit.

@@ -25,9 +25,9 @@ ANYWHERE = ("0.0.0.0", "::", "*", "")
 
 
 def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str, Any]:
-    """config: of filter gateway_config; host: {os_family, major: of its distribution, address: that clients reach it at,
-    port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients: networks,
-    none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
+    """config: of filter gateway_config; host: {os_family, major: of its distribution, address: that clients reach it
+    at, port, addresses: that nginx listens on, tls: whether it has a certificate, tiers: {tier: port}, clients:
+    networks, none for everybody, interface: what `ip -oneline -4 address show to ADDRESS` says}.
 
     -> engine: whether it runs here; tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
     nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
@@ -116,8 +116,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
             "tier is needed: add it to one of llama_services, or take another host" % host
         )
     found += [
-        "gateway_tls: no file %s on %s, the certificate and its key are needed there: have them issued and copied, then "
-        "run again" % (path, host)
+        "gateway_tls: no file %s on %s, the certificate and its key are needed there: have them issued and copied, "
+        "then run again" % (path, host)
         for path in gateway["missing"]
     ]
     configuration = gateway["configuration"]
@@ -127,8 +127,10 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
             "content" % (host, " ".join(configuration.split())[-300:])
         )
     served = sites(configuration) if gateway["status"] == 0 else {}
-    mine = served.pop(paths.NGINX_SITE, set())
-    entries = {port: "gateway_port" for port in here["ports"]}
+    mine = served.pop(paths.NGINX_SITE, set()).union(*(served.pop(path, set()) for path in gateway["leaving"]))
+    # A port that no file has is one that nginx gives up when it reads ours.
+    listeners = "\n".join(line for line in listeners.splitlines() if 'users:(("nginx",' not in line)
+    entries = dict.fromkeys(here["ports"], "gateway_port")
     entries.update({tier["port"]: "gateway_tiers.%s" % name for name, tier in here["tiers"].items()})
     others = set()
     for path, ports in sorted(served.items()):

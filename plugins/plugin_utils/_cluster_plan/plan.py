@@ -29,6 +29,7 @@ from .elsewhere import misfit_refusal
 from .estimate import estimate, tells_experts, with_draft
 from .misfits import Beside, Misfit, fewer_layers, layers
 from .threads import shares
+from .unserved import unserved
 
 
 def memory_plan(
@@ -44,18 +45,16 @@ def memory_plan(
 ) -> dict[str, Any]:
     """Plan every service.
 
-    nodes: {node: {devices: [of filter plan_devices], main: its main memory where it is known, cores: int or None,
-    physical_cores: where they are known, numa: where asked for, see refusals.numa()}};
-    headers: results of llama_plan, each with its item of model_items(); builds: llama_builds; previous: [{item:
-    service, content: what stored() kept of an earlier plan, JSON in base64, prompt: see
-    full_prompt.measured()}]; complete: whether a service that cannot
-    be planned is refused; only: the one service of the lines.
+    nodes: {node: {devices: [of filter plan_devices], main and physical_cores: where they are known, cores: int or None,
+    numa: where asked for, see refusals.numa()}}; headers: results of llama_plan, each with its item of model_items();
+    builds: llama_builds; previous: [{item: service, content: what stored() kept of an earlier plan, JSON in base64,
+    prompt: see full_prompt.measured()}]; complete: whether a service that cannot be planned is refused; only: the one
+    service of the lines.
     -> {services: {name: [ServicePlan as a dict]}, one for each replica, or each model of a router on each of its hosts;
-    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan];
-    unchanged: [names of those that are planned as they were]; rendered: {name: {layers, tensor_split}} of services that
-    have layers per node and no plan; refused: [sentences]; hopeless: [those that need no header]; sharing: [lines];
-    cards: {name: {node: UUIDs}} of services that have some; threads: of shares();
-    ports: {name: port} of those that give none; lines: of table.lines()}
+    unplanned: {name: why}; uncounted: [names of those with some nodes in the plan and no earlier plan]; unchanged:
+    [names planned as they were]; rendered: {name: {layers, tensor_split}} of those with layers per node and no plan;
+    refused: [sentences]; hopeless: [those that need no header]; sharing: [lines]; cards: {name: {node: UUIDs}};
+    ports: {name: port} of those that give none; threads, unserved, lines: of shares(), unserved(), table.lines()}
     """
     one = _Inventory(services, models, groups, nodes, headers, builds, previous, complete)
     one.refused.extend(refusals.numa(nodes))
@@ -79,6 +78,7 @@ def memory_plan(
         "cards": {name: found for name, found in cards.items() if found is not None},
         "threads": threads,
         "ports": {name: port for name, port in ports(services).items() if "port" not in services[name]},
+        "unserved": unserved(services, models, groups, nodes),
     }
     return dict(found, lines=table.lines(found, only) + notes.lines(one, found, only))
 

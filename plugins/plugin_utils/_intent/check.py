@@ -10,6 +10,7 @@ from typing import Any
 from ...module_utils._settings import kind_of, value
 from ...module_utils._text import human
 from .check_builds import build_errors
+from .check_gateway import gateway_errors
 from .check_models import model_errors
 from .check_nodes import node_errors
 from .check_routers import router_errors
@@ -70,6 +71,8 @@ def intent_errors(
         found.extend(shared_errors(services, groups))
         found.extend(route_errors({} if routes is None else routes, services, models))
         found.extend(api_key_errors({} if api_keys is None else api_keys, services))
+    if not found:
+        found.extend(gateway_errors(services, models, groups, hostvars, routes))
     return found or (undeployable(services, api_keys) if deployable else [])
 
 

@@ -71,8 +71,8 @@ def draft_errors(where: Where, service: Settings) -> list[str]:
     for key, least in (("max", 1), ("min", 0)):
         if key in draft and (not is_a(draft[key], int) or not least <= draft[key] <= MOST):
             found.append(
-                "%s.%s: %s seen, %d to %d tokens are allowed: choose another number"
-                % (entry, key, shown(draft[key]), least, MOST)
+                "%s.%s: %s seen, %d to %d tokens are allowed: %s"
+                % (*(entry, key, shown(draft[key]), least, MOST), _number_step(draft[key]))
             )
     if found:
         return found
@@ -97,3 +97,7 @@ def draft_build_errors(where: Where, service: Settings, version: str, build: int
         "%s: seen with build %s, b%d or newer is needed, or at most b%d, whose flags for it are "
         "known: take another release" % (where("draft"), version, DRAFTS[-1][0], DRAFTS_UNKNOWN[0] - 1)
     ]
+
+
+def _number_step(given: object) -> str:
+    return "remove the quotes" if isinstance(given, str) and given.isdigit() else "choose another number"

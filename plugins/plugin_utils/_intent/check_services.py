@@ -32,8 +32,8 @@ from .check_head import draft_build_errors, draft_errors, numa_errors, offload_e
 from .extra_args import extra_errors
 from .hosts import expand, rpc_address
 from .records import Groups, HostVars, Models, Settings
-from .routers import router_key
-from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors, unknown_key
+from .routers import router_key, server_key
+from .values import IPV4, is_a, key_errors, meaning, near, plain, shown, type_errors
 
 UNIT_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}\Z")
 # The first build whose tensor cache was measured.
@@ -57,10 +57,8 @@ def service_errors(
     if found:
         return found
     if kind_of(service) not in KINDS:
-        return [
-            "%s.kind: %s seen, server or router is needed: drop the key for a llama-server, with or without workers"
-            % (entry, shown(service["kind"]))
-        ]
+        step = near(service["kind"], KINDS, ": drop the key for a llama-server, with or without workers")
+        return ["%s.kind: %s seen, server or router is needed%s" % (entry, shown(service["kind"]), step)]
     # The build says which types of a KV cache there are.
     built = built and isinstance(service.get("build", ""), str)
     builds = builds_in(groups, hostvars) if built else {}
@@ -68,7 +66,7 @@ def service_errors(
     if found:
         return found
     keys = with_types(BY_KIND[kind_of(service)], extra_types(service, builds) if built else {})
-    told = router_key if kind_of(service) == "router" else unknown_key
+    told = router_key if kind_of(service) == "router" else server_key
     found = [told(entry, key, keys) for key in service if key not in keys]
     for key in keys.values():
         if key.name in service and (built or key.name not in CACHES):

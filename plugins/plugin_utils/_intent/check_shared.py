@@ -15,6 +15,7 @@ from .values import near, plain, type_errors
 
 # What an HTTP header carries and a line of a key file keeps.
 API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
+TASK = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # What the example inventory has in a key's place: everybody knows it.
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
 
@@ -44,8 +45,8 @@ def shared_errors(services: Services, groups: Groups) -> list[str]:
 
 
 def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
-    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a service, or a model that some service
-    serves."""
+    """llama_routes: {default: NAME, tasks: {task: NAME}}, where a name is a model that some service serves, or an alias
+    of it. Tasks stand in paths and in a header."""
     found = type_errors("llama_routes", routes, dict)
     if found:
         return found
@@ -58,7 +59,7 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
     found = [wrong for route, name in targets for wrong in type_errors("llama_routes.%s" % route, name, str)]
     if found:
         return found
-    served = set(services)
+    served: set[str] = set()
     for service in services.values():
         for name in quants(service):
             served.update([name] + list(models[name].get("aliases") or []))
@@ -68,10 +69,21 @@ def route_errors(routes: Any, services: Services, models: Models) -> list[str]:
         if key not in ("default", "tasks")
     ]
     found.extend(
+        "llama_routes.tasks.%s: the name stands in paths, letters, digits, dots and dashes are needed: rename it"
+        % plain(task)
+        for task in tasks
+        if not TASK.match(str(task))
+    )
+    found.extend(
+        "llama_routes.%s: %s is a service, a model is needed: write %s" % (route, name, min(quants(services[name])))
+        for route, name in targets
+        if name in services and name not in served
+    )
+    found.extend(
         "llama_routes.%s: %s is served by no service, one of %s is needed%s"
         % (route, plain(name), ", ".join(sorted(served)), near(name, served, ": correct it"))
         for route, name in targets
-        if name not in served
+        if name not in served and name not in services
     )
     return found
 

@@ -49,6 +49,14 @@ def router_key(entry: str, key: Any, known: Iterable[str]) -> str:
     return _of_server(entry, key, known)
 
 
+def server_key(entry: str, key: Any, known: Iterable[str]) -> str:
+    """A sentence for a key that no server has."""
+    if key in BY_KIND["router"]:
+        words = "%s.%s: seen without kind: router, it is needed for it: add that line, or name one model and its quant"
+        return words % (entry, key)
+    return unknown_key(entry, key, known)
+
+
 def router_model_key(entry: str, key: Any, known: Iterable[str]) -> str:
     """A sentence for a key that no model of a router has."""
     if key in BY_KIND["router"]:

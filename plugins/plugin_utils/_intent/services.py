@@ -18,6 +18,7 @@ from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
 from ...module_utils._node import paths
 from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolved, value
+from . import gateway
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
@@ -101,18 +102,25 @@ def node_rpc(
     """What a node has to do with RPC.
 
     -> {workers, access: {incoming: [HEAD:PORT] for each of its workers, outgoing: [WORKER:PORT] for each worker of its
-    heads}}
+    heads; behind a gateway clients: [NETWORK:PORT] for each head}}
     """
     known = _Known(hostvars)
     workers = rpc_instances(services, host, groups, known, plan)
+    behind = gateway.hosts(groups)
     led = [service for service in managed(services, groups) if host in service.heads]
     return {
         "workers": [worker.as_dict() for worker in workers],
         "access": {
             "incoming": ["%s:%d" % (worker.head_address, worker.port) for worker in workers],
             "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, known)],
+            **({"clients": gateway.client_access(led, host, groups, known)} if behind else {}),
         },
     }
+
+
+def node_clients(services: Services, host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+    """The networks that may use the ports of a node's heads; empty for the network of each head."""
+    return gateway.client_networks(managed(services, groups), host, groups, _Known(hostvars))
 
 
 def wanted_units(services: Services, groups: Groups) -> dict[str, list[str]]:

@@ -23,12 +23,13 @@ from .values import named
 INTENT = {
     "llama_services": "What runs, see below.",
     "llama_models": "What may be served, see below.",
-    "llama_routes": "Tasks to models: `{default: NAME, tasks: {TASK: NAME}}`.",
+    "llama_routes": "Tasks of the gateway's clients to models: `{default: NAME, tasks: {TASK: NAME}}`.",
     "llama_api_keys": "The keys of clients: `{SERVICE: [KEY]}`, from a vault.",
     "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
     "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
     "llama_fabric_interface": "The interface that this address is expected on.",
-    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network).",
+    "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway its "
+    "hosts alone).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
     "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, "
     "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "

@@ -4,6 +4,7 @@
 """What a drill measured: from the time of the break, the nodes' timelines and the first answer to detection, restart
 and load. Private to the collection."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ def outage_lines(run: Mapping[str, Any]) -> list[str]:
     run: service, its worker (the node that drills break), chosen: names of drills, catalog, load: seconds of the head's
     last load, empty where nobody knows, drills: of the last report, deadline: seconds, services, groups.
     """
-    breaks = [name for name in run["chosen"] if run["catalog"][name]["kind"] not in ("soak", "firewall")]
+    breaks = [name for name in run["chosen"] if run["catalog"][name]["kind"] not in ("soak", "firewall", "gateway")]
     if not breaks:
         return []
     took = {one["drill"]: _gone(one.get("phases") or {}) for one in run["drills"] if one["result"] == "recovered"}
@@ -67,9 +68,17 @@ def _gone(phases: Mapping[str, Any]) -> float | None:
 def drill_report(results: Iterable[Mapping[str, Any]], catalog: Mapping[str, Any]) -> dict[str, Any]:
     """-> {drills: the results with what was measured, lines: the table an operator reads}
 
-    results: of role drill; one of a break has the timelines of its nodes, none where it failed before they were read.
+    results: of role drill; one of a break has the timelines of its nodes, none where it failed before they were read,
+    one behind a gateway the answers that clients saw.
     """
-    drills = [_measured(result, catalog[result["drill"]]) if "timelines" in result else result for result in results]
+    drills = [
+        _measured(result, catalog[result["drill"]])
+        if "timelines" in result
+        else _asked(result)
+        if "answers" in result
+        else result
+        for result in results
+    ]
     return {"drills": drills, "lines": lines(drills)}
 
 
@@ -85,6 +94,22 @@ def _measured(result: Mapping[str, Any], drill: Mapping[str, Any]) -> dict[str, 
         if nodes and broken_at is not None
         else {},
         "events": {node: seen["events"] for node, seen in nodes.items()},
+    }
+
+
+def _asked(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Of clients that asked through the gateway, total: the longest time without a whole answer since the break."""
+    answers = [line.split() for line in result["answers"]]
+    broken_at = float(result["broken_at"]) if result["broken_at"] else None
+    good = sorted(float(at) for at, status, code in answers if (status, code) == ("200", "0"))
+    after = [] if broken_at is None else [broken_at] + [at for at in good if at > broken_at]
+    gaps = [round(later - sooner, 3) for sooner, later in itertools.pairwise(after)]
+    return {
+        **{key: value for key, value in result.items() if key != "answers"},
+        "broken_at": broken_at,
+        "requests": len(answers),
+        "lost": len(answers) - len(good),
+        "phases": {"total": max(gaps)} if gaps else {},
     }
 
 

@@ -134,7 +134,7 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
     if run["opened"]:
         outage = "which finishes what an earlier run began"
     elif any(changes["heads_down"] for changes in _noted(hostvars, hosts, "apply_changes")):
-        outage = "nothing served for %s s" % run["seconds"]
+        outage = _outage(hostvars, hosts, run["seconds"])
     else:
         outage = "no head had to restart"
     return [
@@ -145,6 +145,13 @@ def _upgraded(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) 
         "rollback.yml puts %s of %s back" % (run["old_build"], run["id"]),
         "what was given with -e belongs in the inventory, or the next site.yml switches back",
     ]
+
+
+def _outage(hostvars: HostVars, hosts: Sequence[str], seconds: Any) -> str:
+    """Behind a gateway nodes may have changed one after the other."""
+    if any(len(waves) > 1 for waves in _noted(hostvars, hosts, "apply_waves")):
+        return "restarted node after node behind the gateway in %s s" % seconds
+    return "nothing served for %s s" % seconds
 
 
 def _by_service(hostvars: HostVars, hosts: Sequence[str], *facts: str) -> list[dict[str, Any]]:
@@ -184,7 +191,7 @@ def _rolled_back(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any
     build = ", ".join(sorted(builds or {one["build"] for one in opened if one["build"]})) or "none"
     answers = [answer for asked in _noted(hostvars, hosts, "apply_answers") for answer in asked["results"]]
     changed = any(changes[step] for changes in _noted(hostvars, hosts, "apply_changes") for step in DISTURBING)
-    outage = "nothing served for %s s" % run["seconds"] if changed else "nothing had to restart"
+    outage = _outage(hostvars, hosts, run["seconds"]) if changed else "nothing had to restart"
     services = ", ".join(dict.fromkeys(answer["item"]["service"] for answer in answers)) or "no service"
     reasons = ", ".join(answer["reason"] for answer in answers) or "none runs"
     return [

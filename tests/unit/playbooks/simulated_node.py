@@ -30,6 +30,9 @@ NODES = pathlib.Path(os.environ["SIMULATION"], "nodes")
 EVENTS = NODES.parent / "events"
 
 
+FRONT = "/etc/nginx/sites-enabled/ai-inference"
+
+
 class Node:
     def __init__(self, name):
         self.name = name
@@ -238,8 +241,52 @@ class ActionModule(ActionBase):
         """What serves by hand is a file by-hand, with its kind."""
         record, by_hand = self.node.root / "var/lib/llama-cluster/adopted/record.json", self.node.root / "by-hand"
         units = [{"name": "llama-%s.service" % by_hand.read_text()}] if by_hand.exists() else []
-        found = {"units": units, "processes": [], "pids": [], "lines": ["by hand: %s" % unit["name"] for unit in units]}
+        found = {
+            "units": units,
+            "processes": [],
+            "pids": [],
+            "clients": [{"port": 8080, "address": address} for address in self._talkers()],
+            "lines": ["by hand: %s" % unit["name"] for unit in units],
+        }
         return dict(found, changed=False, recorded=json.loads(record.read_text()) if record.exists() else None)
+
+    def _talkers(self):
+        path = self.node.root / "talkers"
+        return path.read_text().split() if path.exists() else []
+
+    def do_adoption_gateway(self, arguments):
+        """A gateway made by hand is a file front, which says whether it asks for a key; step `ours` is role gateway."""
+        step, front = arguments["step"], self.node.root / "front"
+        record = self.node.root / "var/lib/llama-cluster/adopted-gateway/record.json"
+        known = json.loads(record.read_text()) if record.exists() else None
+        told = known and {"created": "2026-10-01T08:00:00Z", "finished": known["finished"]}
+        if step == "look":
+            site = [FRONT] if front.exists() else []
+            needed = bool(site or known and not known["finished"])
+            lines = ["%s: a site of nginx" % path for path in site]
+            keyless = front.exists() and front.read_text() == "keyless"
+            return {
+                "changed": False,
+                "sites": site,
+                "keyless": keyless,
+                "needed": needed,
+                "lines": lines,
+                "recorded": told,
+            }
+        if step == "save" and front.exists():
+            known = {"finished": False, "front": front.read_text()}
+        if known or step == "ours":
+            self.event("front %s" % step)
+        if known and not self.check:
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text(json.dumps(dict(known, finished=known["finished"] or step == "finish")))
+            if step == "put_aside" and front.exists():
+                front.unlink()
+            elif step == "put_back":
+                front.write_text(known["front"])
+            elif step == "forget":
+                record.unlink()
+        return {"changed": bool(known), "actions": [], "recorded": told}
 
     def do_adoption(self, arguments):
         """A head that is put back answers at a unit of its name; one whose node has a file `broken` does not."""

@@ -31,6 +31,7 @@ COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
 ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service")
 OURS = (
     "adoption",
+    "adoption_gateway",
     "adoption_info",
     "gateway_endpoints",
     "llama_drain",
@@ -105,6 +106,10 @@ MODEL = """
 - name: Handle the model
   thefermisea.llama_cluster.model: {step: %s}
 """
+GATEWAY = """
+- name: Set up ours
+  thefermisea.llama_cluster.adoption_gateway: {step: ours}
+"""
 # A disk that has no room for both where the old model is to be parked.
 ROOM = """
 - name: Note where the old model is
@@ -122,6 +127,7 @@ REPLACED = {
     "head_server/tasks/main.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
     "router_server/tasks/configure.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
+    "gateway/tasks/main.yml": GATEWAY,
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
     "model/tasks/retire.yml": MODEL % "retire",
@@ -131,7 +137,7 @@ REPLACED = {
 REPLACED.update(
     {
         "%s/tasks/remove.yml" % role: REMOVE % role
-        for role in ("head_server", "router_server", "rpc_worker", "llama_cpp", "model", "node_setup")
+        for role in ("gateway", "head_server", "router_server", "rpc_worker", "llama_cpp", "model", "node_setup")
     }
 )
 # The last one does not load.

@@ -101,8 +101,9 @@ def test_one_replica_after_the_other(replicas, playbook, arguments):
 
 
 def test_a_rollback_goes_one_after_the_other_too(replicas):
-    done(replicas, "upgrade", "-e", "tag=b2")
-    done(replicas, "rollback")
+    said = "restarted node after node behind the gateway in"
+    assert said in done(replicas, "upgrade", "-e", "tag=b2")
+    assert said in done(replicas, "rollback")
     assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
     assert drains(replicas) == []
 
@@ -169,3 +170,14 @@ def test_a_service_that_is_stopped_has_drained(split):
     assert in_order(
         told(split), "drains chat on node1 for change", "node1 stopped llama-head-chat.service", "drains nothing"
     ), told(split)
+
+
+def test_an_adoption_starts_all_nodes_at_one_time(tmp_path_factory, tmp_path):
+    made, inventory = one_of(tmp_path_factory, "replicas_of_gateway", {"embed": EMBED})
+    cluster = begun(tmp_path, made, inventory)
+    for name in BOTH:
+        (cluster.node(name) / "run" / UNIT).unlink()
+    (cluster.node("node1") / "by-hand").write_text("head")
+    done(cluster, "adopt")
+    assert [event for event in told(cluster) if "started" in event] == ["%s started %s" % (name, UNIT) for name in BOTH]
+    assert drains(cluster) == []

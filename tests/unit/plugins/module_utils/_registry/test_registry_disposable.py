@@ -20,7 +20,7 @@ def fixture_fifo(tmp_path):
 
 @pytest.fixture(name="child")
 def fixture_child():
-    child = Disposable(0.3)
+    child = Disposable(60)
     yield child
     child.end()
 
@@ -30,7 +30,7 @@ def read(path):
         return stream.read()
 
 
-def result(child, within=5.0):
+def result(child, within=30.0):
     until = time.monotonic() + within
     while time.monotonic() < until:
         outcome = child.poll(time.monotonic())
@@ -58,12 +58,13 @@ def test_a_child_that_dies_has_not_answered(child):
     assert outcome.error == "its process ended before it answered"
 
 
-def test_whoever_hangs_holds_up_nobody(child, fifo):
+def test_whoever_hangs_holds_up_nobody(child, fifo, monkeypatch):
+    monkeypatch.setattr(child, "_deadline", 0.3)
     began = time.monotonic()
     child.start(lambda: read(fifo), began)
-    assert time.monotonic() - began < 0.2
+    assert time.monotonic() - began < 5
     assert result(child).late
-    assert 0.25 < time.monotonic() - began < 2
+    assert 0.25 < time.monotonic() - began < 20
     assert not child.busy, "another one may start"
 
 
@@ -92,7 +93,7 @@ def test_one_child_at_most_takes_the_place_of_one_that_hangs(fifo):
             stream.write(b"back")
         result(child)
         assert not child.busy
-        until = time.monotonic() + 5
+        until = time.monotonic() + 30
         while child.left and time.monotonic() < until:
             time.sleep(0.02)
         assert child.left == 0

@@ -365,3 +365,22 @@ def test_a_port_of_a_replica_is_taken_on_its_node_too():
     services["other"] = dict(services["reasoning"], head="node3", primary=False)
     (sentence,) = mistakes(services)
     assert sentence.startswith("llama_services.other.port: 8000 on node3 is taken by llama_services.reasoning.port, ")
+
+
+def test_models_without_a_kind_are_for_a_router():
+    services = {"fast": {"head": "node3", "models": {"big": "Q4_K_M"}}}
+    assert mistakes(services)[0] == (
+        "llama_services.fast.models: seen without kind: router, it is needed for it: add that line, or name one "
+        "model and its quant"
+    )
+    services["fast"]["kind"] = "routr"
+    assert mistakes(services) == [
+        "llama_services.fast.kind: 'routr' seen, server or router is needed, did you mean router?"
+    ]
+
+
+def test_a_number_of_a_draft_in_quotes():
+    (sentence,) = mistakes(
+        changed(draft={"model": "big", "quant": "Q4_K_M", "max": "8"}, workers=None, rpc_port=None, tensor_split=None)
+    )
+    assert sentence == "llama_services.reasoning.draft.max: '8' seen, 1 to 64 tokens are allowed: remove the quotes"

@@ -88,10 +88,14 @@ def test_routes_lead_to_what_is_served():
     def found(routes):
         return check.intent_errors(SERVICES, MODELS, GROUPS, HOSTVARS, routes)
 
-    assert found({"default": "reasoning", "tasks": {"fix": "Big", "complete": "big"}}) == []
+    assert found({"default": "Big", "tasks": {"fix": "Big", "complete": "big"}}) == []
+    assert found({"default": "reasoning", "tasks": {"a/b": "big"}}) == [
+        "llama_routes.tasks.a/b: the name stands in paths, letters, digits, dots and dashes are needed: rename it",
+        "llama_routes.default: reasoning is a service, a model is needed: write big",
+    ]
     assert found({"default": "bigg", "taks": {}}) == [
         "llama_routes.taks: unknown key; known keys: default, tasks",
-        "llama_routes.default: bigg is served by no service, one of Big, big, reasoning is needed, did you mean big?",
+        "llama_routes.default: bigg is served by no service, one of Big, big is needed, did you mean big?",
     ]
     assert found({"default": None, "tasks": {"fix": ["big"]}}) == [
         "llama_routes.default: nothing seen, a string is needed: give one or remove the key",

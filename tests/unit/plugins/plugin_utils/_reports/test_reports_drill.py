@@ -278,3 +278,20 @@ def test_a_start_is_noticed_by_the_first_who_sees_it():
 
 def test_seconds_have_three_decimals():
     assert timed([event(100.12345, HEAD, "exited"), event(101.0, HEAD, "started")])["detection"] == 0.123
+
+
+def asked(answers, broken_at="10.0"):
+    drill = {"drill": "gateway_engine_kill", "result": "recovered", "reason": "", "restored_at": None}
+    result = dict(drill, broken_at=broken_at, answers=answers)
+    (found,) = reports_drill.drill_report([result], {"gateway_engine_kill": {"kind": "gateway"}})["drills"]
+    return found
+
+
+def test_of_clients_of_a_gateway_the_longest_time_without_an_answer_counts():
+    found = asked(["9.0 200 0", "11.0 200 0", "10.5 200 0", "12.0 502 0", "14.0 200 0", "15.0 200 18"])
+    assert (found["phases"], found["requests"], found["lost"]) == ({"total": 3.0}, 6, 2)
+    assert "answers" not in found
+
+
+def test_clients_that_got_no_answer_have_no_time():
+    assert asked(["11.0 000 7"])["phases"] == {} and asked([], "")["phases"] == {}

@@ -1,0 +1,319 @@
+"""The gateway in front of real llama-servers: what clients see at its doors, and that nothing is lost."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+
+import pytest
+import requests
+
+DOOR, FAST, REASONING = 8000, 8080, 8081
+NODE = "node3"
+INVENTORY = ("-i", "molecule/gateway/inventory")
+QUESTION = [{"role": "user", "content": "Name a color."}]
+KEYS = "/etc/llama-cluster/gateway"
+ENGINE = "llama-gateway.service"
+
+
+@pytest.fixture(scope="module")
+def key(lab):
+    return lab.node3.file(KEYS + "/curl-header").content_string.split()[-1]
+
+
+class Door:
+    """Requests as clients send them."""
+
+    def __init__(self, lab, key):
+        self.host, self.headers = lab.ethernet(NODE), {"Authorization": "Bearer " + key}
+
+    def url(self, path, port=DOOR):
+        return "http://%s:%d%s" % (self.host, port, path)
+
+    def get(self, path, port=DOOR, **more):
+        return requests.get(self.url(path, port), **dict({"headers": self.headers, "timeout": 30}, **more))
+
+    def chat(self, model="small", port=DOOR, path="/v1", tokens=4, headers=(), timeout=120, **body):
+        body = dict({"model": model, "messages": QUESTION, "max_tokens": tokens, "temperature": 0}, **body)
+        return requests.post(
+            self.url(path + "/chat/completions", port),
+            headers=dict(self.headers, **dict(headers)),
+            json=body,
+            timeout=timeout,
+            stream=bool(body.get("stream")),
+        )
+
+    def raw(self, line, port=DOOR):
+        """The status of a request whose first line is sent as it is."""
+        with socket.create_connection((self.host, port), 10) as connection:
+            words = "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\nAuthorization: %s\r\n\r\n{}"
+            connection.sendall((words % (line, self.headers["Authorization"])).encode())
+            return int(connection.makefile("rb").readline().split()[1])
+
+    def endpoints(self, service):
+        return self.get("/status.json").json()["services"][service]["endpoints"]
+
+
+@pytest.fixture
+def door(lab, key):
+    found = Door(lab, key)
+    lab.eventually(lambda: ready(found), 60, "all endpoints are ready")
+    return found
+
+
+def ready(door):
+    try:
+        services = door.get("/status.json").json()["services"].values()
+    except (requests.RequestException, ValueError):
+        return False
+    return all(one["state"] == "ready" for service in services for one in service["endpoints"])
+
+
+class Clients:
+    """As many clients as are asked for, one request after the other each, without a stream -> what failed."""
+
+    def __init__(self, door, number, **asked):
+        self.over, self.failed, self.answered = threading.Event(), [], 0
+        self.door, self.asked = door, asked
+        self.threads = [threading.Thread(target=self.run, daemon=True) for _one in range(number)]
+
+    def run(self):
+        while not self.over.is_set():
+            try:
+                reply = self.door.chat(**self.asked)
+                if reply.status_code == 200 and reply.json()["choices"]:
+                    self.answered += 1
+                else:
+                    self.failed.append("%d %s" % (reply.status_code, reply.text[:200]))
+            except (requests.RequestException, ValueError, KeyError) as error:
+                self.failed.append(repr(error))
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        time.sleep(1)
+        return self
+
+    def __exit__(self, *_exception):
+        time.sleep(1)
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def engine(lab):
+    return lab.node3.check_output("systemctl show -P MainPID " + ENGINE)
+
+
+def test_every_name_is_there_and_answers(door):
+    names = [one["id"] for one in door.get("/v1/models").json()["data"]]
+    assert sorted(names) == ["single", "small", "small-1", "smollm2", "smollm2-135m-instruct"]
+    for name, service in (("smollm2", "chat"), ("small-1", "small"), ("single", "single")):
+        reply = door.chat(name)
+        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, service)
+    assert door.get("/health").json() == {"status": "ok"}
+
+
+def test_an_unknown_name_gets_the_nearest_ones(door):
+    reply = door.chat("smal")
+    error = reply.json()["error"]
+    assert (reply.status_code, error["code"], error["param"]) == (404, "model_not_found", "model")
+    assert "small" in error["message"]
+
+
+def test_a_task_chooses_the_model(door):
+    assert door.chat("x", path="/task/fix/v1").headers["X-Llama-Service"] == "small"
+    reply = door.chat("small", headers={"X-Task": "analyze"})
+    assert reply.headers["X-Llama-Service"] == "chat"
+    assert "X-Llama-Task" not in reply.headers
+    reply = door.chat("small", headers={"X-Task": "dance"})
+    assert (reply.headers["X-Llama-Service"], reply.headers["X-Llama-Task"]) == ("chat", "default; unknown task dance")
+
+
+def test_a_tier_answers_whatever_name_it_is_asked_for(door):
+    asked = ((FAST, "/v1", "small"), (FAST, "/reasoning/v1", "chat"), (REASONING, "/v1", "chat"))
+    for port, path, service in (*asked, (REASONING, "/reasoning/v1", "chat")):
+        reply = door.chat("probe", port=port, path=path)
+        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, service), (port, path)
+    for path in ("/health", "/v1/models", "/metrics", "/reasoning/health"):
+        assert door.get(path, FAST).status_code in (200, 501), path
+
+
+CLOSED = (
+    *("GET /slots", "GET /slots/0", "GET /%73lots", "GET //slots", "GET /./slots", "GET /v1/../slots"),
+    *("GET /v1/%2e%2e/slots", "GET /v1/..%2fslots", "POST /slots/0?action=erase", "GET /reasoning/slots"),
+    *("GET /reasoning/..%2fslots", "POST /props", "POST /lora-adapters", "POST /models/load", "POST /v1/models/unload"),
+    *("POST /models%2fload", "GET http://x/slots"),
+)
+
+
+@pytest.mark.parametrize("port", [DOOR, FAST, REASONING])
+def test_no_closed_path_is_open_however_it_is_written(door, port):
+    statuses = {line: door.raw(line, port) for line in CLOSED}
+    assert [line for line, status in statuses.items() if status not in (400, 403, 404)] == [], statuses
+    if port != DOOR:
+        assert statuses["GET /slots"] == statuses["GET /%73lots"] == statuses["POST /props"] == 403
+
+
+def test_without_a_key_nobody_is_served(door):
+    for headers in ({}, {"Authorization": "Bearer not-needed"}, {"x-api-key": "sk-no-auth-required"}):
+        for port in (DOOR, FAST):
+            reply = requests.get(door.url("/v1/models", port), headers=headers, timeout=10)
+            assert (reply.status_code, reply.json()["error"]["code"]) == (401, "invalid_api_key")
+    own = {"x-api-key": door.headers["Authorization"].split()[1]}
+    assert door.get("/v1/models", headers=own).status_code == 200
+    assert door.get("/health", headers={}).status_code == 200
+
+
+def test_a_stream_arrives_as_it_is_made(door):
+    came, tokens = [], 64
+    for line in door.chat("small", stream=True, tokens=tokens, ignore_eos=True).iter_lines():
+        if line.startswith(b"data: "):
+            came.append((time.monotonic(), line))
+    assert came[-1][1] == b"data: [DONE]"
+    # Collected somewhere on the way it would come at once.
+    moments = len({round(moment, 2) for moment, _line in came})
+    assert len(came) >= tokens and moments > tokens / 4, moments
+
+
+def test_keys_are_root_s_and_the_engine_s_alone(lab, key):
+    modes = {"keys.json": 0o640, "gateway.json": 0o640, "curl-header": 0o600}
+    for name, mode in dict(modes, **{"nginx-clients.conf": 0o600, "nginx-services.conf": 0o600}).items():
+        file = lab.node3.file("%s/%s" % (KEYS, name))
+        assert (file.user, file.mode) == ("root", mode), name
+    readable = lab.node3.run(
+        "grep -rlF %s /etc/systemd /etc/nginx /run/systemd /var/log /var/lib/llama-cluster /tmp; "
+        "journalctl --no-pager | grep -cF %s; cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' ' ' | "
+        "grep -oF %s | sort -u",
+        key,
+        key,
+        key,
+    )
+    # What looks for it has it on its own command line.
+    assert readable.stdout.split() in (["0"], ["0", key]), readable.stdout
+
+
+def test_without_the_engine_tiers_answer_within_a_second(lab, door):
+    lab.node3.check_output("systemctl stop llama-gateway.socket " + ENGINE)
+    try:
+        for port, path in ((FAST, ""), (FAST, "/reasoning"), (REASONING, "")):
+            began = time.monotonic()
+            assert door.get(path + "/health", port).status_code == 200
+            assert time.monotonic() - began < 1
+            assert door.chat("probe", port=port, path=path + "/v1").status_code == 200
+            assert requests.get(door.url(path + "/v1/models", port), timeout=10).status_code == 401
+            statuses = {line: door.raw(line, port) for line in CLOSED}
+            assert [line for line, status in statuses.items() if status not in (400, 403, 404)] == [], statuses
+        reply = door.chat()
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_engine")
+    finally:
+        lab.node3.check_output("systemctl start llama-gateway.socket " + ENGINE)
+
+
+def test_an_engine_that_is_killed_loses_no_request(lab, door):
+    with Clients(door, 4) as clients, Clients(door, 2, port=FAST) as tier:
+        for _round in range(3):
+            pid = engine(lab)
+            lab.node3.check_output("systemctl kill --kill-who=all --signal=KILL " + ENGINE)
+            began = time.monotonic()
+            assert door.get("/health", FAST).status_code == 200
+            assert time.monotonic() - began < 1
+            lab.eventually(lambda pid=pid: engine(lab) not in ("0", pid), 10, "another engine runs")
+            time.sleep(1.5)
+    assert (clients.failed, tier.failed) == ([], []) and clients.answered > 0
+
+
+def test_restarts_and_reloads_lose_no_request(lab, door):
+    with Clients(door, 20) as clients:
+        for action in ("restart " + ENGINE, "reload " + ENGINE, "reload nginx", "restart " + ENGINE, "reload nginx"):
+            lab.node3.check_output("systemctl " + action)
+            time.sleep(1)
+    assert clients.failed == [] and clients.answered > 0
+
+
+def test_a_replica_that_is_killed_loses_no_request(lab, door):
+    with Clients(door, 8) as clients:
+        lab.node1.check_output("systemctl kill --signal=KILL llama-head-small.service")
+        time.sleep(3)
+    assert clients.failed == [] and clients.answered > 0
+
+
+def test_another_service_answers_for_one_that_died(lab, door):
+    lab.node2.check_output("systemctl stop llama-head-single.service")
+    try:
+        reply = door.chat("single")
+        assert (reply.status_code, reply.headers["X-Llama-Service"]) == (200, "small")
+        assert (reply.headers["X-Llama-Fallback"], reply.json()["model"]) == ("single", "small")
+    finally:
+        lab.node2.check_output("systemctl start llama-head-single.service")
+
+
+def test_a_broken_stream_is_no_whole_one(lab, door):
+    body = json.dumps(dict(model="small", messages=QUESTION, max_tokens=1500, stream=True, ignore_eos=True))
+    command = "timeout 60 curl -sSN -H @%s/curl-header -d %s http://127.0.0.1:8000/v1/chat/completions"
+    found = []
+    client = threading.Thread(target=lambda: found.append(lab.node3.run(command, KEYS, body)))
+    client.start()
+    lab.eventually(lambda: busy(door, "small"), 10, "somebody answers")
+    time.sleep(1)
+    (node,) = busy(door, "small")
+    getattr(lab, node).check_output("systemctl kill --signal=KILL llama-head-small.service")
+    client.join()
+    assert found[0].rc != 0 and "data: " in found[0].stdout and "[DONE]" not in found[0].stdout
+
+
+def busy(door, service):
+    return [one["node"] for one in door.endpoints(service) if one["in_flight"]]
+
+
+def processing(lab, node):
+    """How many requests the llama-server of `small` says that it is at; only the gateway's host may ask."""
+    slots = lab.node3.check_output("curl -sSf http://%s:8001/slots", lab.ethernet(node))
+    return sum(1 for slot in json.loads(slots) if slot["is_processing"])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
+    connection = http.client.HTTPConnection(door.host, DOOR)
+    body = dict(model="small", messages=QUESTION, max_tokens=1500, stream=stream, ignore_eos=True)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), door.headers)
+    lab.eventually(lambda: busy(door, "small"), 10, "somebody answers")
+    (node,) = busy(door, "small")
+    lab.eventually(lambda: processing(lab, node) == 1, 5, "its server is at it")
+    connection.sock.shutdown(socket.SHUT_RDWR)
+    connection.close()
+    time.sleep(1)
+    assert (busy(door, "small"), processing(lab, node)) == ([], 0)
+
+
+def test_a_new_certificate_is_taken_without_a_restart(lab, door):
+    make = (
+        "mkdir -p /etc/ssl/door && cd /etc/ssl/door && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s "
+        "-keyout new.key -out new.pem 2>/dev/null && mv new.key door.key && mv new.pem door.pem"
+    )
+    lab.node3.check_output(make % "first")
+    tls = {"gateway_tls": {"certificate": "/etc/ssl/door/door.pem", "key": "/etc/ssl/door/door.key"}}
+    status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway", "-e", json.dumps(tls))
+    assert status == 0, output
+    master = lab.node3.check_output("systemctl show -P MainPID nginx")
+    subject = "echo | openssl s_client -connect 127.0.0.1:443 2>/dev/null | openssl x509 -noout -subject"
+    assert lab.node3.check_output(subject).endswith("first")
+    lab.node3.check_output(make % "second")
+    lab.eventually(lambda: lab.node3.check_output(subject).endswith("second"), 15, "the new certificate is shown")
+    assert lab.node3.check_output("systemctl show -P MainPID nginx") == master
+    status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway")
+    assert status == 0, output
+    assert not lab.node3.file("/etc/systemd/system/llama-gateway-tls.path").exists
+
+
+def test_nothing_is_left_of_it(lab):
+    status, output = lab.playbook("teardown", *INVENTORY)
+    assert status == 0, output
+    left = lab.node3.check_output(
+        "ls -d /etc/llama-cluster /opt/llama-cluster /var/lib/llama-cluster /var/lib/llama-gateway /run/llama-gateway "
+        "/etc/nginx/conf.d/llama-cluster.conf /etc/systemd/system/llama-* /usr/local/bin/llama-* 2>/dev/null; "
+        "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; pgrep -fa llama_cluster; "
+        "ss -Hltn '( sport = :8000 or sport = :8080 or sport = :8081 )'; systemctl is-enabled nginx | grep enabled; true"
+    )
+    assert left == ""

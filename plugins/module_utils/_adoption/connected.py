@@ -1,0 +1,40 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is connected to a port of this node right now. Private to the collection."""
+
+import ipaddress
+import os
+import struct
+from typing import Collection, Dict, List, Set, Tuple
+
+ESTABLISHED = "01"
+TABLES = ("tcp", "tcp6")
+
+
+def address(text: str) -> str:
+    """An address of /proc/net/tcp, words of 32 bits in the byte order of the machine; IPv4 also where a socket of IPv6
+    has it."""
+    data = b"".join(struct.pack("=I", int(text[at : at + 8], 16)) for at in range(0, len(text), 8))
+    found = ipaddress.ip_address(data)
+    mapped = getattr(found, "ipv4_mapped", None)
+    return str(mapped or found)
+
+
+def clients_of(ports: Collection[int], proc: str = "/proc") -> List[Dict[str, object]]:
+    """-> [{port, address}] of the established connections of others, sorted."""
+    seen: Set[Tuple[int, str]] = set()
+    for table in TABLES:
+        try:
+            with open(os.path.join(proc, "net", table), encoding="ascii", errors="replace") as stream:
+                lines = stream.readlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            local, remote, state = line.split()[1:4]
+            own, _colon, port = local.rpartition(":")
+            other = remote.rpartition(":")[0]
+            # Of a connection with itself both ends have one address.
+            if state == ESTABLISHED and int(port, 16) in ports and own != other:
+                seen.add((int(port, 16), address(other)))
+    return [{"port": port, "address": client} for port, client in sorted(seen)]

@@ -1,0 +1,176 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""gateway.json: what the gateway's engine is told of services, models and routes. Private to the collection."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._plan.full_prompt import measured
+from ...module_utils._settings import context, is_stopped, kind_of, resolved, value
+from .._intent import gateway
+from .._intent.builds import builds_of, entry_of, version_of
+from .._intent.hosts import expand, node_address
+from .._intent.records import Groups, HostVars, Models, Services, Settings
+from .._intent.routers import served_alone
+from .._intent.services import ports
+
+# Seconds without a byte: for a service of which no prompt was measured, the least, and times a full prompt.
+UNMEASURED, LEAST, TIMES = 7200.0, 2700.0, 1.5
+UNSERVED = "no service of this inventory serves it"
+# llama-server's words for the most tokens of an answer, which no key says.
+MOST = ("-n", "--predict", "--n-predict")
+
+
+def gateway_config(
+    services: Services,
+    models: Models,
+    groups: Groups,
+    hostvars: HostVars,
+    host: str,
+    settings: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, registry_dir: of role gateway, as its
+    host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head keeps of a long
+    prompt}}. Without a word of a model, the plan says why no service serves it."""
+    given = dict(settings or {})
+    plan: Mapping[str, Any] = given.get("plan") or {}
+
+    def told(name: str, otherwise: Any = None) -> Any:
+        own = gateway.setting("gateway_" + name, hostvars[host])
+        return given[name] if given.get(name) is not None else otherwise if own is None else own
+
+    port_of = ports(services)
+    answering = _answering(services, models)
+    found = {
+        name: {
+            **_service(name, one, models, answering, builds_of(hostvars[host]), plan),
+            "endpoints": _endpoints(one, port_of[name], models, groups, hostvars),
+            "timeout": _timeout(name, one, plan, given.get("prompts") or {}),
+            "queue": int(told("queue", 64)),
+        }
+        for name, one in services.items()
+    }
+    tiers = gateway.tiers(services)
+    scheme, port = ("https", 443) if told("tls") else ("http", 80)
+    own = int(told("port"))
+    address = str(told("address", node_address(host, hostvars)))
+    address = "[%s]" % address if ":" in address else address
+    registry = {"hosts": {node: node_address(node, hostvars) for node in groups.get("llama_nodes") or []}}
+    return {
+        "version": 1,
+        "services": found,
+        "unserved": _unserved(models, answering, plan.get("unserved") or {}),
+        "routes": _routes(told("routes", hostvars[host].get("llama_routes") or {})),
+        "unknown_model": str(told("unknown_model")),
+        "auth": str(told("auth")),
+        "registry": registry if told("registry_dir", "") else None,
+        "base_urls": ["%s://%s%s" % (scheme, address, "" if own == port else ":%d" % own)],
+        "tiers": {name: {"port": int(number)} for name, number in told("tiers").items() if name in tiers},
+    }
+
+
+def _answering(services: Services, models: Models) -> dict[str, str]:
+    """{name of a model or alias: the service that answers to it}: of a service that is stopped the names that no other
+    one has."""
+    found: dict[str, str] = {}
+    for name, one in sorted(services.items(), key=lambda item: is_stopped(item[1])):
+        for _model, known in gateway.names(one, models):
+            found.setdefault(known, name)
+    return found
+
+
+def _service(
+    name: str,
+    service: Settings,
+    models: Models,
+    answering: Mapping[str, str],
+    builds: Mapping[str, Any],
+    plan: Mapping[str, Any],
+) -> dict[str, Any]:
+    own: dict[str, list[str]] = {}
+    for model, known in gateway.names(service, models):
+        if answering[known] == name:
+            own.setdefault(model, []).append(known)
+    return {
+        "kind": kind_of(service),
+        "tier": service.get("tier"),
+        "models": [
+            {
+                "name": model,
+                "aliases": [one for one in known if one != model],
+                "quant": alone["quant"],
+                "build": version_of(entry_of(service, builds)),
+                "slot_ctx_size": _slot(name, alone, model, plan),
+                "max_tokens": _most(alone.get("extra_args") or []),
+                "embeddings": bool(alone.get("embeddings")),
+            }
+            for model, known in own.items()
+            for alone in [_alone(service, model, models)]
+        ],
+        "state": value(service, "state"),
+        "fallback": service.get("fallback"),
+    }
+
+
+def _alone(service: Settings, model: str, models: Models) -> Mapping[str, Any]:
+    """One model of a service, a router's as a service of its own."""
+    return resolved(served_alone(service, model) if kind_of(service) == "router" else service, models[model])
+
+
+def _endpoints(
+    service: Settings, port: int, models: Models, groups: Groups, hostvars: HostVars
+) -> list[dict[str, Any]]:
+    """Its heads; those of jobs say themselves where they run. Of a router the slots that each of its models has."""
+    if value(service, "launcher") != "systemd":
+        return []
+    every = [_alone(service, model, models) for model in service.get("models") or [service["model"]]]
+    slots = min(value(one, "parallel") for one in every)
+    return [
+        {"node": node, "address": node_address(node, hostvars), "port": port, "slots": slots}
+        for node in expand(service["head"], groups)
+    ]
+
+
+def _slot(name: str, alone: Settings, model: str, plan: Mapping[str, Any]) -> int | None:
+    """The context of a request: the plan's, of replicas the least; what the inventory says where there is no plan."""
+    parts = [part for part in (plan.get("services") or {}).get(name) or [] if part["model"] == model]
+    total = context(alone)
+    own = None if total is None else total // value(alone, "parallel")
+    return min((part["slot_ctx_size"] for part in parts), default=own)
+
+
+def _most(words: Sequence[str]) -> int | None:
+    """The most tokens of an answer, where further words of llama-server say it."""
+    for word, number in zip(words, words[1:], strict=False):
+        if word in MOST and str(number).isdigit():
+            return int(number)
+    return None
+
+
+def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Mapping[str, Any]) -> float:
+    """Seconds until the first byte, and between two: a full prompt may take that long. Of replicas that of the
+    slowest."""
+    kept = prompts.get(name) or []
+    rates = [found.rate for one in (kept if isinstance(kept, list) else [kept]) for found in [measured(one)] if found]
+    slots = [part["slot_ctx_size"] for part in (plan.get("services") or {}).get(name) or []]
+    given = context(service)
+    slots += [given // value(service, "parallel")] if given else []
+    if not rates or not slots:
+        return UNMEASURED
+    return max(LEAST, TIMES * max(slots) / min(rates))
+
+
+def _unserved(models: Models, answering: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, str]:
+    """{name or alias: why nobody answers to it}"""
+    return {
+        name: reasons.get(model, UNSERVED)
+        for model, entry in models.items()
+        for name in [model, *(entry.get("aliases") or [])]
+        if name not in answering
+    }
+
+
+def _routes(routes: Mapping[str, Any]) -> dict[str, Any]:
+    tasks = routes.get("tasks") or {}
+    return {"default": routes.get("default"), "tasks": {str(task): name for task, name in tasks.items()}}

@@ -1,0 +1,249 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is wrong with the gateway: tiers, fallbacks, names, ports, files of TLS and keys, one sentence a mistake.
+Private to the collection."""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...module_utils._settings import PORT, is_stopped
+from . import gateway
+from .check_nodes import ADDRESS
+from .check_shared import API_KEY
+from .hosts import node_address
+from .records import Groups, HostVars, Models, Service, Services
+from .services import managed
+from .values import is_a, near, plain, shown
+
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
+CHOICES = {"gateway_auth": ("required", "log_only"), "gateway_unknown_model": ("404", "400", "default")}
+PARTS = ("certificate", "key")
+
+
+def gateway_errors(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
+    """services, routes: sound for themselves. Of the gateway's hosts nobody is asked anything."""
+    hosts = gateway.hosts(groups)
+    if not hosts:
+        return [
+            "llama_services.%s.%s: seen without a gateway, a host in group llama_gateway is needed for it: add one in "
+            "hosts.yml or drop the key" % (name, key)
+            for name, one in services.items()
+            for key in ("tier", "fallback")
+            if key in one
+        ]
+    found = _tier_errors(services) + _fallback_errors(services, models) + _name_errors(services, models)
+    service_of = managed(services, groups)
+    for host in hosts:
+        facts = hostvars[host]
+        told = _choice_errors(facts, routes) + _tls_errors(facts) + _key_errors(facts.get("gateway_keys"))
+        told += _address_errors(host, hostvars) + _port_errors(host, facts, service_of, services, groups)
+        found += [sentence for sentence in told if sentence not in found]
+    return found
+
+
+def _tier_errors(services: Services) -> list[str]:
+    found, taken = [], dict[str, str]()
+    for name, one in services.items():
+        other = taken.setdefault(one["tier"], name) if "tier" in one else name
+        if other != name:
+            found.append(
+                "llama_services.%s.tier: %s seen for %s too, one service for each tier is needed: drop one of them"
+                % (name, plain(one["tier"]), other)
+            )
+    return found
+
+
+def _answers(service: Mapping[str, Any], models: Models) -> str:
+    """What a service is asked for."""
+    model = models[service["model"]] if "model" in service else {}
+    for key in ("embeddings", "reranking"):
+        if service.get(key, model.get(key)):
+            return key
+    return "chat"
+
+
+def _fallback_errors(services: Services, models: Models) -> list[str]:
+    found, circles = [], set[frozenset[str]]()
+    for name, one in services.items():
+        if "fallback" not in one:
+            continue
+        entry, other = "llama_services.%s.fallback" % name, one["fallback"]
+        if other == name:
+            found.append("%s: itself seen, another service is needed: name another one or drop the key" % entry)
+        elif other not in services:
+            found.append(
+                "%s: %s is no service, one of %s is needed%s"
+                % (entry, plain(other), ", ".join(services), near(other, services, ": correct the name"))
+            )
+        elif _answers(one, models) != _answers(services[other], models):
+            found.append(
+                "%s: %s seen, which is for %s, one for %s is needed, as %s is: name another one or drop the key"
+                % (entry, other, _answers(services[other], models), _answers(one, models), name)
+            )
+        else:
+            way = [name]
+            while way[-1] in services and "fallback" in services[way[-1]] and way.count(way[-1]) == 1:
+                way.append(services[way[-1]]["fallback"])
+            if way[-1] == name and len(way) > 2 and frozenset(way) not in circles:
+                circles.add(frozenset(way))
+                found.append("%s: the circle %s seen, an end is needed: drop one of them" % (entry, " -> ".join(way)))
+    return found
+
+
+def _name_errors(services: Services, models: Models) -> list[str]:
+    """Names by which requests could mean either of two services that run."""
+    found, taken = [], dict[str, str]()
+    for name, one in services.items():
+        if is_stopped(one):
+            continue
+        for _model, known in gateway.names(one, models):
+            other = taken.setdefault(known, name)
+            if other != name:
+                found.append(
+                    "llama_services.%s.%s: %s seen as a name of %s too, a name of one service alone is needed behind a "
+                    "gateway: give %s an entry of its own in llama_models, or make both one service with replicas"
+                    % (name, "models" if "models" in one else "model", known, other, name)
+                )
+                break
+    return found
+
+
+def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
+    found = []
+    for name, choices in CHOICES.items():
+        value = str(gateway.setting(name, facts))
+        if value not in choices:
+            found.append(
+                "%s: %s seen, one of %s is needed%s"
+                % (name, shown(value), ", ".join(choices), near(value, choices, ": choose one of them"))
+            )
+        elif (name, value) == ("gateway_unknown_model", "default") and not (routes or {}).get("default"):
+            found.append(
+                "gateway_unknown_model: default seen without llama_routes.default, a model that answers is needed: "
+                "name it there"
+            )
+    return found
+
+
+def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
+    tls = gateway.setting("gateway_tls", facts)
+    if not tls:
+        return []
+    if not isinstance(tls, Mapping):
+        return ["gateway_tls: %s seen, a map is needed: write {certificate: PATH, key: PATH}" % shown(tls)]
+    found = [
+        "gateway_tls.%s: unknown key%s" % (plain(key), near(key, PARTS, "; known keys: certificate, key"))
+        for key in tls
+        if key not in PARTS
+    ]
+    for part in PARTS:
+        path = tls.get(part)
+        if not path:
+            found.append(
+                "gateway_tls: no %s seen, both files are needed: write {certificate: PATH, key: PATH}, or drop the "
+                "variable for plain HTTP" % part
+            )
+        elif not ABSOLUTE.match(str(path)):
+            found.append(
+                "gateway_tls.%s: %s seen, an absolute path without spaces is needed: correct it" % (part, shown(path))
+            )
+    return found
+
+
+def _key_errors(keys: Any) -> list[str]:
+    """gateway_keys: {NAME: KEY}. No sentence shows a key."""
+    if not keys:
+        return []
+    if not isinstance(keys, Mapping):
+        return ["gateway_keys: no map seen, a map of name to key is needed: write NAME: KEY"]
+    found, taken = [], dict[str, str]()
+    for name, key in keys.items():
+        entry = "gateway_keys.%s" % plain(name)
+        if not NAME.match(str(name)):
+            found.append(
+                "%s: the name stands in the log, letters, digits, dots and dashes are needed: rename it" % entry
+            )
+        # A key from a vault may be an object that only becomes text.
+        elif isinstance(key, (int, float, Mapping, list, type(None))) or not API_KEY.match(str(key)):
+            found.append(
+                "%s: no plain text seen, letters, digits and punctuation without spaces or a # in front are needed: "
+                "choose another key" % entry
+            )
+        elif taken.setdefault(str(key), str(name)) != str(name):
+            found.append(
+                "%s: the key of %s seen, one of its own is needed, or the log could not tell them apart: choose another"
+                % (entry, taken[str(key)])
+            )
+    return found
+
+
+def _address_errors(host: str, hostvars: HostVars) -> list[str]:
+    facts = hostvars[host]
+    given = gateway.setting("gateway_addresses", facts)
+    if not isinstance(given, (list, tuple)) or not given:
+        return ["gateway_addresses: %s seen, a list of addresses is needed: write [10.0.0.5]" % shown(given)]
+    wrong = [one for one in given if _number(one) is None]
+    if wrong:
+        return ["gateway_addresses: %s seen, addresses of %s are needed: write [10.0.0.5]" % (shown(wrong[0]), host)]
+    own = node_address(host, hostvars)
+    found = []
+    if not ADDRESS.match(str(own)):
+        found.append(
+            "llama_address: %s seen for %s, an IPv4 address or a host name is needed: correct it" % (shown(own), host)
+        )
+    if not gateway.addresses(host, hostvars):
+        found.append(
+            "llama_gateway: %s comes to its nodes from %s, an IPv4 address is needed: give it llama_address in "
+            "hosts.yml" % (host, plain(own))
+        )
+    # Not what the tailnet and carriers have for themselves, 100.64.0.0/10.
+    public = [str(one) for one in [*given, own] if (number := _number(one)) and number.is_global]
+    if str(gateway.setting("gateway_auth", facts)) == "log_only" and public:
+        found.append(
+            "gateway_auth: log_only seen with the public address %s of %s, required is needed, or anybody could use "
+            "the models: set it, or name private gateway_addresses" % (public[0], host)
+        )
+    return found
+
+
+def _number(text: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(str(text))
+    except ValueError:
+        return None
+
+
+def _port_errors(
+    host: str, facts: Mapping[str, Any], service_of: list[Service], services: Services, groups: Groups
+) -> list[str]:
+    """What the gateway listens on, the tiers that services name too."""
+    tiers = gateway.setting("gateway_tiers", facts)
+    if not isinstance(tiers, Mapping):
+        return ["gateway_tiers: %s seen, a map of tier to port is needed: write {fast: 8080}" % shown(tiers)]
+    found = []
+    named = gateway.tiers(services)
+    for tier, name in named.items():
+        if tier not in tiers:
+            found.append(
+                "llama_services.%s.tier: %s is not in gateway_tiers, one of %s is needed%s"
+                % (name, plain(tier), ", ".join(map(str, tiers)), near(tier, tiers, ": choose one, or add it there"))
+            )
+    wanted = {"gateway_port": gateway.setting("gateway_port", facts)}
+    wanted.update({"gateway_tiers.%s" % plain(tier): port for tier, port in tiers.items() if tier in named})
+    taken = {
+        port: "llama_services.%s" % entry for port, entry in gateway.claims(service_of, host, services, groups).items()
+    }
+    for entry, given in wanted.items():
+        port = int(given) if re.match(r"^[0-9]{1,5}\Z", str(given)) else given
+        if not is_a(port, int) or not PORT[0] <= port <= PORT[1]:
+            found.append("%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(given), *PORT))
+        elif taken.setdefault(port, entry) != entry:
+            found.append(
+                "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
+                % (entry, port, host, taken[port])
+            )
+    return found

@@ -1,0 +1,95 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory says of the gateway: its hosts and their settings, the names by which services are asked for, and
+who may use the ports of heads. Private to the collection."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._settings import is_stopped
+from .hosts import expand, node_address
+from .networks import networks_of
+from .records import Groups, HostVars, Models, Service, Services, Settings
+from .routers import quants
+from .values import IPV4
+
+GROUP = "llama_gateway"
+# Of role gateway, whose defaults no other host sees.
+DEFAULTS: dict[str, Any] = {
+    "gateway_addresses": ["0.0.0.0"],
+    "gateway_tls": {},
+    "gateway_auth": "required",
+    "gateway_keys": {},
+    "gateway_unknown_model": "404",
+    "gateway_tiers": {"fast": 8080, "reasoning": 8081},
+}
+
+
+def hosts(groups: Groups) -> list[str]:
+    return list(groups.get(GROUP) or [])
+
+
+def all_hosts(groups: Groups) -> list[str]:
+    """Nodes, and the gateway's hosts, which may be others."""
+    return list(dict.fromkeys([*groups["llama_nodes"], *hosts(groups)]))
+
+
+def setting(name: str, facts: Mapping[str, Any]) -> Any:
+    """A variable of role gateway, as a host of the gateway has it."""
+    found = facts.get(name)
+    if name == "gateway_port" and found is None:
+        return 443 if setting("gateway_tls", facts) else 8000
+    return DEFAULTS.get(name) if found is None else found
+
+
+def names(service: Settings, models: Models) -> Iterator[tuple[str, str]]:
+    """(model, name) for each name by which clients ask for what a service serves, the model's own first."""
+    for model in quants(service):
+        for name in dict.fromkeys([model, *(models[model].get("aliases") or [])]):
+            yield model, name
+
+
+def addresses(host: str, hostvars: HostVars) -> list[str]:
+    """The IPv4 addresses that the inventory knows of a host: it may come from any of them."""
+    facts = hostvars[host]
+    known = [node_address(host, hostvars), facts.get("ansible_host"), facts.get("llama_fabric_address")]
+    return list(dict.fromkeys(str(one) for one in known if IPV4.match(str(one))))
+
+
+def client_networks(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+    """The networks that may use the ports of a node's heads; none is for the network of each head.
+
+    Behind a gateway: its hosts, those of llama_clients where it is given, and the nodes of workers, whose watchdog
+    looks whether their head listens. service_of: of managed().
+    """
+    given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
+    if not hosts(groups):
+        return given
+    workers = [worker for service in service_of if host in service.heads for worker in service.workers]
+    others = [one for one in dict.fromkeys([*hosts(groups), *workers]) if one != host]
+    return list(dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))]))
+
+
+def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+    """NETWORK:PORT for whoever may use a head's port of a node behind a gateway, the node itself aside; empty without
+    one, or where it alone may. What is stopped has no port."""
+    if not hosts(groups):
+        return []
+    networks = client_networks(service_of, host, groups, hostvars)
+    own = [one for one in service_of if host in one.heads and not is_stopped(one.settings)]
+    return ["%s:%d" % (network, one.port) for one in own for network in networks or ["127.0.0.0/8"]]
+
+
+def tiers(services: Services) -> dict[str, str]:
+    """{tier: the service that answers there}"""
+    return {one["tier"]: name for name, one in services.items() if one.get("tier")}
+
+
+def claims(service_of: list[Service], host: str, services: Services, groups: Groups) -> dict[int, str]:
+    """{port of a host: the entry that has it there}"""
+    found = {one.port: "%s.port" % one.name for one in service_of if host in one.heads}
+    for name, one in services.items():
+        if "rpc_port" in one and host in expand(one.get("workers", ""), groups):
+            found.setdefault(one["rpc_port"], "%s.rpc_port" % name)
+    return found

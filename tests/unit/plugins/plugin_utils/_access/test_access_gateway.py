@@ -1,0 +1,186 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.gateway import (
+    door_refusals,
+    gateway_host,
+    gateway_refusals,
+    sites,
+)
+
+
+def service(tier=None, state="started", model="big", nodes=("gpu1",), **more):
+    return {
+        "tier": tier,
+        "state": state,
+        "models": [dict({"name": model, "aliases": [model.upper()], "embeddings": False}, **more)],
+        "endpoints": [{"node": node, "address": "10.0.0.31", "port": 8000, "slots": 1} for node in nodes],
+    }
+
+
+CONFIG = {
+    "services": {"chat": service("reasoning"), "small": service("fast", model="little"), "alone": service(model="x")},
+    "routes": {"default": "LITTLE", "tasks": {}},
+}
+HOST = {
+    "os_family": "Debian",
+    "major": "12",
+    "address": "10.0.0.5",
+    "port": 8000,
+    "addresses": ["0.0.0.0"],
+    "tls": False,
+    "tiers": {"fast": 8080, "reasoning": 8081},
+    "clients": [],
+    "interface": "2: eth0    inet 10.0.0.5/24 brd 10.0.0.255 scope global eth0",
+}
+NGINX = """nginx: the configuration file /etc/nginx/nginx.conf syntax is ok
+# configuration file /etc/nginx/nginx.conf:
+http {
+    include /etc/nginx/conf.d/*.conf;
+}
+# configuration file /etc/nginx/conf.d/llama-cluster.conf:
+server {
+    listen 0.0.0.0:8000 default_server;
+}
+# configuration file /etc/nginx/sites-enabled/ai-inference:
+server {
+    # listen 8000;
+    listen 8081;
+    listen [::]:8082 ssl;
+    listen 10.0.0.5:8080;
+}
+"""
+SOCKET = 'LISTEN 0 511 %s:%d 0.0.0.0:* users:(("%s",pid=77,fd=6))\n'
+
+
+def told(**changes):
+    return gateway_host(CONFIG, dict(HOST, **changes))
+
+
+def refusals(configuration="", status=127, listeners="", here=None, **changes):
+    gateway = dict(
+        {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
+        **dict({"missing": [], "ending": [], "leaving": []}, **changes),
+    )
+    return gateway_refusals("door", gateway, listeners)
+
+
+def test_a_port_for_all_and_one_for_each_tier():
+    here = told()
+    assert here["ports"] == [8000, 8080, 8081]
+    assert {name: tier["service"] for name, tier in here["tiers"].items()} == {"reasoning": "chat", "fast": "small"}
+    assert here["urls"] == [
+        "http://10.0.0.5:8000/v1",
+        "http://10.0.0.5:8081/v1 (tier reasoning)",
+        "http://10.0.0.5:8080/v1 (tier fast)",
+    ]
+
+
+def test_every_door_is_asked_once():
+    assert told()["questions"] == [
+        {"url": "http://127.0.0.1:8000/v1", "model": "LITTLE"},
+        {"url": "http://127.0.0.1:8081/v1", "model": "big"},
+        {"url": "http://127.0.0.1:8080/v1", "model": "little"},
+    ]
+
+
+def test_nobody_talks_with_what_is_stopped_or_embeds():
+    services = {"chat": service("reasoning", state="stopped"), "embed": service(model="e", embeddings=True)}
+    here = gateway_host(dict(CONFIG, services=services), HOST)
+    assert here["questions"] == []
+    assert here["tiers"]["reasoning"]["endpoints"] == []
+
+
+def test_with_a_certificate_the_usual_port_is_not_said():
+    here = told(tls=True, port=443)
+    assert here["urls"][0] == "https://10.0.0.5/v1"
+    assert here["local"] == "https://127.0.0.1:443"
+
+
+def test_an_address_of_its_own_is_asked_there():
+    assert told(addresses=["10.0.0.5"])["local"] == "http://10.0.0.5:8000"
+    assert told(addresses=["fd00::5"])["local"] == "http://[fd00::5]:8000"
+
+
+def test_enterprise_linux_8_has_tiers_alone():
+    here = told(os_family="RedHat", major="8")
+    assert (here["engine"], here["ports"]) == (False, [8080, 8081])
+    assert [question["url"] for question in here["questions"]] == [
+        "http://127.0.0.1:8081/v1",
+        "http://127.0.0.1:8080/v1",
+    ]
+    assert told(os_family="RedHat", major="9")["engine"] is True
+
+
+def test_firewalld_lets_in_whom_llama_clients_name():
+    rules = told(clients=["10.1.0.0/16"], port=8000)["rules"]
+    assert len(rules) == 3
+    assert rules['rule family="ipv4" source address="10.1.0.0/16" port port="8080" protocol="tcp" accept'] == "eth0"
+    assert 'rule family="ipv4" port port="8000" protocol="tcp" accept' in told()["rules"]
+    assert set(told(interface="")["rules"].values()) == {""}
+
+
+def test_the_sites_of_nginx_are_read_by_file():
+    assert sites(NGINX) == {
+        "/etc/nginx/nginx.conf": set(),
+        "/etc/nginx/conf.d/llama-cluster.conf": {8000},
+        "/etc/nginx/sites-enabled/ai-inference": {8080, 8081, 8082},
+    }
+
+
+def test_another_site_on_our_ports_is_named():
+    listeners = SOCKET % ("0.0.0.0", 8000, "nginx") + SOCKET % ("0.0.0.0", 8081, "nginx")
+    assert refusals(NGINX, 0, listeners) == [
+        "gateway_tiers.fast: port 8080 of door is that of a site in /etc/nginx/sites-enabled/ai-inference, a free port "
+        "is needed: remove that site, or choose another port",
+        "gateway_tiers.reasoning: port 8081 of door is that of a site in /etc/nginx/sites-enabled/ai-inference, a free "
+        "port is needed: remove that site, or choose another port",
+    ]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "127.0.0.1", "*", "[::]"])
+def test_whoever_holds_a_port_is_named(address):
+    (sentence,) = refusals(listeners=SOCKET % (address, 8000, "python3"))
+    assert sentence.startswith("gateway_port: port 8000 of ")
+    assert "is in use by python3 (pid 77), a free port is needed: stop that process or choose another port" in sentence
+    assert refusals(listeners=SOCKET % (address, 8000, "python3"), ending=["77"]) != []
+    assert refusals(listeners=SOCKET % (address, 8000, "python3"), ending=[77]) == []
+
+
+def test_of_another_address_nobody_is_in_the_way():
+    here = told(addresses=["10.0.0.5"])
+    assert refusals(listeners=SOCKET % ("127.0.0.1", 8000, "x"), here=here, addresses=["10.0.0.5"]) == []
+
+
+def test_a_configuration_that_nginx_refuses_is_said():
+    assert refusals('nginx: [emerg] unknown directive "sever"\n', 1) == [
+        'door: nginx refuses its configuration as it is (nginx: [emerg] unknown directive "sever"), a sound one is '
+        "needed: correct it until `nginx -t` is content"
+    ]
+
+
+def test_a_certificate_has_to_be_there():
+    assert refusals(missing=["/etc/ssl/door.pem"]) == [
+        "gateway_tls: no file /etc/ssl/door.pem on door, the certificate and its key are needed there: have them "
+        "issued and copied, then run again"
+    ]
+
+
+def test_enterprise_linux_8_needs_a_tier():
+    here = gateway_host(dict(CONFIG, services={"a": service()}), dict(HOST, os_family="RedHat", major="8"))
+    assert refusals(here=here) == [
+        "door: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
+        "tier is needed: add it to one of llama_services, or take another host"
+    ]
+
+
+def test_a_door_that_does_not_answer_is_said():
+    asked = [
+        {"stdout": '{"ok": 1}\n200', "item": {"url": "http://a"}},
+        {"stdout": '{"error": "loading\x1b"}\n503', "item": {"url": "http://b"}},
+        {"stdout": "\n000", "stderr": "curl: (7) refused", "item": {"url": "http://c"}},
+    ]
+    first, second = door_refusals("door", asked)
+    assert first.startswith("door: status 503 of http://b seen (") and "\x1b" not in first
+    assert second.startswith("door: status 000 of http://c seen (curl: (7) refused), an answer is needed: ")

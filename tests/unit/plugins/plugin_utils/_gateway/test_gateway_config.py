@@ -1,0 +1,209 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gateway is told."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.unserved import unserved
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._gateway.config import UNSERVED, gateway_config
+
+GROUPS = {
+    "all": ["node1", "node2", "node3", "ctl"],
+    "llama_nodes": ["node1", "node2", "node3"],
+    "llama_gateway": ["ctl"],
+}
+HOSTVARS = {
+    "node1": {"ansible_host": "10.0.0.31", "llama_fabric_address": "10.100.0.31"},
+    "node2": {"ansible_host": "10.0.0.32", "llama_fabric_address": "10.100.0.32"},
+    "node3": {"ansible_host": "bastioned", "llama_address": "10.0.0.33"},
+    "ctl": {
+        "ansible_host": "ctl",
+        "llama_address": "10.0.0.5",
+        "llama_routes": {"default": "Big", "tasks": {"fix": "small", 7: "big"}},
+    },
+}
+MODELS = {
+    "big": {"aliases": ["Big"], "quants": {"Q8_0": {"size": 77 * 10**9}}},
+    "small": {"aliases": ["Small", "small-coder"], "temperature": 0.7, "quants": {"Q4_K_M": {"size": 10**9}}},
+    "texts": {"embeddings": True, "quants": {"Q8_0": {"size": 10**8}}},
+    "huge": {
+        "aliases": ["Huge"],
+        "parameters": 671e9,
+        "quants": {"Q5_K_M": {"bits_per_weight": 5.7}, "F16": {"size": 10**13}},
+    },
+}
+SERVICES = {
+    "reasoning": {
+        "model": "big",
+        "quant": "Q8_0",
+        "head": "node1",
+        "workers": "node2",
+        "port": 8000,
+        "rpc_port": 50052,
+        "ctx_size": 8192,
+        "parallel": 2,
+        "tier": "reasoning",
+        "fallback": "fast",
+    },
+    "fast": {
+        "kind": "router",
+        "head": "node2,node3",
+        "models": {"small": {"quant": "Q4_K_M", "parallel": 4}},
+        "port": 8080,
+        "slot_ctx_size": 4096,
+        "tier": "fast",
+    },
+    "embed": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8001},
+}
+
+
+def told(services=None, settings=None, **variables):
+    hostvars = dict(HOSTVARS, ctl=dict(HOSTVARS["ctl"], **variables))
+    found = gateway_config(services or SERVICES, MODELS, GROUPS, hostvars, "ctl", settings)
+    assert json.loads(json.dumps(found, sort_keys=True)) == found, "it becomes a file"
+    return found
+
+
+def changed(name, **settings):
+    return dict(SERVICES, **{name: dict(SERVICES[name], **settings)})
+
+
+def test_services_with_models_and_endpoints():
+    found = told()
+    assert found["services"]["reasoning"] == {
+        "kind": "server",
+        "tier": "reasoning",
+        "models": [
+            {
+                "name": "big",
+                "aliases": ["Big"],
+                "quant": "Q8_0",
+                "build": "b11434",
+                "slot_ctx_size": 4096,
+                "max_tokens": None,
+                "embeddings": False,
+            }
+        ],
+        "endpoints": [{"node": "node1", "address": "10.0.0.31", "port": 8000, "slots": 2}],
+        "state": "started",
+        "fallback": "fast",
+        "timeout": 7200.0,
+        "queue": 64,
+    }
+    router = found["services"]["fast"]
+    assert router["endpoints"] == [
+        {"node": "node2", "address": "10.0.0.32", "port": 8080, "slots": 4},
+        {"node": "node3", "address": "10.0.0.33", "port": 8080, "slots": 4},
+    ]
+    assert [(one["name"], one["aliases"], one["slot_ctx_size"]) for one in router["models"]] == [
+        ("small", ["Small", "small-coder"], 4096)
+    ]
+    (texts,) = found["services"]["embed"]["models"]
+    assert texts["embeddings"] is True and texts["slot_ctx_size"] is None
+
+
+def test_the_frame():
+    found = told()
+    assert {key: value for key, value in found.items() if key not in ("services", "unserved")} == {
+        "version": 1,
+        "routes": {"default": "Big", "tasks": {"fix": "small", "7": "big"}},
+        "unknown_model": "404",
+        "auth": "required",
+        "registry": None,
+        "base_urls": ["http://10.0.0.5:8000"],
+        "tiers": {"fast": {"port": 8080}, "reasoning": {"port": 8081}},
+    }
+    found = told(
+        {"reasoning": dict(SERVICES["reasoning"], fallback=None)},
+        gateway_tls={"certificate": "/c", "key": "/k"},
+        gateway_tiers={"fast": 1, "reasoning": "9081"},
+        gateway_queue="9",
+        gateway_auth="log_only",
+        gateway_unknown_model="default",
+        gateway_registry_dir="/shared/endpoints",
+    )
+    assert found["base_urls"] == ["https://10.0.0.5"] and found["tiers"] == {"reasoning": {"port": 9081}}
+    assert (found["auth"], found["unknown_model"]) == ("log_only", "default")
+    assert found["services"]["reasoning"]["queue"] == 9
+    assert found["registry"] == {"hosts": {"node1": "10.0.0.31", "node2": "10.0.0.32", "node3": "10.0.0.33"}}
+
+
+def test_what_the_role_knows_comes_before_what_the_host_says():
+    settings = {"port": 9000, "tls": False, "address": "fd00::5", "routes": {}, "queue": 3, "registry_dir": ""}
+    found = told(settings=settings, gateway_queue=9, gateway_registry_dir="/shared", gateway_port=1)
+    assert found["base_urls"] == ["http://[fd00::5]:9000"]
+    assert found["routes"] == {"default": None, "tasks": {}}
+    assert found["services"]["embed"]["queue"] == 3 and found["registry"] is None
+
+
+def test_the_context_of_a_slot_is_the_plans_and_of_replicas_the_least():
+    parts = [{"model": "small", "slot_ctx_size": tokens} for tokens in (4000, 3000)]
+    plan = {"services": {"fast": parts, "embed": [{"model": "texts", "slot_ctx_size": 2048}]}}
+    found = told(settings={"plan": plan})["services"]
+    assert [found[name]["models"][0]["slot_ctx_size"] for name in ("reasoning", "fast", "embed")] == [4096, 3000, 2048]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout"),
+    [(1024.0, 2700.0), (40960.0, 1.5 * 4096 * 10), ("nonsense", 7200.0)],
+)
+def test_a_full_prompt_may_take_its_time(seconds, timeout):
+    kept = {"tokens": 4096, "seconds": seconds, "inputs": [1], "measured_at": "2026-11-24T00:00:00Z"}
+    assert told(settings={"prompts": {"reasoning": kept}})["services"]["reasoning"]["timeout"] == timeout
+    # Of replicas the slowest counts.
+    quick = dict(kept, seconds=1.0)
+    assert told(settings={"prompts": {"reasoning": [quick, kept]}})["services"]["reasoning"]["timeout"] in (
+        (timeout, 2700.0) if timeout == 7200.0 else (timeout,)
+    )
+
+
+def test_models_that_nobody_serves_are_told_with_the_reason():
+    assert told()["unserved"] == {"huge": UNSERVED, "Huge": UNSERVED}
+    found = told({"embed": SERVICES["embed"]}, settings={"plan": {"unserved": {"huge": "too large"}}})["unserved"]
+    assert found == {
+        **dict.fromkeys(["big", "Big", "small", "Small", "small-coder"], UNSERVED),
+        **dict.fromkeys(["huge", "Huge"], "too large"),
+    }
+
+
+def test_a_name_leads_to_the_service_that_runs():
+    services = dict(SERVICES, aside=dict(SERVICES["reasoning"], port=8009, rpc_port=50053, tier=None, fallback=None))
+    services["reasoning"] = dict(SERVICES["reasoning"], state="stopped")
+    found = told(services)["services"]
+    assert [one["name"] for one in found["aside"]["models"]] == ["big"]
+    assert found["reasoning"]["models"] == [] and found["reasoning"]["state"] == "stopped"
+
+
+def test_jobs_have_no_endpoint_until_they_say_so_themselves():
+    assert told(changed("embed", launcher="slurm"))["services"]["embed"]["endpoints"] == []
+
+
+@pytest.mark.parametrize(("words", "most"), [(["-n", "512"], 512), (["--n-predict", "-1"], None), (["--jinja"], None)])
+def test_the_most_tokens_of_an_answer(words, most):
+    assert told(changed("reasoning", extra_args=words))["services"]["reasoning"]["models"][0]["max_tokens"] == most
+
+
+def device(kind, mib):
+    return {"kind": kind, "total_mib": mib}
+
+
+def test_the_plan_knows_which_model_fits_nowhere():
+    nodes = {
+        node: {"devices": [device("GPU", 32510)], "main": device("main", 384000)} for node in GROUPS["llama_nodes"]
+    }
+    assert unserved(SERVICES, MODELS, GROUPS, nodes) == {
+        "huge": "huge Q5_K_M has 671.0 billion weights at 5.7 bits, about 478.1 GB, more than the 102.3 GB that a "
+        "service over all nodes may use and the 436.7 GB of node1 alone"
+    }
+    # It may fit one of them, and nobody says so of what is not known.
+    assert (
+        unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": device("main", 512000)})) == {}
+    )
+    assert unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": None})) == {}
+    assert unserved(SERVICES, MODELS, GROUPS, {"node1": nodes["node1"]}) == {}
+    plain = {node: {"devices": [device("main", 100000)]} for node in GROUPS["llama_nodes"]}
+    assert list(unserved(SERVICES, MODELS, GROUPS, plain)) == ["huge"]
+    served = dict(SERVICES, huge=dict(SERVICES["embed"], model="huge", quant="Q5_K_M"))
+    assert unserved(served, MODELS, GROUPS, nodes) == {}
