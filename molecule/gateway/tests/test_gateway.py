@@ -144,7 +144,7 @@ CLOSED = (
     *("GET /slots", "GET /slots/0", "GET /%73lots", "GET //slots", "GET /./slots", "GET /v1/../slots"),
     *("GET /v1/%2e%2e/slots", "GET /v1/..%2fslots", "POST /slots/0?action=erase", "GET /reasoning/slots"),
     *("GET /reasoning/..%2fslots", "POST /props", "POST /lora-adapters", "POST /models/load", "POST /v1/models/unload"),
-    *("POST /models%2fload", "GET http://x/slots"),
+    *("POST /models%2fload", "GET http://x/slots", "GET /v1/slots", "GET /%76%31%2Fslots", "POST /v1/props"),
 )
 
 
@@ -313,7 +313,7 @@ def test_nothing_is_left_of_it(lab):
     left = lab.node3.check_output(
         "ls -d /etc/llama-cluster /opt/llama-cluster /var/lib/llama-cluster /var/lib/llama-gateway /run/llama-gateway "
         "/etc/nginx/conf.d/llama-cluster.conf /etc/systemd/system/llama-* /usr/local/bin/llama-* 2>/dev/null; "
-        "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; pgrep -fa llama_cluster; "
+        "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; pgrep -fa '[l]lama_cluster'; "
         "ss -Hltn '( sport = :8000 or sport = :8080 or sport = :8081 )'; systemctl is-enabled nginx | grep enabled; true"
     )
     assert left == ""
