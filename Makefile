@@ -1,9 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-<<<<<<< HEAD
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak storm fuzz fuzz-gateway mutants upgrade-test services-test
-=======
 .PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test
->>>>>>> 5c954df33199b8192626ceb23be817b7697747b7
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
