@@ -287,7 +287,7 @@ def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     assert (busy(door, "small"), processing(lab, node)) == ([], 0)
 
 
-def test_a_new_certificate_is_taken_without_a_restart(lab, door):
+def test_a_new_certificate_is_taken_without_a_restart(lab):
     make = (
         "mkdir -p /etc/ssl/door && cd /etc/ssl/door && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s "
         "-keyout new.key -out new.pem 2>/dev/null && mv new.key door.key && mv new.pem door.pem"
