@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery soak storm fuzz mutants upgrade-test services-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -59,6 +59,12 @@ bench-runs:  ## what a site.yml that changes nothing costs, with three nodes and
 bench-recovery: lab  ## the drill table of docs/drills.md, with the lab's load and with one of a minute (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/table.py
 
+# make bench-gateway PARTS=overhead: one of bake_off, overhead and loss, each some minutes.
+bench-gateway:  ## the gateway beside HAProxy, what it costs, and what is lost when something dies (about ten minutes)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/lab/artifacts.sh
+	@for part in $(or $(PARTS),bake_off overhead loss); do tests/benchmarks/gateway/inside.sh $$part.py || exit 1; done
+
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
 	@.venv/bin/python tests/benchmarks/recovery/soak.py --cycles $(or $(CYCLES),100) $(if $(SEED),--seed $(SEED))
@@ -75,6 +81,11 @@ fuzz:  ## a million mutations of all that is read from others: models, records, 
 	@tests/lab/artifacts.sh
 	@.venv/bin/python .collections/ansible_collections/thefermisea/llama_cluster/tests/unit/fuzz/program.py --rounds $(or $(ROUNDS),1000000) --seed $(or $(SEED),1) \
 		$(or $(LLAMA_CLUSTER_CACHE),$(HOME)/.cache/llama-cluster)/files/*.gguf
+
+# make fuzz-gateway ROUNDS=500 SEED=7: fewer, and others.
+fuzz-gateway:  ## hostile requests sent to nginx and the engine, before a server that records what reached it (some minutes)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/benchmarks/gateway/inside.sh fuzz.py --rounds $(or $(ROUNDS),10000) --seed $(or $(SEED),1)
 
 # make mutants COUNT=20 SEED=7 FILES=plugins/module_utils/_fetch/http.py: fewer, others, of these files.
 mutants:  ## a hundred small changes of the Python code, and whether the unit tests notice them (some minutes)

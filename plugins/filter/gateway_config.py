@@ -6,7 +6,7 @@ DOCUMENTATION = """
 name: gateway_config
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
-short_description: "Internal: resolves services to what the gateway is told of them"
+short_description: Resolves services to what the gateway is told of them
 description:
   - Returns the services with their models and endpoints, the models that no service serves with the reason, tasks,
     tiers and addresses, as C(gateway.json) of the gateway has them. No key is part of it.

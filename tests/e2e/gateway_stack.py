@@ -7,6 +7,7 @@ model on this machine, and in a container the engine and nginx with the template
 Run by clients.sh, which says where llama-server, the model and the image are: LLAMA_BIN, LLAMA_MODEL, LLAMA_LAB_IMAGE.
 """
 
+import ast
 import contextlib
 import json
 import os
@@ -22,6 +23,8 @@ import jinja2
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "roles/gateway/templates"
 FIRST_PORT = 23000
+# ChatML with tools: what the small model brings along has none.
+TOOLS = ROOT / "molecule/acceptance/tests/test_conversation.py"
 KEY = "key-of-the-tests"
 SERVICE_KEY = "key-of-the-services"
 # As systemd has it for the unit of the gateway: the socket is there before the engine, and whenever it is not.
@@ -63,6 +66,14 @@ def deployed(environment):
         task=next(iter(status["routes"].get("tasks") or {}), None),
         reasoning_service=next((name for name, one in services.items() if one["tier"] == "reasoning"), None),
     )  # fmt: skip
+
+
+def template_with_tools():
+    """The one by which scenario acceptance talks with the same model."""
+    for node in ast.parse(TOOLS.read_text()).body:
+        if isinstance(node, ast.Assign) and node.targets[0].id == "TOOLS":
+            return ast.literal_eval(node.value)
+    raise SystemExit("%s: no TOOLS" % TOOLS)
 
 
 def read(url, seconds=5):
@@ -132,7 +143,8 @@ class Own:
         command = [
             os.environ["LLAMA_BIN"] + "/llama-server", "--model", os.environ["LLAMA_MODEL"], "--host", "127.0.0.1",
             "--port", self.ports[service], "--alias", served["name"], "--parallel", slots, "--threads", 1,
-            "--ctx-size", served["slot_ctx_size"] * slots, "--api-key", SERVICE_KEY, "--jinja", "--no-webui", *words,
+            "--ctx-size", served["slot_ctx_size"] * slots, "--api-key", SERVICE_KEY, "--jinja", "--no-webui",
+            "--chat-template-file", self.folder / "tools.jinja", *words,
         ]  # fmt: skip
         log = open(self.folder / (service + ".log"), "ab")  # noqa: SIM115 - the server's until it ends
         self.running[service] = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
@@ -144,7 +156,7 @@ class Own:
     def write(self):
         """Everything that role gateway would have written."""
         config = self.config()
-        services = {service: SERVICE_KEY for service in self.servers}
+        services = dict.fromkeys(self.servers, SERVICE_KEY)
         (self.folder / "gateway.json").write_text(json.dumps(config))
         (self.folder / "keys.json").write_text(json.dumps({"clients": {"tests": KEY}, "services": services}))
         tiers = {
@@ -160,17 +172,15 @@ class Own:
             loader=jinja2.FileSystemLoader(str(TEMPLATES)), trim_blocks=True, undefined=jinja2.StrictUndefined
         )
         environment.filters["comment"] = lambda text: "# " + text
-        for name, place in (
-            ("llama-cluster.conf", "llama-cluster.conf"),
-            ("nginx-services.conf", "nginx-services.conf"),
-            ("nginx-clients.conf", "nginx-clients.conf"),
-        ):
-            (self.folder / place).write_text(environment.get_template(name + ".j2").render(shown))
+        for name in ("llama-cluster.conf", "nginx-services.conf", "nginx-clients.conf"):
+            (self.folder / name).write_text(environment.get_template(name + ".j2").render(shown))
         (self.folder / "launcher.py").write_text(LAUNCHER)
+        (self.folder / "tools.jinja").write_text(template_with_tools())
 
     def serve(self):
         inside = "/etc/llama-cluster/gateway/"
-        mounted = {inside + name: name for name in ("gateway.json", "keys.json", "nginx-services.conf", "nginx-clients.conf")}
+        names = ("gateway.json", "keys.json", "nginx-services.conf", "nginx-clients.conf")
+        mounted = {inside + name: name for name in names}
         mounted.update({"/etc/nginx/conf.d/llama-cluster.conf": "llama-cluster.conf", "/launcher.py": "launcher.py"})
         volumes = ["--volume=%s:%s:ro" % (self.folder / name, place) for place, name in mounted.items()]
         volumes.append("--volume=%s:/opt/lib/llama_cluster:ro" % (ROOT / "plugins/module_utils"))
@@ -185,6 +195,9 @@ class Own:
         while time.monotonic() < until:
             with contextlib.suppress(OSError, ValueError):
                 states = {name: one["state"] for name, one in self.status()["services"].items()}
+                # The servers themselves: a state may be a second old.
+                for name in wanted:
+                    read("http://127.0.0.1:%d/health" % self.ports[name])
                 if all(states[name] == "ready" for name in wanted):
                     return
             time.sleep(0.3)

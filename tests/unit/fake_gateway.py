@@ -40,6 +40,7 @@ class Server:
     def __init__(self, name="s", act=None, port=0):
         self.name, self.health, self.requests = name, HEALTHY, []
         self.act = act or (lambda server, end: end.sendall(plain(json.dumps({"model": server.name}).encode())))
+        self.stuck = None  # called instead of an answer about its health
         self.left = 0  # clients that have left before their answer
         self._ends = []
         self.port = port
@@ -70,7 +71,9 @@ class Server:
             length = [int(line[15:]) for line in head if line.lower().startswith("content-length:")]
             body = stream.read(length[0]) if length else b""
             path = head[0].split()[1]
-            if path == "/health":
+            if path == "/health" and self.stuck:
+                self.stuck()
+            elif path == "/health":
                 end.sendall(plain(*self.health))
             elif path in ("/slots", "/props"):
                 end.sendall(plain(b"{}", 501))
@@ -156,6 +159,8 @@ class Gateway:
             self.engine = Engine(self.loop, listener, paths)
             self.engine._tell = ready.set
             self.loop.run_until_complete(self.engine.run())
+            self.loop.run_until_complete(asyncio.sleep(0.01))
+            self.loop.close()
             self.ended.set()
 
         self.ended = threading.Event()
@@ -173,7 +178,8 @@ class Gateway:
         self.write("draining.json", {"endpoints": known})
 
     def stop(self):
-        self.loop.call_soon_threadsafe(self.engine.end)
+        if not self.ended.is_set():
+            self.loop.call_soon_threadsafe(self.engine.end)
 
     def raw(self, data, seconds=20):
         """What comes back until the connection ends -> (bytes, whether it ended as if broken)."""

@@ -24,6 +24,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self._running, self._serve = loop, serve
         self._task: Optional["asyncio.Task[None]"] = None
         self.started = False  # whether an answer has begun
+        self.left = False
         self.late = False  # whether the request did not come in time
 
     def connection_made(self, transport: Any) -> None:
@@ -42,6 +43,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self._leave()
 
     def _leave(self) -> None:
+        self.left = True
         if self._task is not None:
             self._task.cancel()
 

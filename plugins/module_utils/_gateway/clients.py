@@ -161,6 +161,10 @@ def litellm(config: Mapping[str, Any], url: str) -> str:
             "      api_base: %s" % quoted(url + "/v1"),
             "      api_key: os.environ/%s" % KEY,
             "      timeout: %d" % entry.timeout,
+        ]
+        # Where nothing is said LiteLLM sends null, which llama-server refuses.
+        lines += ["      encoding_format: float"] if entry.embeddings else []
+        lines += [
             "    model_info:",
             "      mode: %s" % ("embedding" if entry.embeddings else "chat"),
             "      max_input_tokens: %d" % entry.known_context,

@@ -68,7 +68,8 @@ class Engine(doors.State):
         rounds = asyncio.ensure_future(self._rounds())
         await self._over
         rounds.cancel()
-        self.prober.stop()
+        await asyncio.gather(rounds, return_exceptions=True)
+        await self.prober.stop()
 
     async def _rounds(self) -> None:
         pings = float(os.environ.get("WATCHDOG_USEC") or 0) / 3e6

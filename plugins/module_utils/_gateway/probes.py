@@ -14,8 +14,10 @@ from . import replicas, upstream
 from .replicas import Endpoint, Fleet, Place
 from .upstream import Broken, Unreachable
 
-# Seconds between two connections, for one, for an answer, and between two looks at one that is ready.
-ROUND, CONNECT, ANSWER, LOOK = 1.0, 1.0, 10.0, 30.0
+# Seconds between two connections, for one, and between two looks at one that is ready.
+ROUND, CONNECT, LOOK = 1.0, 1.0, 30.0
+# For an answer: one that serves may be slow under load; one that begins to serve is not to be missed for long.
+ANSWER, SOON = 10.0, 2.0
 
 
 class Prober:
@@ -37,10 +39,12 @@ class Prober:
                 event = asyncio.Event()
                 self._tasks[place] = (asyncio.ensure_future(self._watch(endpoint, event)), event)
 
-    def stop(self) -> None:
-        for task, _event in self._tasks.values():
-            task.cancel()
+    async def stop(self) -> None:
+        tasks = [task for task, _event in self._tasks.values()]
         self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def now(self, endpoint: Endpoint) -> None:
         """A request, or an operator, has just told something: look now, and closely."""
@@ -49,7 +53,8 @@ class Prober:
             self._tasks[endpoint.place][1].set()
 
     async def _watch(self, endpoint: Endpoint, event: asyncio.Event) -> None:
-        while True:
+        # A cancellation that comes together with what is waited for is lost before Python 3.12.
+        while self._tasks.get(endpoint.place, (None, None))[1] is event:
             event.clear()
             await self.look(endpoint)
             with contextlib.suppress(asyncio.TimeoutError):
@@ -58,7 +63,10 @@ class Prober:
     async def first(self, endpoints: List[Endpoint], seconds: float) -> None:
         """One look at each of them."""
         if endpoints:
-            await asyncio.wait([asyncio.ensure_future(self.look(one)) for one in endpoints], timeout=seconds)
+            looks = [asyncio.ensure_future(self.look(one)) for one in endpoints]
+            _done, late = await asyncio.wait(looks, timeout=seconds)
+            for task in late:
+                task.cancel()
 
     async def look(self, endpoint: Endpoint) -> None:
         asked = time.monotonic()
@@ -82,11 +90,12 @@ class Prober:
             self._told(endpoint)
 
     async def _health(self, endpoint: Endpoint) -> str:
-        status, _body = await self._get(endpoint, "/health")
+        seconds = ANSWER if endpoint.seen == replicas.READY else SOON
+        status, _body = await self._get(endpoint, "/health", seconds)
         return {200: replicas.READY, 503: replicas.LOADING}.get(status, replicas.DOWN)
 
-    async def _get(self, endpoint: Endpoint, path: str) -> Tuple[int, bytes]:
-        return await upstream.get(endpoint.where, path, self._key(endpoint.service), ANSWER)
+    async def _get(self, endpoint: Endpoint, path: str, seconds: float = SOON) -> Tuple[int, bytes]:
+        return await upstream.get(endpoint.where, path, self._key(endpoint.service), seconds)
 
     async def _details(self, endpoint: Endpoint, fresh: bool) -> None:
         """Slots and their context, and of a new process its build. A router has none of its own."""

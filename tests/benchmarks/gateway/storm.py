@@ -315,21 +315,21 @@ class Storm:
                     continue  # it has changed while the engine was asked
                 state = seen[one.node]
                 if (not alive or draining) and state == "ready":
-                    self._note("dead" if not alive else "draining", one, before - changed)
+                    self._note("dead" if not alive else "draining", one, state, before - changed)
                 if not alive or draining:
                     continue
                 if state == "ready":
                     one.good = after
                 elif one.service == "fixed":
-                    self._note("missing", one, before - max(changed, one.good))
+                    self._note("missing", one, state, before - max(changed, one.good))
                 elif not self.share_gone:
                     late = before - max(since_share, self.share_back, one.good)
-                    self._note("missing from the share", one, late)
+                    self._note("missing from the share", one, state, late)
 
-    def _note(self, kind, endpoint, seconds):
+    def _note(self, kind, endpoint, state, seconds):
         if seconds > self.worst[kind]:
             self.worst[kind] = seconds
-            self.cases.append((kind, endpoint.node, round(seconds, 2), round(time.time() - self.began, 1)))
+            self.cases.append((kind, endpoint.node, state, round(seconds, 2), round(time.time() - self.began, 1)))
 
     # What happens.
 
@@ -459,7 +459,7 @@ class Storm:
         for case in self.refused[:10]:
             print("refused: %s, %s, at %.1f s" % case, file=sys.stderr)
         for case in self.cases[-12:]:
-            print("case: %s of %s, %.2f s, at %.1f s" % case, file=sys.stderr)
+            print("case: %s: %s was %s, %.2f s, at %.1f s" % case, file=sys.stderr)
         return over
 
 

@@ -5,6 +5,7 @@
 
 import copy
 import json
+import shutil
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
@@ -181,3 +182,17 @@ def test_an_adoption_starts_all_nodes_at_one_time(tmp_path_factory, tmp_path):
     done(cluster, "adopt")
     assert [event for event in told(cluster) if "started" in event] == ["%s started %s" % (name, UNIT) for name in BOTH]
     assert drains(cluster) == []
+
+
+def test_a_node_with_nothing_to_do_holds_nobody_up(replicas):
+    """It runs none of the tasks of site.yml that change something."""
+    shutil.copytree(replicas.node("node1"), replicas.node("node3"), symlinks=True)
+    for folder in ("run", "etc/systemd/system"):
+        shutil.rmtree(replicas.node("node3") / folder)
+        (replicas.node("node3") / folder).mkdir()
+    nodes = replicas.inventory["llama_nodes"]
+    nodes["hosts"]["node3"] = {"llama_fabric_address": "10.0.0.3"}
+    nodes["children"] = {"both": {"hosts": {name: {} for name in BOTH}}}
+    nodes["vars"]["llama_services"] = {"embed": dict(EMBED, head="both")}
+    done(replicas, "site", "-e", "tag=b2")
+    assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)

@@ -155,6 +155,7 @@ def test_litellm():
     }  # fmt: skip
     told = models["strand"]["model_info"]
     assert told == {"mode": "chat", "max_input_tokens": 4096, "max_output_tokens": 4000}
+    assert models["nomic"]["litellm_params"]["encoding_format"] == "float"
     assert models["nomic"]["model_info"] == {"mode": "embedding", "max_input_tokens": 8192}
     aliases = document["router_settings"]["model_group_alias"]
     assert set(aliases) | set(models) == set(CHAT + EMBEDDINGS)

@@ -1,0 +1,42 @@
+"""Writes the site of role gateway as it is deployed, for one tier and the benchmark's ports: render.py FOLDER."""
+
+import pathlib
+import sys
+
+import jinja2
+
+TEMPLATES = pathlib.Path(__file__).resolve().parents[3] / "roles/gateway/templates"
+PORT, TIER_PORT = "@PORT@", "@TIER_PORT@"
+# Each service of candidates.SERVICES that is a tier: its endpoints, for when the engine is gone.
+TIERS = {"fast": {"port": TIER_PORT, "service": "chat", "endpoints": [{"address": "127.0.0.1", "port": 24001}]}}
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1])
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), trim_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters["comment"] = lambda text: "# " + text
+    values = {
+        "ansible_managed": "benchmark",
+        "engine": True,
+        "required": False,
+        "addresses": ["127.0.0.1"],
+        "port": PORT,
+        "tls": None,
+        "tiers": TIERS,
+        "max_body": "32m",
+        "timeout": 7230,
+        "clients": {},
+        "keys": {},
+    }
+    for source, name in (
+        ("llama-cluster.conf.j2", "site.conf"),
+        ("nginx-clients.conf.j2", "nginx-clients.conf"),
+        ("nginx-services.conf.j2", "nginx-services.conf"),
+    ):
+        (folder / name).write_text(environment.get_template(source).render(**values))
+
+
+if __name__ == "__main__":
+    main()

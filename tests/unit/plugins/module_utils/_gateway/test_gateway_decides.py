@@ -1,0 +1,429 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the engine decides, without any connection: paths, routes, replicas, queues, what files tell."""
+
+import json
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import (
+    affinity,
+    config,
+    paths,
+    request,
+    routing,
+    told,
+    upstream,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.replicas import (
+    DOWN,
+    DRAINING,
+    FULL,
+    LOADING,
+    READY,
+    STOPPED,
+    WAIT,
+    Drained,
+    Fleet,
+    Waiter,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+
+
+def service(name="big", endpoints=1, slots=2, **keys):
+    entry = {
+        "models": [{"name": name, "aliases": [name.upper()]}],
+        "endpoints": [
+            {"node": "n%d" % (at + 1), "address": "10.0.0.%d" % (at + 1), "port": 8000, "slots": slots}
+            for at in range(endpoints)
+        ],
+    }
+    return {name: dict(entry, **keys)}
+
+
+def parsed(services, **keys):
+    return config.parse(dict({"version": 1, "services": services}, **keys), "gateway.json")
+
+
+def fleet(services, *seen):
+    """Its endpoints in these states."""
+    made = Fleet()
+    made.configure(parsed(services), 0, 0)
+    for endpoint, state in zip(made.endpoints(), seen):
+        made.observe(endpoint, state, 0, 0)
+    return made
+
+
+def talk(*contents, roles=("user", "assistant")):
+    messages = [{"role": roles[at % len(roles)], "content": content} for at, content in enumerate(contents)]
+    return affinity.conversation("big", {"messages": messages})
+
+
+@pytest.mark.parametrize(
+    "target, path",
+    [
+        ("/v1/chat/completions?a=%2e", "/v1/chat/completions"),
+        ("//v1///models/", "/v1/models/"),
+        ("/v1/../slots", "/slots"),
+        ("/%76%31/%6dodels", "/v1/models"),
+        ("/a%2F..%2fslots", "/slots"),
+        ("/../../slots/.", "/slots/"),
+        ("/", "/"),
+    ],
+)
+def test_a_path_has_one_spelling(target, path):
+    assert paths.normalise(target).path == path
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["*", "http://x/", "/%2573lots", "/a b", "/a%00", "/a%0d%0ab", "/a\\b", "/a#b", "/%ff", "/a?b#c", "/a%3Fb"],
+)
+def test_what_has_no_one_meaning_is_no_path(target):
+    assert paths.normalise(target) is None
+
+
+def test_what_is_sent_is_what_was_judged():
+    assert paths.normalise("/v1/x%22y%3Cz?q=1&%41").sent == "/v1/x%22y%3Cz?q=1&%41"
+
+
+@pytest.mark.parametrize(
+    "method, path, closed",
+    [
+        ("GET", "/slots", True),
+        ("GET", "/SLOTS/0", True),
+        ("GET", "/v1/slots;x", True),
+        ("GET", "/models;a/load;b", True),
+        ("GET", "/v1/slots", True),
+        ("POST", "/models/load", True),
+        ("GET", "/v1/models/unload", True),
+        ("POST", "/any/where/models/load", True),
+        ("POST", "/props", True),
+        ("PUT", "/props/", True),
+        ("POST", "/lora-adapters", True),
+        ("DELETE", "/models", True),
+        ("GET", "/props", False),
+        ("GET", "/models", False),
+        ("GET", "/lora-adapters", False),
+        ("POST", "/v1/chat/completions", False),
+        ("GET", "/slotsmachine", False),
+    ],
+)
+def test_closed_paths(method, path, closed):
+    assert paths.is_closed(method, path) is closed
+
+
+def test_what_needs_a_slot():
+    assert paths.takes_slot("POST", "/v1/embeddings")
+    assert not paths.takes_slot("GET", "/metrics")
+    assert not paths.takes_slot("POST", "/v1/messages/count_tokens")
+
+
+@pytest.mark.parametrize(
+    "data, seen",
+    [
+        ([], "the file: [] seen, a map is needed"),
+        ({}, "version: None seen, int is needed"),
+        ({"version": 2}, "version: 2 seen, 1 is needed"),
+        ({"version": True}, "version: True seen, int is needed"),
+        ({"version": 1, "auth": "no"}, "auth: 'no' seen, required or log_only is needed"),
+        ({"version": 1, "services": {"a": {"endpoints": [{"node": 1}]}}}, "services.a.endpoints[0].node: 1 seen, str"),
+        ({"version": 1, "services": {"a": {"fallback": "b"}}}, "services.a.fallback: 'b' seen, the name of a service"),
+        ({"version": 1, "routes": {"tasks": {"x": 1}}}, "routes.tasks.x: 1 seen, text is needed"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used(data, seen):
+    with pytest.raises(Refusal) as refusal:
+        config.parse(data, "gateway.json")
+    assert seen in str(refusal.value)
+    assert str(refusal.value).endswith("run site.yml with --tags gateway again")
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(Refusal, match="cannot be read"):
+        config.load(str(tmp_path))
+    (tmp_path / "gateway.json").write_text("{")
+    with pytest.raises(Refusal, match="is no JSON"):
+        config.load(str(tmp_path))
+
+
+def test_a_models_own_name_comes_before_an_alias_and_started_before_stopped():
+    services = {
+        **service("a", state="stopped", models=[{"name": "m", "aliases": []}]),
+        **service("b", models=[{"name": "x", "aliases": ["m", "y"]}]),
+        **service("c", models=[{"name": "m", "aliases": ["y"]}]),
+    }
+    assert parsed(services).names == {"x": ("b", "x"), "m": ("c", "m"), "y": ("b", "x")}
+
+
+def test_routes():
+    made = parsed(
+        {**service("big"), **service("r", kind="router", models=[{"name": "m1", "aliases": ["M1"]}, {"name": "m2"}])},
+        routes={"default": "big", "tasks": {"t": "M1"}},
+        unserved={"deep": "no room for it"},
+        unknown_model="default",
+    )
+    assert routing.of_model(made, None, "BIG")[:3] == (made.services["big"], "big", None)
+    assert routing.of_model(made, None, "M1")[1:3] == ("m1", "m1")
+    assert routing.of_model(made, None, "m2")[1:3] == ("m2", None)
+    assert routing.of_model(made, "t", "big")[1:3] == ("m1", "m1")
+    assert routing.of_model(made, "no", "m2")[1:] == ("big", "big", "default; unknown task no")
+    assert routing.of_model(made, None, "nobody")[1:3] == ("big", "big")
+    assert routing.of_model(made, None, None)[1:3] == ("big", "big")
+    refused = routing.of_model(made, None, "deep")
+    assert (refused.status, json.loads(refused.body)["error"]["message"]) == (404, "no room for it")
+    strict = made._replace(unknown_model="400", default=None)
+    assert routing.of_model(strict, None, "BIGG").status == 400
+    assert routing.of_model(strict, "no", "big").status == 404
+    assert routing.of_model(strict, None, 7).status == 400
+    assert routing.of_tier(strict, "none", "big").status == 503
+
+
+def test_what_a_client_sends_breaks_no_header_and_no_sentence():
+    made = parsed(service("big"), routes={"default": "big"})
+    assert routing.of_model(made, "a\r\nX: 1\u2028", "big").note == "default; unknown task a??X: 1?"
+
+
+def test_most_free_slots():
+    made = fleet(service(endpoints=3), READY, READY, LOADING).pools["big"]
+    assert [made.take("big", affinity.NONE).where.node for _one in range(4)] == ["n1", "n2", "n1", "n2"]
+    assert made.take("big", affinity.NONE) == WAIT
+
+
+def test_a_conversation_goes_where_it_was():
+    made = fleet(service(endpoints=2, slots=4), READY, READY).pools["big"]
+    first = made.take("big", talk("q1"))
+    for _one in range(2):
+        made.take("big", talk("another"))
+    assert made.take("big", talk("q1", "a1", "q2")) is first
+    # Without a free slot there, elsewhere.
+    first.taken["big"] = 4
+    assert made.take("big", talk("q1", "a1", "q2", "a2", "q3")) is not first
+
+
+def test_a_shared_system_prompt_alone_attracts_nobody():
+    made = fleet(service(endpoints=2, slots=4), READY, READY).pools["big"]
+    first = made.take("big", talk("you are", "q1", roles=("system", "user")))
+    assert made.take("big", talk("you are", "other", roles=("system", "user"))) is not first
+
+
+def test_prompts_are_known_by_their_beginning():
+    text = "x" * 3000
+    memory = affinity.Memory()
+    memory.add(affinity.conversation("m", {"prompt": text}))
+    assert memory.known(affinity.conversation("m", {"prompt": text + "y" * 5000})) == 2
+    assert memory.known(affinity.conversation("other", {"prompt": text})) == 0
+    for at in range(affinity.REMEMBERED):
+        memory.add(affinity.Conversation((at,)))
+    assert memory.known(affinity.conversation("m", {"prompt": text})) == 0
+
+
+def test_a_new_process_has_read_nothing():
+    made = fleet(service(endpoints=2), READY, READY)
+    pool, endpoint = made.pools["big"], made.endpoints()[1]
+    endpoint.memory.add(talk("q1"))
+    made.observe(endpoint, DOWN, 1, 1)
+    made.observe(endpoint, READY, 2, 2)
+    assert pool.take("big", talk("q1")).where.node == "n1"
+
+
+def test_first_come_first_served_and_the_queue_is_bounded():
+    made = fleet(service(slots=1, queue=2), READY).pools["big"]
+    held = made.take("big", affinity.NONE)
+    granted = []
+    for name in ("first", "second"):
+        assert made.take("big", affinity.NONE) == WAIT
+        made.wait(Waiter("big", affinity.NONE, lambda one, name=name: granted.append((name, one))))
+    assert made.take("big", affinity.NONE) == FULL
+    made.release(held, "big")
+    assert granted == [("first", held)]
+    assert made.take("big", affinity.NONE) == WAIT, "nobody overtakes"
+    made.release(held, "big")
+    assert [name for name, _one in granted] == ["first", "second"]
+
+
+def test_slots_of_a_routers_models_are_their_own():
+    made = fleet(service("r", slots=1, kind="router", models=[{"name": "a"}, {"name": "b"}]), READY).pools["r"]
+    assert made.take("a", affinity.NONE).free("a") == 0
+    granted = []
+    made.wait(Waiter("a", affinity.NONE, granted.append))
+    assert made.take("b", affinity.NONE) in made.endpoints
+    assert granted == []
+
+
+@pytest.mark.parametrize(
+    "seen, drained, state, answer",
+    [
+        ([READY, DOWN], [], READY, "n1"),
+        ([DOWN, LOADING], [], LOADING, LOADING),
+        ([DOWN, DOWN], [], DOWN, DOWN),
+        ([READY, READY], ["change", None], READY, "n2"),
+        ([READY, DOWN], ["change", None], DRAINING, WAIT),
+        ([DOWN, LOADING], ["change", "change"], DRAINING, WAIT),
+        ([READY, DOWN], ["maintenance", None], DRAINING, DOWN),
+        ([READY, LOADING], ["maintenance", None], DRAINING, LOADING),
+    ],
+)
+def test_states(seen, drained, state, answer):
+    made = fleet(service(endpoints=2), *seen)
+    made.drain(Drained("big", "n%d" % (at + 1), reason) for at, reason in enumerate(drained) if reason)
+    granted = made.pools["big"].take("big", affinity.NONE)
+    assert made.pools["big"].state == state
+    assert (granted if isinstance(granted, str) else granted.where.node) == answer
+
+
+def test_a_stopped_service():
+    made = fleet(service(state="stopped"), READY)
+    assert (made.pools["big"].state, made.pools["big"].take("big", affinity.NONE)) == (STOPPED, STOPPED)
+    assert made.status(0)["big"]["endpoints"][0]["state"] == STOPPED
+
+
+def test_who_waits_for_a_change_waits_until_it_was_seen_to_serve():
+    made = fleet(service(), READY)
+    endpoint, pool, granted = made.endpoints()[0], made.pools["big"], []
+    made.drain([Drained("big", "n1", "change")])
+    pool.wait(Waiter("big", affinity.NONE, granted.append))
+    made.observe(endpoint, DOWN, 1, 1)
+    made.observe(endpoint, LOADING, 2, 2)
+    assert made.drain([]) == [endpoint]
+    made.observe(endpoint, LOADING, 3, 3)
+    assert (granted, endpoint.state) == ([], DRAINING)
+    made.observe(endpoint, READY, 4, 4)
+    assert (granted, endpoint.state) == ([endpoint], READY)
+
+
+def test_who_waits_for_what_goes_away_is_told():
+    made = fleet(service(slots=1), READY)
+    granted = []
+    made.pools["big"].take("big", affinity.NONE)
+    made.pools["big"].wait(Waiter("big", affinity.NONE, granted.append))
+    made.observe(made.endpoints()[0], DOWN, 1, 1)
+    assert granted == [DOWN]
+
+
+def test_seconds_left_are_those_of_the_last_load():
+    made = fleet(service(), DOWN)
+    endpoint = made.endpoints()[0]
+    made.observe(endpoint, LOADING, 10, 10)
+    assert made.pools["big"].seconds_left(20) is None
+    made.observe(endpoint, READY, 70, 70)
+    made.observe(endpoint, LOADING, 100, 100)
+    assert made.pools["big"].seconds_left(120) == 40
+    assert made.pools["big"].seconds_left(161) is None
+    assert list(made.loads.values()) == [60]
+    # One that was loading when the engine began tells nothing of how long it takes.
+    other = fleet(service(), LOADING)
+    other.observe(other.endpoints()[0], READY, 5, 5)
+    assert other.loads == {}
+
+
+def test_a_new_configuration_keeps_what_is_known():
+    made = fleet(service(endpoints=2), READY, READY)
+    endpoint = made.pools["big"].take("big", talk("q1"))
+    new = made.configure(parsed({**service(endpoints=3), **service("other")}), 1, 1)
+    assert [one.place for one in new] == [("big", "10.0.0.3", 8000), ("other", "10.0.0.1", 8000)]
+    assert (endpoint.ready, endpoint.free("big")) == (True, 1)
+    assert made.pools["big"].endpoints[0] is endpoint
+    granted = []
+    made.pools["big"].wait(Waiter("big", affinity.NONE, granted.append))
+    made.configure(parsed(service("other")), 2, 2)
+    assert granted == [DOWN]
+
+
+def test_what_a_registry_adds():
+    made = parsed(service(), registry={"hosts": {"n1": "10.0.0.1", "n2": "10.0.0.2"}})
+    entry = {"service": "big", "node": "n2", "address": "10.0.0.2", "port": 9, "slots": 3, "models": ["z"], "tier": "t"}
+    known = dict(entry, node="n1", address="10.0.0.1", port=8000, state="draining")
+    own = dict(entry, service="job", models=["job-model", "Job"], port=7, slots=None, slot_ctx_size=512)
+    strange = [
+        None,
+        7,
+        dict(entry, address="6.6.6.6"),
+        dict(entry, port=True),
+        dict(entry, models="z"),
+        {"service": "x"},
+    ]
+    merged, drained = told.merged(made, {"endpoints": [entry, known, own, *strange]})
+    assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2), ("10.0.0.2", 9, 3)]
+    assert drained == [Drained("big", "10.0.0.1:8000", "change")]
+    assert merged.names["Job"] == ("job", "job-model")
+    assert (merged.tiers, merged.services["job"].endpoints[0].slots) == ({"t": "job"}, 1)
+    assert told.merged(made._replace(hosts={}), {"endpoints": [entry]})[0].services == made.services
+
+
+def test_what_is_drained():
+    entries = [
+        {"service": "a", "node": "n", "reason": "maintenance"},
+        {"service": "a", "node": "m", "held": "x"},
+        7,
+        {},
+    ]
+    assert told.drained({"endpoints": entries}) == [Drained("a", "n", "maintenance"), Drained("a", "m", "change")]
+
+
+def test_a_file_that_is_told(tmp_path, capfd):
+    path = tmp_path / "f"
+    watched = told.Watched(str(path), {"endpoints": []})
+    assert not watched.look()
+    path.write_text('{"endpoints": [1]}')
+    assert watched.look()
+    assert not watched.look()
+    for broken in ("{", "[]", '{"endpoints": 1}', "[" * 100000):
+        path.write_text(broken)
+        assert not watched.look()
+        assert watched.value == {"endpoints": [1]}
+    assert capfd.readouterr().out.count("cannot be read") == 4
+    path.unlink()
+    assert watched.look()
+    assert watched.value == {"endpoints": []}
+    kept = told.Watched(str(path), None)
+    path.write_text('{"endpoints": [1]}')
+    assert kept.look()
+    path.unlink()
+    assert not kept.look()
+    assert kept.value == {"endpoints": [1]}
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_where_chunks_end(size):
+    body = b"5\r\nhello\r\n1A;x=y\r\n" + b"z" * 26 + b"\r\n0\r\nTrailer: 1\r\n\r\n"
+    data, framing, count = body + b"more", upstream.Chunks(), 0
+    for at in range(0, len(data), size):
+        assert not framing.done
+        count += framing.feed(data[at : at + size])
+        if framing.done:
+            break
+    assert count == len(body)
+    assert upstream.unchunked(body) == b"hello" + b"z" * 26
+
+
+@pytest.mark.parametrize("data", [b"\r\n", b"x\r\n", b"-1\r\n", b"5\n", b"1" * 5000])
+def test_chunks_that_are_none(data):
+    with pytest.raises(upstream.Broken):
+        upstream.Chunks().feed(data)
+
+
+def test_a_servers_head_has_no_line_that_it_did_not_send():
+    head = upstream.Head(b"HTTP/1.1 200 OK\r\nX-Llama-Node: other\r\nContent-Length: 3\r\nKeep-Alive: 5\r\n\r\n", "GET")
+    sent = head.sent([("X-Llama-Node", "n1")]).decode()
+    assert sent == "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nX-Llama-Node: n1\r\nConnection: close\r\n\r\n"
+    for wrong in (
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nno\r\n\r\n",
+    ):
+        with pytest.raises(upstream.Broken):
+            upstream.Head(wrong, "GET")
+    assert upstream.Head(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", "HEAD").framing.done
+
+
+def test_keys_of_a_request():
+    def key(*headers):
+        lines = ["GET / HTTP/1.1", "Host: x", *headers]
+        return request.parse(("\r\n".join(lines) + "\r\n\r\n").encode()).key
+
+    assert key("Authorization: Bearer  k") == "k"
+    assert key("authorization: bearer k", "x-api-key: other") == "k"
+    assert key("Authorization: k") == "k"
+    assert key("X-Api-Key: k") == "k"
+    assert key() is None
