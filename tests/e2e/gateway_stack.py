@@ -156,7 +156,7 @@ class Own:
     def write(self):
         """Everything that role gateway would have written."""
         config = self.config()
-        services = {service: SERVICE_KEY for service in self.servers}
+        services = dict.fromkeys(self.servers, SERVICE_KEY)
         (self.folder / "gateway.json").write_text(json.dumps(config))
         (self.folder / "keys.json").write_text(json.dumps({"clients": {"tests": KEY}, "services": services}))
         tiers = {
