@@ -40,6 +40,7 @@ class Server:
     def __init__(self, name="s", act=None, port=0):
         self.name, self.health, self.requests = name, HEALTHY, []
         self.act = act or (lambda server, end: end.sendall(plain(json.dumps({"model": server.name}).encode())))
+        self.stuck = None  # called instead of an answer about its health
         self.left = 0  # clients that have left before their answer
         self._ends = []
         self.port = port
@@ -70,7 +71,9 @@ class Server:
             length = [int(line[15:]) for line in head if line.lower().startswith("content-length:")]
             body = stream.read(length[0]) if length else b""
             path = head[0].split()[1]
-            if path == "/health":
+            if path == "/health" and self.stuck:
+                self.stuck()
+            elif path == "/health":
                 end.sendall(plain(*self.health))
             elif path in ("/slots", "/props"):
                 end.sendall(plain(b"{}", 501))

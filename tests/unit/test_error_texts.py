@@ -1577,9 +1577,8 @@ def test_every_text_has_a_row(module, sentences):
 
 # Handled where they are raised for, never shown as they are: a failure that is tried again, and a run that is asked to
 # stop.
-# What becomes of one request in the gateway, whose answers are for clients.
-GATEWAY = {"Unreachable", "Broken", "Cut", "Silent", "Loading", "Malformed"}
-NOT_REFUSALS = {"Transient", "Stopped", *GATEWAY}
+# Unanswered: what becomes of one request in the gateway, whose answers are for clients.
+NOT_REFUSALS = {"Transient", "Stopped", "Unanswered"}
 
 
 def test_one_exception_is_for_the_operator():

@@ -250,7 +250,7 @@ def test_another_service_answers_for_one_that_died(lab, door):
 
 
 def test_a_broken_stream_is_no_whole_one(lab, door):
-    body = json.dumps(dict(model="small", messages=QUESTION, max_tokens=1500, stream=True, ignore_eos=True))
+    body = json.dumps({"model": "small", "messages": QUESTION, "max_tokens": 1500, "stream": True, "ignore_eos": True})
     command = "timeout 60 curl -sSN -H @%s/curl-header -d %s http://127.0.0.1:8000/v1/chat/completions"
     found = []
     client = threading.Thread(target=lambda: found.append(lab.node3.run(command, KEYS, body)))
@@ -276,7 +276,7 @@ def processing(lab, node):
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     connection = http.client.HTTPConnection(door.host, DOOR)
-    body = dict(model="small", messages=QUESTION, max_tokens=1500, stream=stream, ignore_eos=True)
+    body = {"model": "small", "messages": QUESTION, "max_tokens": 1500, "stream": stream, "ignore_eos": True}
     connection.request("POST", "/v1/chat/completions", json.dumps(body), door.headers)
     lab.eventually(lambda: busy(door, "small"), 10, "somebody answers")
     (node,) = busy(door, "small")
@@ -287,7 +287,7 @@ def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     assert (busy(door, "small"), processing(lab, node)) == ([], 0)
 
 
-def test_a_new_certificate_is_taken_without_a_restart(lab, door):
+def test_a_new_certificate_is_taken_without_a_restart(lab):
     make = (
         "mkdir -p /etc/ssl/door && cd /etc/ssl/door && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s "
         "-keyout new.key -out new.pem 2>/dev/null && mv new.key door.key && mv new.pem door.pem"
@@ -313,7 +313,8 @@ def test_nothing_is_left_of_it(lab):
     left = lab.node3.check_output(
         "ls -d /etc/llama-cluster /opt/llama-cluster /var/lib/llama-cluster /var/lib/llama-gateway /run/llama-gateway "
         "/etc/nginx/conf.d/llama-cluster.conf /etc/systemd/system/llama-* /usr/local/bin/llama-* 2>/dev/null; "
-        "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; pgrep -fa '[l]lama_cluster'; "
-        "ss -Hltn '( sport = :8000 or sport = :8080 or sport = :8081 )'; systemctl is-enabled nginx | grep enabled; true"
+        "getent passwd llama-gateway; systemctl list-units --all --plain --no-legend 'llama-*'; "
+        "pgrep -fa '[l]lama_cluster'; ss -Hltn '( sport = :8000 or sport = :8080 or sport = :8081 )'; "
+        "systemctl is-enabled nginx | grep enabled; true"
     )
     assert left == ""

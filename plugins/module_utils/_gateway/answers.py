@@ -30,6 +30,10 @@ HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 
+class Unanswered(Exception):
+    """Why a request is not simply answered by the server that was chosen. The engine acts on it; nobody reads it."""
+
+
 class Answer(NamedTuple):
     status: int
     body: bytes

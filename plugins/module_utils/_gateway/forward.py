@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 from .._text import duration
 from . import affinity, answers, paths, replicas, routing, upstream
 from .affinity import Conversation
-from .answers import Answer
+from .answers import Answer, Unanswered
 from .client import Connection
 from .config import Config, Keys
 from .log import Entry
@@ -25,8 +25,8 @@ from .upstream import Broken, Unreachable
 
 # An answer whose length is told is read whole before any of it is passed on, up to so many bytes.
 WHOLE = 64 << 20
-# Servers that may end under one request, in a service: it may be the request that ends them.
-LOST = 2
+# Servers that may end under one request, in a service: it may be the request that ends them, or a bad moment.
+LOST = 3
 # Connections that are tried at all.
 TRIES = 8
 # Seconds after which to ask again, where nothing better is known.
@@ -34,15 +34,15 @@ SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
 
 
-class Cut(Exception):
+class Cut(Unanswered):
     """The answer ended in the middle, and the client has seen its beginning."""
 
 
-class Silent(Exception):
+class Silent(Unanswered):
     """Nothing came for as long as the service may be silent."""
 
 
-class Loading(Exception):
+class Loading(Unanswered):
     """The server is there again, but not yet its model."""
 
 

@@ -52,8 +52,9 @@ def normalise(target: str) -> Optional[Target]:
 
 
 def is_closed(method: str, path: str) -> bool:
-    """Whether no client may ask for it, at whichever door. Letters count alike in both cases."""
-    parts = [part for part in path.lower().split("/") if part]
+    """Whether no client may ask for it, at whichever door. Letters count alike in both cases, and what stands behind a
+    semicolon, which some programs take for parameters, not at all."""
+    parts = [part.partition(";")[0] for part in path.lower().split("/") if part]
     # A server may be asked with or without /v1.
     names = parts[1:] if parts[:1] == ["v1"] else parts
     if names[:1] == ["slots"] or parts[-2:] in (["models", "load"], ["models", "unload"]):

@@ -14,8 +14,10 @@ from . import replicas, upstream
 from .replicas import Endpoint, Fleet, Place
 from .upstream import Broken, Unreachable
 
-# Seconds between two connections, for one, for an answer, and between two looks at one that is ready.
-ROUND, CONNECT, ANSWER, LOOK = 1.0, 1.0, 10.0, 30.0
+# Seconds between two connections, for one, and between two looks at one that is ready.
+ROUND, CONNECT, LOOK = 1.0, 1.0, 30.0
+# For an answer: one that serves may be slow under load; one that begins to serve is not to be missed for long.
+ANSWER, SOON = 10.0, 2.0
 
 
 class Prober:
@@ -88,11 +90,12 @@ class Prober:
             self._told(endpoint)
 
     async def _health(self, endpoint: Endpoint) -> str:
-        status, _body = await self._get(endpoint, "/health")
+        seconds = ANSWER if endpoint.seen == replicas.READY else SOON
+        status, _body = await self._get(endpoint, "/health", seconds)
         return {200: replicas.READY, 503: replicas.LOADING}.get(status, replicas.DOWN)
 
-    async def _get(self, endpoint: Endpoint, path: str) -> Tuple[int, bytes]:
-        return await upstream.get(endpoint.where, path, self._key(endpoint.service), ANSWER)
+    async def _get(self, endpoint: Endpoint, path: str, seconds: float = SOON) -> Tuple[int, bytes]:
+        return await upstream.get(endpoint.where, path, self._key(endpoint.service), seconds)
 
     async def _details(self, endpoint: Endpoint, fresh: bool) -> None:
         """Slots and their context, and of a new process its build. A router has none of its own."""

@@ -9,7 +9,7 @@ import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from . import answers
-from .answers import Answer
+from .answers import Answer, Unanswered
 
 # Bytes of a head, and of a body: nginx allows far less (gateway_max_body).
 HEAD, BODY = 64 << 10, 512 << 20
@@ -31,7 +31,7 @@ NOT_PASSED_PREFIXES = ("x-llama-", "x-forwarded-")
 Headers = List[Tuple[str, str]]
 
 
-class Malformed(Exception):
+class Malformed(Unanswered):
     """No request that is understood; it has an answer all the same."""
 
     def __init__(self, answer: Answer) -> None:

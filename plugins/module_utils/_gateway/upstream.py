@@ -11,6 +11,7 @@ import socket
 from typing import Iterable, List, Optional, Tuple
 
 from . import request
+from .answers import Unanswered
 from .config import Address
 from .request import Headers
 
@@ -26,11 +27,11 @@ LINE = 4096
 KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 
-class Unreachable(Exception):
+class Unreachable(Unanswered):
     """No connection: nothing of the request was sent."""
 
 
-class Broken(Exception):
+class Broken(Unanswered):
     """The server ended, or spoke no HTTP, before its answer was whole."""
 
 

@@ -121,12 +121,13 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
         for path in gateway["missing"]
     ]
     configuration = gateway["configuration"]
-    if gateway["status"] not in (0, 127):
+    status = int(gateway["status"])  # ansible-core 2.16 makes a text of it
+    if status not in (0, 127):
         found.append(
             "%s: nginx refuses its configuration as it is (%s), a sound one is needed: correct it until `nginx -t` is "
             "content" % (host, " ".join(configuration.split())[-300:])
         )
-    served = sites(configuration) if gateway["status"] == 0 else {}
+    served = sites(configuration) if status == 0 else {}
     mine = served.pop(paths.NGINX_SITE, set()).union(*(served.pop(path, set()) for path in gateway["leaving"]))
     # A port that no file has is one that nginx gives up when it reads ours.
     listeners = "\n".join(line for line in listeners.splitlines() if 'users:(("nginx",' not in line)

@@ -34,27 +34,33 @@ FORBIDDEN = (500, 502, 504)
 
 
 def is_closed(method, target):
-    """Whether some reading of a request line that reached the server is a closed path: more readings than any one
-    server has."""
-    path = re.split(r"[?#;\s]", target)[0]
+    """Whether some reading of a request line that reached the server is a closed path: encoded up to four times, with
+    or without what follows a semicolon, dots taken as they stand or followed. More readings than any one server has."""
+    readings = {re.split(r"[?#\s]", target)[0]}
+    readings |= {reading.partition(";")[0] for reading in readings}
     for _ in range(4):
-        plain = re.sub(r"[/\\]+", "/", path).lower()
-        parts = []
-        for part in plain.split("/"):
-            if part == "..":
-                del parts[-1:]
-            elif part not in ("", "."):
-                parts.append(part)
-        if parts[:1] == ["v1"]:
-            parts = parts[1:]
-        if parts[:1] == ["slots"] or parts[-2:] in (["models", "load"], ["models", "unload"]):
-            return True
-        if method not in ("GET", "HEAD", "OPTIONS") and parts[:1] in (["props"], ["lora-adapters"]):
-            return True
-        if unquote(path) == path:
-            return False
-        path = unquote(path)
-    return False
+        readings |= {unquote(reading) for reading in readings}
+    return any(names_closed(method, parts) for reading in readings for parts in split(reading))
+
+
+def split(path):
+    """-> the parts of a path, with dots as they stand, and with dots followed."""
+    plain = [part for part in re.split(r"[/\\]+", path.lower()) if part not in ("", ".")]
+    followed = []
+    for part in plain:
+        if part == "..":
+            del followed[-1:]
+        else:
+            followed.append(part)
+    return plain, followed
+
+
+def names_closed(method, parts):
+    if parts[:1] == ["v1"]:
+        parts = parts[1:]
+    if parts[:1] == ["slots"] or parts[-2:] in (["models", "load"], ["models", "unload"]):
+        return True
+    return method not in ("GET", "HEAD", "OPTIONS") and parts[:1] in (["props"], ["lora-adapters"])
 
 
 class Maker:

@@ -92,6 +92,8 @@ def test_what_is_sent_is_what_was_judged():
     [
         ("GET", "/slots", True),
         ("GET", "/SLOTS/0", True),
+        ("GET", "/v1/slots;x", True),
+        ("GET", "/models;a/load;b", True),
         ("GET", "/v1/slots", True),
         ("POST", "/models/load", True),
         ("GET", "/v1/models/unload", True),

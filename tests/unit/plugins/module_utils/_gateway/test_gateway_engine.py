@@ -158,7 +158,7 @@ def test_a_request_that_ends_its_servers_is_not_given_to_all_of_them(made):
     status, headers, body = gateway.ask(body=chat())
     assert (status, body["error"]["code"]) == (503, "no_endpoint")
     assert "retry-after" in headers
-    assert sum(len(server.requests) for server in servers) == 2
+    assert sum(len(server.requests) for server in servers) == 3
     assert len(other.requests) == 1
 
 
@@ -188,6 +188,23 @@ def test_a_server_that_answers_that_it_loads_is_not_what_the_client_is_told(made
     first, other = Server("a", act=lambda _server, end: end.sendall(plain(*LOADING))), Server("small")
     gateway = made({**service("big", first, fallback="small"), **service("small", other)})
     assert gateway.ask(body=chat())[2] == {"model": "small"}
+
+
+def test_a_server_that_hangs_and_comes_back_is_not_missed_for_long(made):
+    hangs = threading.Event()
+    server = Server()
+    server.die()
+
+    def hang():
+        hangs.set()
+        time.sleep(30)
+
+    gateway = made(service("big", server))
+    server.stuck = hang
+    server.start()
+    assert hangs.wait(5)
+    server.stuck = None
+    wait_for(lambda: gateway.state("big")["state"] == "ready", 5)
 
 
 def test_one_slot_one_request_and_the_queue_is_bounded(made):

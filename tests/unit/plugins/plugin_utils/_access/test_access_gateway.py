@@ -131,7 +131,7 @@ def test_the_sites_of_nginx_are_read_by_file():
 
 def test_another_site_on_our_ports_is_named():
     listeners = SOCKET % ("0.0.0.0", 8000, "nginx") + SOCKET % ("0.0.0.0", 8081, "nginx")
-    assert refusals(NGINX, 0, listeners) == [
+    assert refusals(NGINX, "0", listeners) == [
         "gateway_tiers.fast: port 8080 of door is that of a site in /etc/nginx/sites-enabled/ai-inference, a free port "
         "is needed: remove that site, or choose another port",
         "gateway_tiers.reasoning: port 8081 of door is that of a site in /etc/nginx/sites-enabled/ai-inference, a free "

@@ -1,0 +1,218 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The processes of program gateway, with a socket that somebody else holds, as systemd does."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
+    Gateway,
+    Server,
+    chat,
+    configuration,
+    plain,
+    service,
+    wait_for,
+)
+
+UTILS = Path(__file__).resolve().parents[5] / "plugins/module_utils"
+
+
+class Unit(Gateway):
+    """What systemd has of it: the socket, where it is told things, and the process that runs."""
+
+    def __init__(self, folder, config):
+        self.files, self.socket, self.folder = str(folder), str(folder / "s"), folder
+        self.write("gateway.json", config)
+        self.write("keys.json", {"clients": {}, "services": {}})
+        (folder / "lib").mkdir()
+        (folder / "lib/llama_cluster").symlink_to(UTILS)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.socket)
+        self._listener.listen(64)
+        self._told = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._told.bind(str(folder / "notify"))
+        self._told.settimeout(10)
+        self.main = None
+
+    def start(self, ready=True):
+        program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", self.files]
+        for name in ("draining", "registry", "state"):
+            program += ["--" + name, str(self.folder / (name + ".json"))]
+        environment = dict(
+            os.environ,
+            PYTHONPATH=str(self.folder / "lib"),
+            LISTEN_FDS="1",
+            NOTIFY_SOCKET=str(self.folder / "notify"),
+            WATCHDOG_USEC="300000",
+        )
+        with open(self.folder / "log", "a") as log:
+            self.main = subprocess.Popen(
+                ["sh", "-c", 'exec 3<&0 </dev/null; export LISTEN_PID=$$; exec "$@"', "sh", *program],
+                stdin=self._listener,
+                stdout=log,
+                stderr=log,
+                env=environment,
+            )
+        if ready:
+            self.hear("READY=1")
+        return self
+
+    def hear(self, word):
+        while word not in self._told.recv(4096).decode():
+            pass
+
+    @property
+    def worker(self):
+        return int(Path("/proc/%d/task/%d/children" % (self.main.pid, self.main.pid)).read_text().split()[0])
+
+    @property
+    def said(self):
+        return (self.folder / "log").read_text()
+
+    def listens(self):
+        try:
+            self.open().close()
+        except OSError:
+            return False
+        return True
+
+    def stop(self):
+        if self.main and self.main.poll() is None:
+            self.main.terminate()
+            self.main.wait(10)
+
+
+def lives(pid):
+    try:
+        return Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def unit(tmp_path):
+    units = []
+
+    def make(services):
+        units.append(Unit(tmp_path, configuration(services)))
+        return units[-1]
+
+    yield make
+    for one in units:
+        one.stop()
+
+
+def test_a_restart_costs_no_request(unit):
+    def act(_server, end):
+        time.sleep(0.05)
+        end.sendall(plain(b"1"))
+
+    made = unit(service("big", Server(act=act), queue=64)).start()
+    found, over = [], threading.Event()
+
+    def ask():
+        while not over.is_set():
+            found.append(made.ask(body=chat())[0])
+
+    threads = [threading.Thread(target=ask) for _one in range(8)]
+    for thread in threads:
+        thread.start()
+    workers = []
+    for end in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        enough = len(found) + 8
+        wait_for(lambda enough=enough: len(found) > enough)
+        workers.append(made.worker)
+        made.main.send_signal(end)
+        made.main.wait(10)
+        made.start()
+    over.set()
+    for thread in threads:
+        thread.join(10)
+    assert set(found) == {200}
+    wait_for(lambda: not any(lives(worker) for worker in workers))
+    assert os.path.exists(made.socket)
+
+
+def test_what_has_begun_is_answered_by_the_old_worker_while_the_new_one_serves(unit):
+    goes_on = threading.Event()
+
+    def act(_server, end):
+        assert goes_on.wait(20)
+        end.sendall(plain(b'"old"'))
+
+    server = Server(act=act)
+    made = unit(service("big", server)).start()
+    found = []
+    thread = threading.Thread(target=lambda: found.append(made.ask(body=chat())[::2]))
+    thread.start()
+    wait_for(lambda: server.requests)
+    worker = made.worker
+    made.main.kill()
+    made.main.wait(10)
+    made.start()
+    assert made.ask("/health")[0] == 200
+    assert lives(worker)
+    goes_on.set()
+    thread.join(10)
+    assert found == [(200, "old")]
+    wait_for(lambda: not lives(worker))
+
+
+def test_a_worker_that_is_killed_ends_the_unit(unit):
+    made = unit({}).start()
+    os.kill(made.worker, signal.SIGKILL)
+    assert made.main.wait(10) == 1
+
+
+def test_a_worker_that_hangs_is_killed_by_the_watchdogs_signal(unit):
+    made = unit({}).start()
+    made.hear("WATCHDOG=1")
+    worker = made.worker
+    os.kill(worker, signal.SIGSTOP)
+    made.main.send_signal(signal.SIGABRT)
+    assert made.main.wait(10) == 1
+    wait_for(lambda: not lives(worker))
+
+
+def test_a_new_configuration_is_read_by_the_worker(unit):
+    made = unit({}).start()
+    made.write("gateway.json", configuration(service("big", Server())))
+    made.main.send_signal(signal.SIGHUP)
+    made.hear("READY=1")
+    wait_for(lambda: made.ask(body=chat())[0] == 200)
+
+
+def test_a_configuration_that_cannot_be_used_is_one_sentence(unit):
+    made = unit({})
+    made.write("gateway.json", {"version": 3})
+    made.start(ready=False)
+    assert made.main.wait(10) == 1
+    assert "gateway.json: version: 3 seen, 1 is needed: run site.yml with --tags gateway again" in made.said
+    assert "Traceback" not in made.said
+
+
+def test_without_a_socket_of_systemd_it_makes_its_own(tmp_path):
+    made = Unit(tmp_path, configuration({}))
+    os.unlink(made.socket)
+    program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", made.files]
+    made.main = subprocess.Popen(
+        [*program, "--socket", made.socket],
+        env=dict(os.environ, PYTHONPATH=str(tmp_path / "lib")),
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        wait_for(made.listens)
+        assert made.ask("/status.json")[2]["services"] == {}
+        assert json.dumps(made.ask("/health")[2]).count("no service is ready") == 1
+    finally:
+        made.stop()
