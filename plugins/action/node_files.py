@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Renders the templates of a list of files and has the node write them; documented in plugins/modules/node_files.py."""
 
+import json
+
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
@@ -22,7 +24,10 @@ class ActionModule(ActionBase):
         """An entry with its content. The template sees its own variables alone: a lookup copies all that it is
         given."""
         if not entry.get("template"):
-            return entry
+            # JSON that comes by way of a variable, ansible-core 2.16 has made data of.
+            data = isinstance(entry.get("content"), (dict, list))
+            text = json.dumps(entry["content"], sort_keys=True) + "\n" if data else entry.get("content", "")
+            return dict(entry, content=text)
         lookup = lookup_loader.get("ansible.builtin.template", loader=self._loader, templar=self._templar)
         variables = dict(common, **entry.get("vars", {}), ansible_search_path=list(search_path))
         content = lookup.run([entry["template"]], variables=variables)[0]
