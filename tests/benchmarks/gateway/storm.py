@@ -323,7 +323,7 @@ class Storm:
                 elif one.service == "fixed":
                     self._note("missing", one, state, before - max(changed, one.good))
                 elif not self.share_gone:
-                    late = before - max(since_share, self.share_back, one.good)
+                    late = before - max(changed, since_share, self.share_back, one.good)
                     self._note("missing from the share", one, state, late)
 
     def _note(self, kind, endpoint, state, seconds):
