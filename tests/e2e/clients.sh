@@ -29,4 +29,5 @@ if [ -z "${LLAMA_GATEWAY:-}" ]; then
     tar -C "$unpacked" -xzf "$archive"
     export LLAMA_LAB_IMAGE LLAMA_BIN=$unpacked/bin LLAMA_MODEL=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
 fi
-"$venv/bin/python" -m pytest -q -W ignore::UserWarning -p no:cacheprovider -c /dev/null --rootdir tests/e2e tests/e2e/gateway_clients.py "$@"
+"$venv/bin/python" -m pytest -q -W ignore::UserWarning -p no:cacheprovider -c /dev/null --rootdir tests/e2e \
+    tests/e2e/gateway_clients.py "$@"
