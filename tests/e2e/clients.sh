@@ -26,7 +26,8 @@ if [ -z "${LLAMA_GATEWAY:-}" ]; then
     archive=$(find "$lab_cache/builds" -name 'llama.cpp-b11434-cpu-*.tar.gz' | sort | head -1)
     [ -n "$archive" ] || die "$lab_cache/builds: no build of b11434 seen, one is needed: run make lab first"
     unpacked=$(mktemp -d); trap 'rm -rf "$unpacked"' EXIT
-    tar -C "$unpacked" -xzf "$archive" bin/llama-server
+    tar -C "$unpacked" -xzf "$archive"
     export LLAMA_LAB_IMAGE LLAMA_BIN=$unpacked/bin LLAMA_MODEL=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
 fi
-"$venv/bin/python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/e2e tests/e2e/gateway_clients.py "$@"
+"$venv/bin/python" -m pytest -q -W ignore::UserWarning -p no:cacheprovider -c /dev/null --rootdir tests/e2e \
+    tests/e2e/gateway_clients.py "$@"
