@@ -287,7 +287,7 @@ def test_a_client_that_leaves_frees_its_slot(lab, door, stream):
     assert (busy(door, "small"), processing(lab, node)) == ([], 0)
 
 
-def test_a_new_certificate_is_taken_without_a_restart(lab):
+def test_a_new_certificate_is_taken_without_a_restart(lab, key):
     make = (
         "mkdir -p /etc/ssl/door && cd /etc/ssl/door && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s "
         "-keyout new.key -out new.pem 2>/dev/null && mv new.key door.key && mv new.pem door.pem"
@@ -305,6 +305,7 @@ def test_a_new_certificate_is_taken_without_a_restart(lab):
     status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway")
     assert status == 0, output
     assert not lab.node3.file("/etc/systemd/system/llama-gateway-tls.path").exists
+    assert lab.node3.file(KEYS + "/curl-header").content_string.split()[-1] == key
 
 
 def test_nothing_is_left_of_it(lab):
