@@ -96,3 +96,7 @@ upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once
 
 services-test:  ## a service of every shape on one lab, proved, killed and proved again (about six minutes)
 	@tests/e2e/services.sh
+
+# At a deployed gateway: make clients-test with LLAMA_GATEWAY and what tests/e2e/gateway_clients.py names beside it.
+clients-test:  ## the openai SDK, litellm, TensorZero and curl at a gateway of its own (about a minute)
+	@tests/e2e/clients.sh

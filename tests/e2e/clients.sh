@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# make clients-test: the openai SDK, litellm, TensorZero and curl at a gateway of its own, on the ports 23000 to 23014 of
-# the loopback: llama-servers with a small model, and in a container the engine and nginx.
+# make clients-test: the openai SDK, litellm, TensorZero and curl at a gateway of its own, on the ports 23000 to 23014
+# of the loopback: llama-servers with a small model, and in a container the engine and nginx. With LLAMA_GATEWAY (see
+# gateway_clients.py) at one that is deployed, where nothing is broken.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/../lab/common.sh"
 cd "$repository"
@@ -25,7 +26,8 @@ if [ -z "${LLAMA_GATEWAY:-}" ]; then
     archive=$(find "$lab_cache/builds" -name 'llama.cpp-b11434-cpu-*.tar.gz' | sort | head -1)
     [ -n "$archive" ] || die "$lab_cache/builds: no build of b11434 seen, one is needed: run make lab first"
     unpacked=$(mktemp -d); trap 'rm -rf "$unpacked"' EXIT
-    tar -C "$unpacked" -xzf "$archive" bin/llama-server
+    tar -C "$unpacked" -xzf "$archive"
     export LLAMA_LAB_IMAGE LLAMA_BIN=$unpacked/bin LLAMA_MODEL=$lab_cache/files/SmolLM2-135M-Instruct.Q4_1.gguf
 fi
-"$venv/bin/python" -m pytest -q -p no:cacheprovider -c /dev/null --rootdir tests/e2e tests/e2e/gateway_clients.py "$@"
+"$venv/bin/python" -m pytest -q -W ignore::UserWarning -p no:cacheprovider -c /dev/null --rootdir tests/e2e \
+    tests/e2e/gateway_clients.py "$@"

@@ -57,8 +57,8 @@ class Endpoint:
 
     @property
     def waits(self) -> bool:
-        """Whether it will be back soon without anybody's help."""
-        return self.drain == CHANGE or (self._released and not self.drain)
+        """Whether it will be back soon without anybody's help, or the first look at it is on its way."""
+        return self.drain == CHANGE or (not self.drain and (self._released or not self._known))
 
     def free(self, model: str) -> int:
         return max(0, self.slots - self.taken.get(model, 0))
@@ -73,7 +73,7 @@ class Endpoint:
 
     def observe(self, seen: str, now: float, wall: float) -> bool:
         """What a probe or a request has seen -> whether that is new."""
-        before = self.state
+        before, first = self.state, not self._known
         if seen != LOADING:
             self._released = False
         if seen != self.seen or not self._known:
@@ -86,7 +86,7 @@ class Endpoint:
             self.seen, self.moment, self._known = seen, now, True
         if before != self.state:
             self.since = wall
-        return before != self.state
+        return first or before != self.state
 
     def seconds_left(self, now: float) -> Optional[float]:
         """Until it is loaded, by its last load; None where that is not known, or has passed."""

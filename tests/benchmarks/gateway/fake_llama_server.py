@@ -121,7 +121,7 @@ class Connection(asyncio.Protocol):
         try:
             asked = json.loads(body)
             tokens = max(1, int(asked.get("max_tokens") or 8))
-        except (ValueError, AttributeError, TypeError, RecursionError) as problem:
+        except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as problem:
             self.whole(400, {"error": {"message": str(problem), "type": "invalid_request_error", "code": 400}})
             return
         self.since = time.monotonic()

@@ -316,11 +316,13 @@ async def send(port, message):
     return [int(code) for code in re.findall(rb"HTTP/1\.[01] (\d{3})", received)]
 
 
-def judge_record(lines):
-    """-> faults in what reached the server."""
+def judge_record(lines, probes):
+    """-> faults in what reached the server, beside the engine's own questions for slots."""
     faults = []
     for line in lines:
         seen = json.loads(line)
+        if line in probes:
+            continue
         method, _, rest = seen["line"].partition(" ")
         target = rest.rpartition(" ")[0] or rest
         if is_closed(method, target):
@@ -366,6 +368,8 @@ def main():
     }
     gateway = EngineBehindNginx(services)
     gateway.start()
+    # Its clients' requests have heads that nginx adds.
+    probes = {line for line in RECORD.read_text().splitlines() if json.loads(line)["line"] == "GET /slots HTTP/1.1"}
     before = gateway.engine_pids()
     maker, faults, rows = Maker(arguments.seed), [], []
     beyond = arguments.rounds * 4 // 5
@@ -387,7 +391,7 @@ def main():
         seen_before = len(RECORD.read_text().splitlines()) if RECORD.exists() else 0
         statuses, found = asyncio.run(rounds(gateway, maker, first, count, doors))
         reached = RECORD.read_text().splitlines()[seen_before:]
-        faults += found + judge_record(reached)
+        faults += found + judge_record(reached, probes)
         counted = ", ".join("%s: %d" % each for each in sorted(statuses.items(), key=str))
         rows.append([words, count, len(reached), counted])
     if "Traceback" in gateway.log():

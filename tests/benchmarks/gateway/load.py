@@ -46,7 +46,10 @@ class Outcome:
     def why(self):
         if self.ok:
             return "ok"
-        return self.error or ("status %s" % self.status if self.whole else "status %s, cut" % self.status)
+        if self.error or not self.whole:
+            return self.error or "status %s, cut" % self.status
+        error = (self.json() or {}).get("error") or {}
+        return "status %s %s" % (self.status, error.get("code"))
 
 
 class Client(asyncio.Protocol):

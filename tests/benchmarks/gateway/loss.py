@@ -12,7 +12,7 @@ import sys
 
 import load
 import report
-from candidates import EngineBehindNginx, Fakes, replace, service
+from candidates import EngineBehindNginx, Fakes, replace, service, wait_for
 
 PAIR, LONE, HELP, MORE = (24011, 24012), 24041, 24042, 24013
 CLIENTS, TOKENS = 20, 10
@@ -70,6 +70,8 @@ def kill_all(gateway, _fakes, _number):
     for pid in reversed(gateway.engine_pids()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    # nginx sends a request once more, not twice: the next kill has to find an engine that answers.
+    wait_for(gateway.port)
 
 
 def kill_replica(_gateway, fakes, number):
@@ -103,7 +105,7 @@ DRILLS = (
 )
 
 
-async def drill(gateway, fakes, model, each, change, streams, seconds):
+async def drill(gateway, fakes, model, each, change, back, streams, seconds):
     message = load.request(load.chat(model, TOKENS, 2048, stream=streams))
     waiting = asyncio.ensure_future(load.steady(gateway.port, message, CLIENTS, seconds, streams, spread=0.2))
     loop = asyncio.get_running_loop()
@@ -115,12 +117,16 @@ async def drill(gateway, fakes, model, each, change, streams, seconds):
         await loop.run_in_executor(None, change, gateway, fakes, number)
         number += 1
         await asyncio.sleep(each)
+    if back:
+        # Who waits for a drained replica is answered now.
+        await loop.run_in_executor(None, back)
     return await waiting, number
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=8)
+    parser.add_argument("--only", default="", help="drills whose words have this in them")
     arguments = parser.parse_args()
     versions = report.versions()
     print(versions, flush=True)
@@ -130,9 +136,9 @@ def main():
     gateway.start()
     rows, lost = [], 0
     for words, model, each, change, back, streams, counts in DRILLS:
-        found, changes = asyncio.run(drill(gateway, fakes, model, each, change, streams, arguments.seconds))
-        if back:
-            back()
+        if arguments.only not in words:
+            continue
+        found, changes = asyncio.run(drill(gateway, fakes, model, each, change, back, streams, arguments.seconds))
         for port, name in ((PAIR[0], "pair"), (PAIR[1], "pair"), (LONE, "lone")):
             if port not in fakes.running:
                 fakes.start(port, name, slots=32)

@@ -97,6 +97,7 @@ class Endpoint:
         self.writer = None
         self.draining = False
         self.changed = time.time()
+        self.moved = 0.0  # when it began to be as it is
         self.moves = 0  # odd while it is on its way from one state to the other
         self.good = 0.0  # when the engine had it as it is
         self.since_share = time.time()  # when the share could tell of it at the earliest
@@ -108,6 +109,7 @@ class Endpoint:
     @contextlib.contextmanager
     def moving(self):
         self.moves += 1
+        self.moved = time.time()
         yield
         self.changed = time.time()
         self.moves += 1
@@ -323,7 +325,7 @@ class Storm:
                 elif one.service == "fixed":
                     self._note("missing", one, state, before - max(changed, one.good))
                 elif not self.share_gone:
-                    late = before - max(since_share, self.share_back, one.good)
+                    late = before - max(changed, since_share, self.share_back, one.good)
                     self._note("missing from the share", one, state, late)
 
     def _note(self, kind, endpoint, state, seconds):
@@ -377,7 +379,7 @@ class Storm:
             self.event()
             for one in self.endpoints:
                 if lives[one.node] and not one.alive:
-                    self.deaths[one.service].append([one.node, one.changed, float("inf")])
+                    self.deaths[one.service].append([one.node, one.moved, float("inf")])
                 elif not lives[one.node] and one.alive:
                     last = [death for death in self.deaths[one.service] if death[0] == one.node][-1]
                     last[2] = one.changed

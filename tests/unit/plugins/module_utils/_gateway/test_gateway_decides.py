@@ -330,6 +330,15 @@ def test_a_new_configuration_keeps_what_is_known():
     assert granted == [DOWN]
 
 
+def test_who_comes_before_the_first_look_at_a_server_waits_for_it():
+    made, granted = fleet(service()), []
+    pool = made.pools["big"]
+    assert pool.take("big", affinity.NONE) == WAIT
+    pool.wait(Waiter("big", affinity.NONE, granted.append))
+    made.observe(made.endpoints()[0], DOWN, 1, 1)
+    assert (granted, pool.take("big", affinity.NONE)) == ([DOWN], DOWN)
+
+
 def test_what_a_registry_adds():
     made = parsed(service(), registry={"hosts": {"n1": "10.0.0.1", "n2": "10.0.0.2"}})
     entry = {"service": "big", "node": "n2", "address": "10.0.0.2", "port": 9, "slots": 3, "models": ["z"], "tier": "t"}

@@ -303,6 +303,16 @@ def test_an_engine_that_ends_answers_what_has_begun_and_takes_nothing_new(made):
     assert gateway.ended.wait(5)
 
 
+def test_endpoints_that_are_exchanged_cost_no_request(made):
+    servers = [Server("a"), Server("b")]
+    gateway = made(service("big", servers[0]))
+    for at in (1, 0, 1):
+        gateway.write("gateway.json", configuration(service("big", servers[at])))
+        gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+        assert [gateway.ask(body=chat())[0] for _one in range(3)] == [200] * 3
+    assert servers[1].requests
+
+
 def test_a_configuration_is_read_again_and_a_broken_one_changes_nothing(made, capfd):
     first, second = Server("a"), Server("b")
     gateway = made(service("big", first))

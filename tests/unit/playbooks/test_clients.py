@@ -1,0 +1,101 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""clients.yml: from the inventory while no gateway answers, and what the gateway says once one does; its refusals."""
+
+import http.server
+import json
+import socket
+import sys
+import threading
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    COLLECTIONS,
+    ROOT,
+    run_playbook,
+)
+
+
+def clients(folder, port, *arguments, gateway=True):
+    service = {"model": "m", "quant": "F16", "head": "node1", "port": 8000, "slot_ctx_size": 2048, "parallel": 1}
+    settings = {
+        "llama_services": {"chat": service},
+        "llama_models": {"m": {"aliases": ["n"], "quants": {"F16": {"urls": ["file:///m.gguf"], "file": "m.gguf"}}}},
+        "ansible_connection": "local",
+        "ansible_host": "127.0.0.1",
+        "ansible_python_interpreter": sys.executable,
+        "gateway_port": port,
+    }
+    inventory = {"llama_nodes": {"hosts": {"node1": {}}}, "all": {"vars": settings}}
+    if gateway:
+        inventory["llama_gateway"] = {"hosts": {"front": {}}}
+    (folder / "hosts.json").write_text(json.dumps(inventory))
+    arguments = ("-i", str(folder / "hosts.json"), *arguments)
+    return run_playbook(ROOT / "playbooks/clients.yml", *arguments, home=folder, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
+
+
+@pytest.fixture
+def nobody():
+    """A port where nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        yield free.getsockname()[1]
+
+
+@pytest.fixture
+def gateway():
+    """The port of a gateway that answers with its path."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = b"what the gateway says at %s\n" % self.path.encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield server.server_port
+    server.shutdown()
+    server.server_close()
+
+
+def test_before_a_gateway_answers_it_says_what_one_would(tmp_path, nobody):
+    status, output = clients(tmp_path, nobody)
+    assert status == 0, output
+    assert "the gateway does not answer at http://127.0.0.1:%d/clients (" % nobody in output
+    assert "): this is what it would answer once site.yml has deployed the inventory" in output
+    assert "m: 2048 tokens of context, answers of 512; also as n" in output
+
+
+def test_a_file_is_written_where_it_is_wanted(tmp_path, nobody):
+    status, output = clients(tmp_path, nobody, "-e", "client=opencode", "-e", "dir=%s" % tmp_path)
+    assert status == 0, output
+    written = json.loads((tmp_path / "opencode.json").read_text())
+    assert written["provider"]["llama"]["models"]["n"]["limit"] == {"context": 2048, "output": 512}
+    assert "wrote %s/opencode.json" % tmp_path in output
+
+
+def test_a_gateway_that_answers_is_believed(tmp_path, gateway):
+    status, output = clients(tmp_path, gateway, "-e", "client=litellm", "-e", "dir=%s" % tmp_path)
+    assert status == 0, output
+    assert (tmp_path / "config.yaml").read_text() == "what the gateway says at /clients/litellm\n"
+    assert "does not answer" not in output
+
+
+@pytest.mark.parametrize(
+    "arguments,there,said",
+    [
+        ((), False, "clients: no host in the group llama_gateway, one is needed: add it to hosts.yml"),
+        (("-e", "dir=/tmp"), True, "clients: dir seen without a client, the one to write for is needed"),
+        (("-e", "client=emacs"), True, "client: emacs seen, one of openai, litellm, opencode"),
+    ],
+)
+def test_it_refuses(tmp_path, nobody, arguments, there, said):
+    status, output = clients(tmp_path, nobody, *arguments, gateway=there)
+    assert status != 0 and said in output
