@@ -302,9 +302,6 @@ def test_a_new_certificate_is_taken_without_a_restart(lab, key):
     lab.node3.check_output(make % "second")
     lab.eventually(lambda: lab.node3.check_output(subject).endswith("second"), 15, "the new certificate is shown")
     assert lab.node3.check_output("systemctl show -P MainPID nginx") == master
-    status, output = lab.playbook("site", *INVENTORY, "--tags", "gateway")
-    assert status == 0, output
-    assert not lab.node3.file("/etc/systemd/system/llama-gateway-tls.path").exists
     assert lab.node3.file(KEYS + "/curl-header").content_string.split()[-1] == key
 
 

@@ -501,3 +501,34 @@ def test_what_others_put_into_our_directories_stays(tmp_path):
 
 def test_every_mark_is_tested():
     assert len(NODE_FILES) + 3 == len(WRITTEN)
+
+
+GATEWAY = {
+    "etc/llama-cluster/gateway/gateway.json": '{\n    "auth": "required",\n    "unknown_model": "404"\n}\n',
+    "etc/llama-cluster/gateway/keys.json": '{\n    "clients": {\n        "generated": "k"\n    }\n}\n',
+    "etc/llama-cluster/gateway/curl-header": "Authorization: Bearer k\n",
+    "etc/llama-cluster/gateway/nginx-clients.conf": "# Ansible managed\n# Whose requests nginx sends\n",
+    "etc/llama-cluster/gateway/nginx-services.conf": "# Ansible managed\n# The keys of the tiers' services, never\n",
+    "etc/llama-cluster/gateway/llama_cluster_gateway.cil": "; nginx may connect to a socket that systemd holds\n",
+    "etc/nginx/conf.d/llama-cluster.conf": "# Ansible managed\n# Ports, paths and TLS of the gateway; who answers\n",
+    "etc/systemd/system/llama-gateway.socket": "Documentation=https://github.com/thefermisea/ansible-llama-cluster\n",
+    "etc/systemd/system/llama-gateway-tls.path": "Documentation=https://github.com/thefermisea/ansible-llama-cluster\n",
+    "var/lib/llama-cluster/draining.json": '{\n  "endpoints": []\n}\n',
+    "var/lib/llama-cluster/gateway-read": "",
+    "var/lib/llama-cluster/nginx-switched-on": "nginx.service was not enabled before\n",
+    "var/lib/llama-gateway/state.json": '{"loads": {}}\n',
+}
+
+
+@pytest.mark.parametrize("theirs", ["", "etc/nginx/conf.d/llama-cluster.conf", "etc/llama-cluster/gateway/keys.json"])
+def test_of_a_gateway_goes_what_is_ours(tmp_path, theirs):
+    for path, text in GATEWAY.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / path, "somebody else's\n" if path == theirs else text)
+    removals = [Removal(check, str(tmp_path)) for check in (True, False)]
+    for removal in removals:
+        removal.gateway()
+    assert removals[0].removed == removals[1].removed
+    left = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()]
+    assert left == ([theirs] if theirs else [])
+    assert (tmp_path / "var/lib/llama-gateway").exists() is False
