@@ -150,7 +150,7 @@ class TestOpenai:
         async def ask():
             async with openai.AsyncOpenAI(base_url=gateway.url + "/v1", api_key=gateway.key, max_retries=0) as client:
                 asked = [
-                    client.chat.completions.create(model=gateway.chat, messages=ASK, max_tokens=4) for _ in range(4)
+                    client.chat.completions.create(model=gateway.chat, messages=ASK, max_tokens=4) for _one in range(4)
                 ]
                 return await asyncio.gather(*asked)
 

@@ -38,8 +38,8 @@ class Connection(asyncio.StreamReaderProtocol):
         self._leave()
         return keep
 
-    def connection_lost(self, error: Optional[Exception]) -> None:
-        super().connection_lost(error)
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        super().connection_lost(exc)
         self._leave()
 
     def _leave(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from .._text import duration, printable
 
 KEY = "LLAMA_API_KEY"
-# Of a model whose context nobody set, which llama-server takes from its file: what every model of today has.
+# Of a model whose context nobody set, which llama-server takes from its file: a small one.
 ASSUMED_CONTEXT = 4096
 # A client that is given no limit of answers leaves three quarters of the context to the conversation.
 ANSWER_PART = 4

@@ -119,7 +119,8 @@ class Tailscale:
         self.record = record
 
     def _run(self, *arguments: str) -> str:
-        assert self.program
+        if not self.program:
+            raise AssertionError("asked before it was looked for")
         _files.check_program(self.program)
         shown = "tailscale " + " ".join(arguments)
         process = subprocess.Popen(

@@ -103,9 +103,14 @@ def _address(entry: Any) -> Optional[Address]:
         return None
     texts = [entry.get(key) for key in ("service", "node", "address")]
     port, slots = entry.get("port"), entry.get("slots")
-    if not all(isinstance(text, str) and text for text in texts) or type(port) is not int or not 0 < port < 65536:
+    if (
+        not all(isinstance(text, str) and text for text in texts)
+        or not isinstance(port, int)
+        or isinstance(port, bool)
+        or not 0 < port < 65536
+    ):
         return None
-    return Address(str(texts[1]), str(texts[2]), port, slots if type(slots) is int and slots > 0 else 1)
+    return Address(str(texts[1]), str(texts[2]), port, max(1, slots) if isinstance(slots, int) else 1)
 
 
 def _service(entry: Dict[str, Any], models: List[str]) -> Service:

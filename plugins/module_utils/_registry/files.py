@@ -52,7 +52,7 @@ class Endpoint(NamedTuple):
 
 
 def _whole(lowest: int, highest: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and lowest <= value <= highest
+    return lambda value: isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
 def _text(value: Any) -> bool:
@@ -73,7 +73,7 @@ def _or_null(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 # What a file has to have, in the order in which it is looked at.
 FIELDS: Tuple[Tuple[str, Callable[[Any], bool], str], ...] = (
-    ("version", lambda value: value == VERSION and type(value) is int, str(VERSION)),
+    ("version", _whole(VERSION, VERSION), str(VERSION)),
     ("job_id", _whole(0, 2**32 - 1), "a whole number below 4294967296"),
     ("service", _word, "the name of a service"),
     ("host", _text, "the name of a node"),

@@ -131,25 +131,29 @@ def list_lines(status: Dict[str, Any]) -> List[str]:
 def run(options: argparse.Namespace) -> int:
     url = base_url_of(options.config)
     if options.client:
-        print(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")), end="")
+        sys.stdout.write(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")))
         return 0
     status = status_of(url)
     if options.list:
         if options.json:
-            print(json.dumps(status.get("routes") or {}, indent=2, sort_keys=True))
+            show(json.dumps(status.get("routes") or {}, indent=2, sort_keys=True))
         else:
-            print("\n".join(list_lines(status)) or "no tasks: set llama_routes")
+            show("\n".join(list_lines(status)) or "no tasks: set llama_routes")
         return 0
     chosen = select(status, options.task)
     chosen["base_url"] = url + "/v1"
     if not chosen["known"]:
         say("%s: unknown task, the default answers" % printable(options.task))
-    print(json.dumps(chosen, indent=2, sort_keys=True) if options.json else "%(model)s %(base_url)s" % chosen)
+    show(json.dumps(chosen, indent=2, sort_keys=True) if options.json else "%(model)s %(base_url)s" % chosen)
     return 0
 
 
 def say(text: str) -> None:
-    print("llama-model-selector: " + text, file=sys.stderr)
+    sys.stderr.write("llama-model-selector: " + text + "\n")
+
+
+def show(text: str) -> None:
+    sys.stdout.write(text + "\n")
 
 
 def main(arguments: List[str]) -> int:

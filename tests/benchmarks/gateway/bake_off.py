@@ -79,7 +79,7 @@ def routes(candidate, _fakes):
 
 
 def large_bodies(candidate, _fakes):
-    bodies = [load.request(load.chat("two-replicas", 1, LARGE, stream=False)) for _ in range(8)]
+    bodies = [load.request(load.chat("two-replicas", 1, LARGE, stream=False)) for _one in range(8)]
     found = asyncio.run(load.together(candidate.port, bodies, stream=False))
     routed = [one for one in found if one.ok and (one.json() or {}).get("model") == "two-replicas"]
     return "%d of %d" % (len(routed), len(found))
@@ -94,7 +94,7 @@ def unknown(candidate, _fakes):
 
 
 def queue(candidate, _fakes):
-    bodies = [load.request(load.chat("small-queue", 20, stream=False)) for _ in range(12)]
+    bodies = [load.request(load.chat("small-queue", 20, stream=False)) for _one in range(12)]
     found = asyncio.run(load.together(candidate.port, bodies, stream=False))
     status = [one.status for one in found]
     told = all(one.header("retry-after") for one in found if one.status == 429)
@@ -129,7 +129,7 @@ def affinity(candidate, _fakes):
     """Six conversations of four turns, in a random order of speakers: follow-ups at the replica of the turn before."""
     chosen, same, followed = random.Random(7), 0, 0
     talks = [{"turns": [{"role": "user", "content": "talk %d" % n + " word" * 800}], "at": None} for n in range(6)]
-    order = [n for n in range(6) for _ in range(4)]
+    order = [n for n in range(6) for _one in range(4)]
     chosen.shuffle(order)
     for number in order:
         talk = talks[number]
@@ -148,7 +148,7 @@ def fallback(candidate, fakes):
     """The only server of a service is killed under four requests, and four more come afterwards."""
 
     async def run():
-        bodies = [load.request(load.chat("lone-server", 25, stream=False)) for _ in range(4)]
+        bodies = [load.request(load.chat("lone-server", 25, stream=False)) for _one in range(4)]
         waiting = asyncio.ensure_future(load.together(candidate.port, bodies, stream=False))
         await asyncio.sleep(0.25)
         fakes.kill(LONE)
@@ -166,13 +166,13 @@ def killed(candidate, fakes, rounds=6):
     failed, asked, reasons = 0, 0, {}
 
     async def run():
-        bodies = [load.request(load.chat("two-replicas", 15, stream=False)) for _ in range(8)]
+        bodies = [load.request(load.chat("two-replicas", 15, stream=False)) for _one in range(8)]
         waiting = asyncio.ensure_future(load.together(candidate.port, bodies, stream=False))
         await asyncio.sleep(0.15)
         fakes.kill(TWO[0])
         return await waiting
 
-    for _ in range(rounds):
+    for _one in range(rounds):
         found = asyncio.run(run())
         asked += len(found)
         failed += sum(not one.ok for one in found)

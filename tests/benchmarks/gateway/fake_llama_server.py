@@ -58,8 +58,8 @@ class Connection(asyncio.Protocol):
             self.free()
             self.server.left.append(time.time())
 
-    def data_received(self, content):
-        self.buffer += content
+    def data_received(self, data):
+        self.buffer += data
         if self.since is None:
             self.read()
 
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
             if len(self.buffer) < after:
                 return
         del self.buffer[:after]
-        method, _, rest = lines[0].partition(b" ")
+        method, _space, rest = lines[0].partition(b" ")
         path = rest.rpartition(b" ")[0]
         if self.server.record:
             seen = {

@@ -38,7 +38,7 @@ def is_closed(method, target):
     or without what follows a semicolon, dots taken as they stand or followed. More readings than any one server has."""
     readings = {re.split(r"[?#\s]", target)[0]}
     readings |= {reading.partition(";")[0] for reading in readings}
-    for _ in range(4):
+    for _one in range(4):
         readings |= {unquote(reading) for reading in readings}
     return any(names_closed(method, parts) for reading in readings for parts in split(reading))
 
@@ -75,7 +75,7 @@ class Maker:
     def closed(self):
         """A closed path, or an open one, disguised."""
         path = self.pick(*CLOSED, *CLOSED_TO_POST, *OPEN)
-        for _ in range(self.random.randrange(4)):
+        for _one in range(self.random.randrange(4)):
             path = self.disguise(path)
         return self.pick("", "", "", "/reasoning", "/task/x", "/task/analyze", "/v1", "http://bench") + path
 
@@ -323,7 +323,7 @@ def judge_record(lines, probes):
         seen = json.loads(line)
         if line in probes:
             continue
-        method, _, rest = seen["line"].partition(" ")
+        method, _space, rest = seen["line"].partition(" ")
         target = rest.rpartition(" ")[0] or rest
         if is_closed(method, target):
             faults.append("a closed path reached the server: %r" % seen["line"][:200])
@@ -348,7 +348,7 @@ async def rounds(gateway, maker, first, count, doors):
                 if status in FORBIDDEN or (isinstance(status, str) and status != "no answer"):
                     faults.append("%s for request %d: %r" % (status, number, message[:300]))
 
-    await asyncio.gather(*(one() for _ in range(SIDE_BY_SIDE)))
+    await asyncio.gather(*(one() for _one in range(SIDE_BY_SIDE)))
     return statuses, faults
 
 

@@ -32,7 +32,7 @@ class Outcome:
 
     def header(self, name):
         for line in self.head.split("\r\n")[1:]:
-            key, _, value = line.partition(":")
+            key, _colon, value = line.partition(":")
             if key.strip().lower() == name.lower():
                 return value.strip()
         return None
@@ -63,8 +63,8 @@ class Client(asyncio.Protocol):
         self.transport = transport
         transport.write(self.request)
 
-    def data_received(self, content):
-        outcome = self.outcome
+    def data_received(self, data):
+        outcome, content = self.outcome, data
         if outcome.first is None:
             outcome.first = time.perf_counter()
         if outcome.status is None:
@@ -98,10 +98,10 @@ class Client(asyncio.Protocol):
             if not self.finished.done():
                 self.finished.set_result(None)
 
-    def connection_lost(self, reason):
+    def connection_lost(self, exc):
         if self.outcome.ended is None:
             if self.outcome.status is None:
-                self.outcome.error = "closed without an answer" if reason is None else type(reason).__name__
+                self.outcome.error = "closed without an answer" if exc is None else type(exc).__name__
             # Without a length and without chunks the end of the connection is the end of the answer.
             self.end(whole=self.outcome.status is not None and self.left is None and not self.chunked)
 
@@ -173,7 +173,7 @@ def times(outcomes):
 
 
 def failures(outcomes, tokens=None):
-    """-> {reason: count} of those that failed, or whose stream was not whole."""
+    """-> {exc: count} of those that failed, or whose stream was not whole."""
     found = {}
     for outcome in outcomes:
         why = outcome.why()

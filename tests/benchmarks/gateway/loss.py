@@ -167,7 +167,7 @@ def main():
 def load_until_quiet(gateway):
     """The next drill begins when both services answer again."""
     for model in ("pair", "lone"):
-        for _ in range(50):
+        for _one in range(50):
             found = asyncio.run(load.ask(gateway.port, load.request(load.chat(model, 1, stream=False))))
             if found.ok and found.json()["model"] == model:
                 break

@@ -69,7 +69,7 @@ def pairs(direct, gateway, count):
 def added(direct, gateway, rounds, seconds):
     """-> (table, added p50 in ms) of 64 streams, each client one after the other."""
     found = bake_off.speed([direct, gateway], rounds, seconds)
-    seen = {name: load.times(outcomes) for (name, _), outcomes in found.items()}
+    seen = {name: load.times(outcomes) for (name, _mode), outcomes in found.items()}
     by_round = [[name, len(found[(name, 64)]), load.failures(found[(name, 64)], bake_off.TOKENS) or 0] for name in seen]
     rows = [[*row, *("%.2f" % value for value in seen[row[0]])] for row in by_round]
     more = [seen[gateway.name][at] - seen[direct.name][at] for at in (0, 1)]
@@ -112,7 +112,7 @@ def main():
         if median > BOUNDS["added p50 ms"] or failed:
             missed.append("added p50 %.2f ms, %d failed" % (median, failed))
 
-        messages = [load.request(load.chat("slow-streams", 50, bake_off.PROMPT)) for _ in range(200)]
+        messages = [load.request(load.chat("slow-streams", 50, bake_off.PROMPT)) for _one in range(200)]
         rest = gateway.memory()
         with bake_off.Peak(gateway) as peak:
             found = asyncio.run(load.together(gateway.port, messages))

@@ -62,13 +62,13 @@ EMBEDDINGS = ["nomic", "nomic-embed"]
 LIMITS = {"or1-behemoth": (32768, 8192), "strand": (4096, 4000), "coder": (4096, 1024)}
 
 
-def rendered(name, config=CONFIG, url=URL):
-    return client_configuration(config, name, url)
+def rendered(name, config=None, url=URL):
+    return client_configuration(config or CONFIG, name, url)
 
 
-def of(name, config=CONFIG):
+def of(name, config=None):
     """The limits of a name or alias."""
-    for entry in clients.entries(config):
+    for entry in clients.entries(config or CONFIG):
         if name in [entry.name] + entry.aliases:
             return LIMITS[entry.name]
     raise KeyError(name)

@@ -101,7 +101,9 @@ def waited():
                 raise asked[-1]
             return asked[-1]
 
-        sleep = lambda seconds: clock.__setitem__(0, clock[0] + seconds)  # noqa: E731
+        def sleep(seconds):
+            clock[0] += seconds
+
         return wait([ONE], True, timeout, ask, lambda: clock[0], sleep), len(asked)
 
     return run

@@ -10,8 +10,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text im
 from ansible_collections.thefermisea.llama_cluster.tests.unit.registry_files import HOSTS, NAME, RECORD
 
 
-def parse(name=NAME, hosts=HOSTS, **changed):
-    return files.parse(name, files.encode(dict(RECORD, **changed)), hosts)
+def parse(name=NAME, hosts=None, **changed):
+    return files.parse(name, files.encode(dict(RECORD, **changed)), HOSTS if hosts is None else hosts)
 
 
 def test_an_endpoint_has_the_address_of_the_list_and_never_that_of_the_file():
