@@ -6,6 +6,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,9 @@ THEIRS = {
 @pytest.fixture(name="host")
 def fixture_host(tmp_path):
     """A host with the stub; host.says(...) sets what its daemon knows."""
-    shutil.copy(str(ROOT / "tests/unit/stub_tailscale"), str(tmp_path / "tailscale"))
+    shutil.copy(str(ROOT / "tests/unit/stub_tailscale.py"), str(tmp_path))
+    (tmp_path / "tailscale").write_text('#!/bin/sh\nexec %s %s/stub_tailscale.py "$@"\n' % (sys.executable, tmp_path))
+    (tmp_path / "tailscale").chmod(0o755)
 
     class Host:
         path = tmp_path
@@ -231,13 +234,13 @@ def test_a_command_that_waits_for_a_browser_ends(host, monkeypatch):
 
 
 def test_a_run_that_dies_leaves_what_the_next_one_knows_as_ours(host):
-    real = (host.path / "tailscale").read_text()
-    (host.path / "tailscale").write_text(
+    real = (host.path / "stub_tailscale.py").read_text()
+    (host.path / "stub_tailscale.py").write_text(
         real.replace("def main(words):", "def main(words):\n    '--tcp=8081' in words and fail('no')")
     )
     with pytest.raises(Refusal):
         host.serve(wanted_handlers(TIERS, 8000, False))
-    (host.path / "tailscale").write_text(real)
+    (host.path / "stub_tailscale.py").write_text(real)
     host.serve([])
     assert host.config() == {}
 

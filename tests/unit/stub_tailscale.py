@@ -1,7 +1,3 @@
-#!/bin/sh
-''':'
-exec python3 "$0" "$@"
-'''
 """Stands in for tailscale, which needs an account of a tailnet. Beside it lie state.json, what its daemon would know,
 and calls.txt, each command line. Output, exit codes and errors are those of the real CLI 1.52 and later."""
 
