@@ -48,8 +48,7 @@ options:
   gateway:
     description:
       - What nginx is to listen on (C(here), of P(thefermisea.llama_cluster.gateway_host#filter), and C(addresses)),
-        what C(nginx -T) says (C(configuration), and its C(status)), and the ids of processes that will have ended
-        (C(ending)).
+        and what C(nginx -T) says (C(configuration), and its C(status)).
     type: dict
   doors:
     description: The results of curl at the gateway's doors.

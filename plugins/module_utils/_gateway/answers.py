@@ -6,7 +6,7 @@ collection."""
 
 import difflib
 import json
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .config import Config
 
@@ -40,12 +40,12 @@ class Answer(NamedTuple):
     type: str = "application/json"
     headers: Tuple[Tuple[str, str], ...] = ()
 
-    def head(self, also: Iterable[Tuple[str, str]] = ()) -> bytes:
+    def head(self) -> bytes:
         lines = ["HTTP/1.1 %d %s" % (self.status, REASONS[self.status])]
         if self.body:
             lines.append("Content-Type: " + self.type)
         lines.append("Content-Length: %d" % len(self.body))
-        lines += ["%s: %s" % header for header in (*self.headers, *also)]
+        lines += ["%s: %s" % header for header in self.headers]
         lines.append("Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1")
 

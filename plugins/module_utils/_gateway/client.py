@@ -5,7 +5,7 @@
 collection."""
 
 import asyncio
-from typing import Any, Callable, Iterable, Optional, Tuple
+from typing import Any, Callable, Optional, Tuple
 
 from . import request
 from .answers import Answer
@@ -68,11 +68,9 @@ class Connection(asyncio.StreamReaderProtocol):
         self.writer.write(data)
         await self.writer.drain()
 
-    async def reply(
-        self, answer: Answer, entry: Entry, method: str = "GET", also: Iterable[Tuple[str, str]] = ()
-    ) -> None:
+    async def reply(self, answer: Answer, entry: Entry, method: str = "GET") -> None:
         body = b"" if method == "HEAD" else answer.body
-        await self.write(answer.head(also) + body, entry, answer.status)
+        await self.write(answer.head() + body, entry, answer.status)
 
     async def linger(self) -> None:
         """What is still on its way is read, or the client would not see its answer."""

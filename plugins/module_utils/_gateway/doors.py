@@ -44,7 +44,9 @@ def judge(state: State, head: Head, target: Target, body: bytes, known: bool) ->
     task, path = paths.task_of(target.path) if tier is None else (None, target.path)
     if paths.is_closed(head.method, path):
         return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
-    is_open = path in OPEN or path.startswith("/clients/") or head.method == "OPTIONS"
+    if head.method == "OPTIONS":
+        return Answer(204, b"", headers=_preflight(head))
+    is_open = head.method in ("GET", "HEAD") and (path in OPEN or path.startswith("/clients/"))
     if state.config.required and not known and not is_open:
         words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
         return answers.error(401, "invalid_api_key", words)
@@ -82,8 +84,6 @@ def _parse(head: Head, path: str, body: bytes) -> Union[Answer, None, Dict[str, 
 def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[Answer]:
     """What the gateway's own port answers itself; None for what a server answers."""
     inside = path.startswith("/v1/")
-    if head.method == "OPTIONS":
-        return Answer(204, b"", headers=_preflight(head))
     if inside and head.method == "POST":
         return None
     if head.method not in ("GET", "HEAD"):

@@ -182,15 +182,15 @@ class Forward:
             return answers.error(429, "queue_full", words, retry_after=FULL)
         if why == replicas.LOADING:
             left = pool.seconds_left(self._loop.time()) if pool else None
-            about = "about %s left" % duration(round(left)) if left else "its last load took less"
+            about = "about %s left" % duration(round(left)) if left else "longer than last time"
             if left is None and not (pool and any(one.load for one in pool.endpoints)):
                 about = "how long is not known"
             words = "%s: loading its model, %s: ask again then" % (name, about)
             return answers.error(503, "loading", words, retry_after=left or SOON)
         if why == replicas.STOPPED:
-            words = "%s: it is stopped: ask whoever runs it" % name
+            words = "%s: the operator has stopped it: ask there" % name
             return answers.error(503, "no_endpoint", words, retry_after=60)
-        words = "%s: no server of it answers: ask again later" % name
+        words = "%s: none of its servers answers: ask again later" % name
         return answers.error(503, "no_endpoint", words, retry_after=GONE)
 
     # -- a server

@@ -101,8 +101,6 @@ GATEWAY_READ = STATE + "/gateway-read"
 GATEWAY_RULES = STATE + "/gateway-rules"
 # There where the role has switched nginx on.
 GATEWAY_NGINX_ON = STATE + "/nginx-switched-on"
-# Pages that nginx gives out as they are.
-GATEWAY_PAGES = STATE + "/www"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"

@@ -107,8 +107,7 @@ def sites(text: str) -> dict[str, set[int]]:
 
 def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> list[str]:
     """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
-    with, 127 without nginx, addresses, missing: files of the certificate, and ending: ids of processes that will have
-    ended; listeners: of `ss -Hltnp`."""
+    with, 127 without nginx, addresses, and missing: files of the certificate; listeners: of `ss -Hltnp`."""
     here, found = gateway["here"], []
     if not here["ports"]:
         found.append(
@@ -154,7 +153,7 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
         for entry, address, port in wanted
         for place in ({one for one, taken in held if taken == port} if address in ANYWHERE else {address})
     ]
-    conflicts = port_conflicts(wanted, listeners, gateway["ending"])
+    conflicts = port_conflicts(wanted, listeners, [])
     return found + list(dict.fromkeys(conflicts))
 
 

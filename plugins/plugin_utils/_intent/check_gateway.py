@@ -201,7 +201,8 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
             "hosts.yml" % (host, plain(own))
         )
     # Not what the tailnet and carriers have for themselves, 100.64.0.0/10.
-    public = [str(one) for one in [*given, own] if (number := _number(one)) and number.is_global]
+    listens = [*given, own] if {"0.0.0.0", "::"} & {str(one) for one in given} else given
+    public = [str(one) for one in listens if (number := _number(one)) and number.is_global]
     if str(gateway.setting("gateway_auth", facts)) == "log_only" and public:
         found.append(
             "gateway_auth: log_only seen with the public address %s of %s, required is needed, or anybody could use "

@@ -15,7 +15,7 @@ OTHER = 'LISTEN 0 511 0.0.0.0:8080 0.0.0.0:* users:(("python3",pid=13,fd=6))\n'
 
 def refusals(configuration, listeners, leaving=()):
     gateway = {
-        "here": HERE, "configuration": configuration, "status": 0, "addresses": ["0.0.0.0"], "ending": [],
+        "here": HERE, "configuration": configuration, "status": 0, "addresses": ["0.0.0.0"],
         "leaving": list(leaving), "missing": [],
     }  # fmt: skip
     return gateway_refusals("gw", gateway, listeners)
