@@ -215,6 +215,9 @@ def running(updaters: Sequence[str], units: Sequence[str], proc: str = "/proc") 
     seen = []
     for entry in sorted((name for name in os.listdir(proc) if name.isdigit()), key=int):
         try:
+            # Anybody may call himself what he likes: an updater runs as root.
+            if os.stat(os.path.join(proc, entry)).st_uid != os.geteuid():
+                continue
             with open(os.path.join(proc, entry, "cmdline"), "rb") as stream:
                 words = stream.read(4096).decode("utf-8", "replace").split("\0")
             with open(os.path.join(proc, entry, "cgroup"), encoding="utf-8", errors="replace") as stream:

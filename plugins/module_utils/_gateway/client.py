@@ -26,6 +26,7 @@ class Connection(asyncio.StreamReaderProtocol):
         self.started = False  # whether an answer has begun
         self.left = False
         self.late = False  # whether the request did not come in time
+        self.held = 0  # bytes of its body
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -47,11 +48,11 @@ class Connection(asyncio.StreamReaderProtocol):
         if self._task is not None:
             self._task.cancel()
 
-    async def read(self) -> Tuple[request.Head, bytes]:
+    async def read(self, refused: Callable[[request.Head], Optional[Answer]]) -> Tuple[request.Head, bytes]:
         """Errors: request.Malformed, EOFError."""
         timer = self._running.call_later(READ, self._is_late)
         try:
-            return await request.read(self.reader, self.writer)
+            return await request.read(self.reader, self.writer, refused)
         finally:
             timer.cancel()
 

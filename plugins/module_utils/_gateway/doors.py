@@ -38,10 +38,9 @@ class State:
     fleet: Fleet
 
 
-def judge(state: State, head: Head, target: Target, body: bytes, known: bool) -> Union[Answer, Passed]:
-    """known: whether the client's key is one of ours."""
-    tier = head.get("x-llama-tier")
-    task, path = paths.task_of(target.path) if tier is None else (None, target.path)
+def refused(state: State, head: Head, target: Target, known: bool) -> Optional[Answer]:
+    """By its head alone, before anybody reads a body. known: whether the client's key is one of ours."""
+    _task, path = _task_of(head, target)
     if paths.is_closed(head.method, path):
         return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
     if head.method == "OPTIONS":
@@ -50,6 +49,17 @@ def judge(state: State, head: Head, target: Target, body: bytes, known: bool) ->
     if state.config.required and not known and not is_open:
         words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
         return answers.error(401, "invalid_api_key", words)
+    return None
+
+
+def _task_of(head: Head, target: Target) -> Tuple[Optional[str], str]:
+    return paths.task_of(target.path) if head.get("x-llama-tier") is None else (None, target.path)
+
+
+def judge(state: State, head: Head, target: Target, body: bytes) -> Union[Answer, Passed]:
+    """What becomes of a request that was not refused by its head."""
+    tier = head.get("x-llama-tier")
+    task, path = _task_of(head, target)
     parsed = _parse(head, path, body)
     if isinstance(parsed, Answer):
         return parsed

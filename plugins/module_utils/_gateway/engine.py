@@ -27,6 +27,8 @@ from .replicas import Drained, Endpoint, Fleet
 FILES, FIRST, AGAIN = 0.5, 2.0, 0.5
 # Connections that are accepted in one go.
 AT_ONCE = 64
+# Bytes of a body that is read alone, and of all bodies that are held at one time.
+LARGE, HELD = 256 << 10, 512 << 20
 
 
 class Files(NamedTuple):
@@ -52,6 +54,7 @@ class Engine(doors.State):
         self._draining = told.Watched(files.draining, {"endpoints": []})
         self._registry = told.Watched(files.registry, None)
         self._connections: Set[Connection] = set()
+        self._reading = asyncio.Lock()
         self._ending = False
         self._over: "asyncio.Future[None]" = loop.create_future()
 
@@ -196,14 +199,19 @@ class Engine(doors.State):
 
     async def _answer(self, connection: Connection, entry: Entry) -> None:
         try:
-            head, body = await connection.read()
+            head, body = await connection.read(lambda head: self._refused(connection, head, entry))
         except request.Malformed as malformed:
             await connection.reply(malformed.answer, entry)
             await connection.linger()
             return
-        path = answers.shown(head.target.partition("?")[0])
-        entry.set(method=head.method, path=path, client=head.get("x-real-ip"), bytes_in=len(body))
-        answer = self._judge(head, body, entry)
+        entry.set(bytes_in=len(body))
+        if len(body) < LARGE:
+            answer = self._judge(head, body)
+        else:
+            # One at a time: a body of some MB keeps everybody waiting while it is read.
+            async with self._reading:
+                answer = self._judge(head, body)
+                await asyncio.sleep(0)
         if not isinstance(answer, Answer):
             target, parsed, route = answer
             forward = Forward(
@@ -217,14 +225,28 @@ class Engine(doors.State):
                 answer = answer._replace(headers=(*answer.headers, ("X-Llama-Task", route.note)))
         await connection.reply(answer, entry, head.method)
 
-    def _judge(self, head: request.Head, body: bytes, entry: Entry) -> Union[Answer, doors.Passed]:
+    def _refused(self, connection: Connection, head: request.Head, entry: Entry) -> Optional[Answer]:
+        """By the head alone, so that a stranger's body takes neither memory nor time."""
+        path = answers.shown(head.target.partition("?")[0])
+        entry.set(method=head.method, path=path, client=head.get("x-real-ip"))
         target = paths.normalise(head.target)
         if target is None:
             return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
         key = head.key
         name = self.keys.name(key)
         entry.set(key=name, key_seen="known" if name else "dummy" if key else "none")
-        return doors.judge(self, head, target, body, name is not None)
+        found = doors.refused(self, head, target, name is not None)
+        if found is None and head.length and sum(one.held for one in self._connections) + head.length > HELD:
+            words = "the bodies of all requests: %d MB are held, as much as is allowed: ask again later" % (HELD >> 20)
+            return answers.error(503, "busy", words, retry_after=5)
+        connection.held = head.length
+        return found
+
+    def _judge(self, head: request.Head, body: bytes) -> Union[Answer, doors.Passed]:
+        target = paths.normalise(head.target)
+        if target is None:
+            return answers.error(400, "bad_path", "path: only plain ASCII, encoded once, is understood")
+        return doors.judge(self, head, target, body)
 
 
 def _loads(path: Optional[str]) -> Dict[str, float]:

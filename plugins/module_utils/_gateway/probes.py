@@ -30,7 +30,9 @@ class Prober:
 
     def follow(self) -> None:
         """Every endpoint of the fleet, and no other."""
-        there = {endpoint.place: endpoint for endpoint in self._fleet.endpoints()}
+        # Whoever took the port of a service that is stopped would be told its key.
+        started = [pool for pool in self._fleet.pools.values() if pool.service.started]
+        there = {endpoint.place: endpoint for pool in started for endpoint in pool.endpoints}
         for place in [place for place in self._tasks if place not in there]:
             self._tasks.pop(place)[0].cancel()
             self._looked.pop(place, None)

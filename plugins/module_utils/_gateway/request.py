@@ -6,7 +6,7 @@ refused. Private to the collection."""
 
 import asyncio
 import re
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import answers
 from .answers import Answer, Unanswered
@@ -107,8 +107,11 @@ def parse_headers(lines: List[str]) -> Headers:
     return found
 
 
-async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Tuple[Head, bytes]:
-    """Errors: Malformed, EOFError from a client that has left."""
+async def read(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: Callable[[Head], Optional[Answer]]
+) -> Tuple[Head, bytes]:
+    """refused: what a head is answered whose body nobody needs to read. Errors: Malformed, EOFError from a client that
+    has left."""
     try:
         head = parse(await reader.readuntil(b"\r\n\r\n"))
     except asyncio.LimitOverrunError:
@@ -116,6 +119,9 @@ async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Tu
     expected = head.get("expect")
     if expected is not None and expected.lower() != "100-continue":
         raise malformed("expect: %s" % answers.shown(expected), 417)
+    answer = refused(head)
+    if answer is not None:
+        raise Malformed(answer)
     if expected is not None and head.length:
         writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     return head, await reader.readexactly(head.length) if head.length else b""

@@ -13,8 +13,8 @@ from .._text import printable
 from .config import Address, Config, Model, Service
 from .replicas import CHANGE, MAINTENANCE, Drained
 
-# Bytes of a file: many times what thousands of endpoints need.
-LARGEST = 8 << 20
+# Bytes of a file: many times what thousands of endpoints need; and slots that a file may claim.
+LARGEST, MOST_SLOTS = 8 << 20, 64
 
 
 def table(value: Any) -> Dict[str, Any]:
@@ -85,6 +85,10 @@ def merged(config: Config, registry: Dict[str, Any]) -> Tuple[Config, List[Drain
         elif not service.started:
             continue
         known = {(one.address, one.port) for one in service.endpoints}
+        own = config.services.get(service.name)
+        # Where the inventory says who serves, a file does not add to it.
+        if own is not None and own.endpoints and (where.address, where.port) not in known:
+            continue
         if (where.address, where.port) not in known:
             service = service._replace(endpoints=(*service.endpoints, where))
         if entry.get("state") == "draining":
@@ -110,7 +114,7 @@ def _address(entry: Any) -> Optional[Address]:
         or not 0 < port < 65536
     ):
         return None
-    return Address(str(texts[1]), str(texts[2]), port, max(1, slots) if isinstance(slots, int) else 1)
+    return Address(str(texts[1]), str(texts[2]), port, min(max(1, slots), MOST_SLOTS) if isinstance(slots, int) else 1)
 
 
 def _service(entry: Dict[str, Any], models: List[str]) -> Service:

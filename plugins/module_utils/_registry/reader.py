@@ -31,8 +31,15 @@ def look(folder: str, uids: Sequence[int]) -> bytes:
     """{device, files: {name: {mtime, text or refused}}} as JSON. It may hang. Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        names = sorted(name for name in os.listdir(here) if files.NAME.match(name))[:MOST_FILES]
-        found = {name: seen for name, seen in ((name, _read(here, name, uids)) for name in names) if seen}
+        found: Dict[str, Sighting] = {}
+        refused: Dict[str, Sighting] = {}
+        # Files that do not count keep none out that do.
+        for name in sorted(name for name in os.listdir(here) if files.NAME.match(name)):
+            seen = _read(here, name, uids)
+            into = found if seen and "text" in seen else refused
+            if seen and len(into) < MOST_FILES:
+                into[name] = seen
+        found.update(refused)
         return json.dumps({"device": os.fstat(here).st_dev, "files": found}).encode("ascii")
     finally:
         os.close(here)

@@ -170,8 +170,8 @@ def _key_errors(keys: Any) -> list[str]:
         # A key from a vault may be an object that only becomes text.
         elif isinstance(key, (int, float, Mapping, list, type(None))) or not API_KEY.match(str(key)):
             found.append(
-                "%s: no plain text seen, letters, digits and punctuation without spaces or a # in front are needed: "
-                "choose another key" % entry
+                '%s: no plain text seen, letters, digits and punctuation but ", $ and \\, and no # in front, are '
+                "needed: choose another key" % entry
             )
         elif taken.setdefault(str(key), str(name)) != str(name):
             found.append(

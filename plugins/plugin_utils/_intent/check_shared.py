@@ -13,8 +13,8 @@ from .records import Groups, Models, Services
 from .routers import quants
 from .values import near, plain, type_errors
 
-# What an HTTP header carries and a line of a key file keeps.
-API_KEY = re.compile(r"^(?!#)[!-~]+\Z")
+# What an HTTP header carries, a line of a key file keeps, and nginx reads as it stands.
+API_KEY = re.compile(r"^(?!#)(?!.*[\"$\\])[!-~]+\Z")
 TASK = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 # What the example inventory has in a key's place: everybody knows it.
 EXAMPLE_KEY = "put-a-key-of-your-own-here"
@@ -107,7 +107,7 @@ def api_key_errors(api_keys: Any, services: Services) -> list[str]:
             found.append("%s: %s seen, a list of at least one key is needed: %s" % (entry, seen, step))
         else:
             found.extend(
-                "%s: key %d is no plain text, letters, digits and punctuation without spaces or a # in front are "
+                '%s: key %d is no plain text, letters, digits and punctuation but ", $ and \\, and no # in front, are '
                 "needed: choose another" % (entry, number)
                 for number, key in enumerate(keys, 1)
                 # A key from a vault may be an object that only becomes text.

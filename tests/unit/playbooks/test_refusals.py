@@ -12,9 +12,9 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
 
 REFUSALS = [
     "role acceptance: no entry point named, tasks_from: verify is needed",
-    "role adoption: no entry point named, tasks_from: find, stop or put_back is needed",
-    "role apply: no entry point named, tasks_from: prepare, open, compare, builds, look, change, up, answer, undo, "
-    "restore or close is needed",
+    "role adoption: no entry point named, tasks_from: find, stop, put_back or one of these with _gateway is needed",
+    "role apply: no entry point named, tasks_from: prepare, open, compare, builds, look, change, up, answer, drain, "
+    "release, undo, restore or close is needed",
     "role upgrade: no entry point named, tasks_from: baseline, judge or keep is needed",
     "/opt/llama.cpp/current: missing on node1, a llama.cpp build is needed: run with --tags build first",
     "/opt/llama.cpp/current: missing on node1, a llama.cpp build is needed: run with --tags build first",

@@ -9,6 +9,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import (
     affinity,
     config,
+    doors,
     paths,
     request,
     routing,
@@ -353,7 +354,12 @@ def test_what_a_registry_adds():
         {"service": "x"},
     ]
     merged, drained = told.merged(made, {"endpoints": [entry, known, own, *strange]})
-    assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2), ("10.0.0.2", 9, 3)]
+    # Whose servers the inventory names gets no other one; a service of jobs has those of its files alone.
+    assert [one[1:] for one in merged.services["big"].endpoints] == [("10.0.0.1", 8000, 2)]
+    jobs = dict(entry, slots=4096)
+    empty = parsed(service(endpoints=0), registry={"hosts": {"n2": "10.0.0.2"}})
+    added = told.merged(empty, {"endpoints": [jobs]})[0].services["big"].endpoints
+    assert [one[1:] for one in added] == [("10.0.0.2", 9, 64)]
     assert drained == [Drained("big", "10.0.0.1:8000", "change")]
     assert merged.names["Job"] == ("job", "job-model")
     assert (merged.tiers, merged.services["job"].endpoints[0].slots) == ({"t": "job"}, 1)
@@ -424,6 +430,24 @@ def test_a_servers_head_has_no_line_that_it_did_not_send():
         with pytest.raises(upstream.Broken):
             upstream.Head(wrong, "GET")
     assert upstream.Head(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", "HEAD").framing.done
+
+
+@pytest.mark.parametrize("tier", ["", "X-Llama-Tier: fast\r\n"])
+@pytest.mark.parametrize("path", ["/health", "/v1/health", "/clients/x", "/status", "/v1/chat/completions"])
+def test_only_reading_is_for_everybody(path, tier):
+    """A body that nobody with a key has sent is not even read."""
+
+    class state:
+        config = parsed(service(tier="fast"), auth="required")
+
+    def status(method):
+        head = request.parse(("%s %s HTTP/1.1\r\nHost: x\r\n%s\r\n" % (method, path, tier)).encode())
+        answer = doors.refused(state, head, paths.normalise(path), False)
+        return answer and answer.status
+
+    assert status("POST") == 401
+    assert status("GET") == (401 if path == "/v1/chat/completions" else None)
+    assert status("OPTIONS") == 204
 
 
 def test_keys_of_a_request():

@@ -193,10 +193,10 @@ def test_what_a_host_of_the_gateway_gets_wrong(variables, sentence):
         *(
             (
                 {"a": wrong},
-                "gateway_keys.a: no plain text seen, letters, digits and punctuation without spaces or a # in front "
-                "are needed: choose another key",
+                'gateway_keys.a: no plain text seen, letters, digits and punctuation but ", $ and \\, and no # in '
+                "front, are needed: choose another key",
             )
-            for wrong in ("", None, "s3cret key", 7, ["s3cret"])
+            for wrong in ("", None, "s3cret key", 7, ["s3cret"], "s3cret$http_host", 's3cret"', "s3cret\\")
         ),
     ],
 )
