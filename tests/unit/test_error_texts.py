@@ -578,7 +578,7 @@ REFUSALS = [
     (
         "llama_api_keys.chat:",
         "key 2 is no plain text",
-        "without spaces",
+        "letters, digits and punctuation but",
         intent(api_keys={"chat": ["k3y", "k3y s3cret"]}),
     ),
     (
