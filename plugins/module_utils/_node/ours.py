@@ -37,6 +37,8 @@ GATEWAY_FILES = (
     (paths.GATEWAY_READ, r"\A\Z"),
     (paths.GATEWAY_NGINX_ON, r"\Anginx\.service was not enabled before\n\Z"),
     (paths.GATEWAY_STATE + "/state.json", r"\A\{"),
+    (paths.SELECTOR, r'\A\{"base_url": '),
+    (paths.SELECTOR_PROGRAM, r"^# llama-model-selector TASK: "),
 )
 NODE_FILES = (
     (paths.HELD, r'"since": '),

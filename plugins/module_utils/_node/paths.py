@@ -48,6 +48,7 @@ REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
 # Where llama-model-selector finds the gateway.
 SELECTOR = CONFIGURATION + "/selector.json"
+SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"
 # Of the digests of API keys.
 SALT = CONFIGURATION + "/salt"
 # A head reads the chat template of its service there.

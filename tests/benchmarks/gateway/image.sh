@@ -7,7 +7,7 @@ base=$("$repository/tests/lab/image.sh")
 image=llama-bench-gateway:${base#*:}
 if ! docker image inspect "$image" >/dev/null 2>&1; then
     maker=llama-bench-gateway-make
-    docker rm -f "$maker" >/dev/null 2>&1 || true
+    docker rm -f "$maker" >/dev/null 2>&1 || true # one that an interrupted run left, mostly there is none
     docker run --name "$maker" -e DEBIAN_FRONTEND=noninteractive "$base" sh -ec "
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends haproxy" >"$lab_cache/logs/bench-gateway.log" 2>&1

@@ -68,8 +68,8 @@ def gateway():
 def test_before_a_gateway_answers_it_says_what_one_would(tmp_path, nobody):
     status, output = clients(tmp_path, nobody)
     assert status == 0, output
-    assert "the gateway does not answer at http://127.0.0.1:%d/clients (" % nobody in output
-    assert "): this is what it would answer once site.yml has deployed the inventory" in output
+    assert "could not ask http://127.0.0.1:%d/clients from " % nobody in output
+    assert "): shown is what the inventory gives; look at the host, or run site.yml if it was never deployed" in output
     assert "m: 2048 tokens of context, answers of 512; also as n" in output
 
 
