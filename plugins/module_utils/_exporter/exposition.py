@@ -1,0 +1,84 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Prometheus' text format (version 0.0.4), written and read. Private to the collection."""
+
+import re
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
+
+Labels = Dict[str, str]
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+SAMPLE = re.compile(r"^(%s)(?:\{(.*)\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?[ \t]*$" % NAME)
+LABEL = re.compile(r'[ ,]*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ('"', '\\"'))
+
+
+class Sample(NamedTuple):
+    name: str
+    labels: Labels
+    value: float
+
+
+class Family:
+    """The samples of one metric. kind: gauge, counter or histogram; words: what it says, with its unit."""
+
+    def __init__(self, name: str, kind: str, words: str) -> None:
+        self.name, self.kind, self.words = name, kind, words
+        self.samples: List[Tuple[str, Labels, float]] = []
+
+    def add(self, value: Any, **labels: Any) -> None:
+        """None is a value that nobody knows: no sample."""
+        if value is not None:
+            told = {key: str(one) for key, one in labels.items() if one is not None}
+            self.samples.append(("", told, float(value)))
+
+    def add_part(self, suffix: str, value: float, **labels: Any) -> None:
+        """A part of a histogram: _bucket, _sum or _count."""
+        self.samples.append((suffix, {key: str(one) for key, one in labels.items()}, float(value)))
+
+
+def render(families: Iterable[Family]) -> str:
+    """The text of a scrape. Families without a sample are left out."""
+    lines = []
+    for family in families:
+        if not family.samples:
+            continue
+        lines.append("# HELP %s %s" % (family.name, family.words.replace("\\", "\\\\").replace("\n", "\\n")))
+        lines.append("# TYPE %s %s" % (family.name, family.kind))
+        for suffix, labels, value in family.samples:
+            told = ",".join('%s="%s"' % (key, _escaped(labels[key])) for key in sorted(labels))
+            lines.append("%s%s%s %s" % (family.name, suffix, "{%s}" % told if told else "", number(value)))
+    return "".join(line + "\n" for line in lines)
+
+
+def number(value: float) -> str:
+    """Whole numbers without an exponent: a counter of bytes stays exact, and readable."""
+    if value == int(value) if abs(value) < 2**53 else False:
+        return str(int(value))
+    return "NaN" if value != value else repr(value).replace("inf", "Inf")
+
+
+def _escaped(text: str) -> str:
+    for plain, escaped in ESCAPES:
+        text = text.replace(plain, escaped)
+    return text
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: "\n" if found.group(1) == "n" else found.group(1), text)
+
+
+def parse(text: str) -> Iterator[Sample]:
+    """The samples of a scrape. A line that is none is passed over: what others write is not to be trusted."""
+    # A label's value may hold what str.splitlines() takes for the end of a line.
+    for line in text.split("\n"):
+        if not line or line.startswith("#"):
+            continue
+        found = SAMPLE.match(line)
+        if not found:
+            continue
+        try:
+            value = float(found.group(3))
+        except ValueError:
+            continue
+        yield Sample(found.group(1), {key: _plain(one) for key, one in LABEL.findall(found.group(2) or "")}, value)
