@@ -48,6 +48,11 @@ def collect(address: str, peers: Sequence[str] = (), interface: Optional[str] = 
     return facts
 
 
+def interface_of(address: str) -> Optional[str]:
+    """The interface that has an IPv4 address; None without one. Errors: Refusal."""
+    return parse_addresses(_ip("addr", "show")[1]).get(address)
+
+
 def _ip(*arguments: str) -> Tuple[int, str]:
     """(exit status, output) of `ip` for IPv4; one line for each entry, a form that iproute2 of EL8 and of today
     share."""

@@ -11,6 +11,7 @@ UNITS = "/etc/systemd/system"
 AT_BOOT = UNITS + "/multi-user.target.wants"
 UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
+SAMPLER_UNIT = UNITS + "/llama-sampler.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
 # The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
 GATEWAY_UNITS = UNITS + "/llama-gateway*"
@@ -46,6 +47,8 @@ PRESETS = CONFIGURATION + "/preset-*.ini"
 REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
 REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
+# What the sampler is told of its node.
+SAMPLER = CONFIGURATION + "/sampler.json"
 # Where llama-model-selector finds the gateway.
 SELECTOR = CONFIGURATION + "/selector.json"
 SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"
@@ -71,6 +74,11 @@ RUN = "/run/llama-cluster"
 # Runs of a unit that failed in a row.
 BACKOFF = RUN + "/backoff"
 BACKOFF_FILES = BACKOFF + "/llama-*.service"
+# What the watchdog has repaired since the boot, by unit.
+REPAIRS = RUN + "/repairs"
+REPAIRS_FILES = REPAIRS + "/*.json"
+# What the sampler sees, for those who look on the node itself.
+SAMPLES = RUN + "/samples.prom"
 # What each unit was last started with; its ExecStartPre writes it.
 DIGESTS = RUN + "/digests"
 DIGEST_FILES = DIGESTS + "/llama-*.service"

@@ -19,21 +19,23 @@ HEADER = struct.Struct("=IHHII")
 REQUEST = struct.Struct("=BBBxI2s2s16s16sIII")
 # family, state, timer, retransmits; ports, addresses, interface, cookie; expires, rqueue, wqueue, uid, inode
 ANSWER = struct.Struct("=BBBB2s2s16s16sIIIIIIII")
-# In tcp_info: tcpi_bytes_received, tcpi_data_segs_out; in every kernel since 4.6.
-BYTES_RECEIVED, SEGMENTS_OUT = 128, 156
+# In tcp_info: tcpi_bytes_acked, tcpi_bytes_received, tcpi_data_segs_out; in every kernel since 4.6.
+BYTES_ACKED, BYTES_RECEIVED, SEGMENTS_OUT = 120, 128, 156
 
 
 class Socket(NamedTuple):
     """state: as in TCP_ESTABLISHED (1), TCP_CLOSE_WAIT (8), TCP_LISTEN (10). waiting: for a listener, connections that
     nobody has accepted.
 
-    received: bytes so far. sent: segments with data so far. None where the kernel does not tell.
+    received: bytes so far. sent: segments with data so far. acked: bytes that the other end has confirmed. None where
+    the kernel does not tell.
     """
 
     state: int
     waiting: int
     received: Optional[int] = None
     sent: Optional[int] = None
+    acked: Optional[int] = None
 
 
 def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Optional[Socket]:
@@ -64,9 +66,10 @@ def parse(data: bytes) -> Optional[Socket]:
     while at + 4 <= length:
         size, name = struct.unpack_from("=HH", data, at)
         if name == TCP_INFO and size >= 4 + SEGMENTS_OUT + 4:
+            (acked,) = struct.unpack_from("=Q", data, at + 4 + BYTES_ACKED)
             (received,) = struct.unpack_from("=Q", data, at + 4 + BYTES_RECEIVED)
             (sent,) = struct.unpack_from("=I", data, at + 4 + SEGMENTS_OUT)
-            found = found._replace(received=received, sent=sent)
+            found = found._replace(received=received, sent=sent, acked=acked)
         if size < 4:
             break
         at += (size + 3) & ~3

@@ -111,6 +111,7 @@ class Links:
     ) -> None:
         self._endpoints, self._query, self._table = endpoints, query, table
         self._known: Dict[str, List[sockets.Ends]] = {}  # those that were up, by endpoint
+        self.acked: Optional[int] = None  # bytes that the workers have confirmed, at the last look
 
     def look(self) -> Tuple[Dict[str, str], Optional[int], Optional[int]]:
         """-> ({endpoint: 'up', 'closed' (by the worker) or 'gone'}, bytes received over all of them or None, segments
@@ -118,18 +119,21 @@ class Links:
         states: Dict[str, str] = {}
         received: Optional[int] = 0
         sent: Optional[int] = 0
+        acked: Optional[int] = 0
         text = None
         for endpoint in self._endpoints:
             seen = [self._query(local, remote) for local, remote in self._known.get(endpoint, ())]
             up = [socket for socket in seen if socket and socket.state == UP]
             received = _sum(received, [socket.received for socket in up])
             sent = _sum(sent, [socket.sent for socket in up])
+            acked = _sum(acked, [socket.acked for socket in up])
             if up:
                 states[endpoint] = "up"
             else:
                 # Unknown so far, or no longer up: the whole table tells.
                 text = self._table() if text is None else text
                 states[endpoint] = self._find(endpoint, text)
+        self.acked = acked
         return states, received, sent
 
     def _find(self, endpoint: str, text: str) -> str:

@@ -20,6 +20,7 @@ import time
 from typing import Any, Dict, List, Optional, Tuple, Type, Union
 from urllib.parse import urlsplit
 
+from .. import _files
 from .._node import paths
 from .._node.notify import notify, say
 from .._text import Refusal
@@ -89,6 +90,7 @@ class Watch(threading.Thread):
             self._hands_off = now + 2
             return
         say("%s: %s: restarting it" % (self.words, repair.reason))
+        note_repair(self.unit.name, repair.reason)
         if not repair.fact:
             self.limit.acted(now)
         judge.repaired()
@@ -202,6 +204,19 @@ class WorkerWatch(Watch):
             sample.update(waiting=waiting, serving=serving, head=head)
         for action in self._judge.decide(sample):
             self.repair(self._judge, action, now)
+
+
+def note_repair(unit: str, reason: str, files: str = paths.REPAIRS_FILES) -> None:
+    """For the sampler: how often a unit was repaired since the boot, and why the last time."""
+    path = files.replace("*", unit[: -len(".service")])
+    try:
+        earlier = json.loads(samples.read(path) or "{}").get("count", 0)
+        told = {"count": earlier + 1, "at": round(time.time(), 3), "reason": reason}
+        with _files.directory(os.path.dirname(path), 0o755):
+            pass
+        _files.write_atomically(path, json.dumps(told).encode("utf-8"), 0o644, durable=False)
+    except (OSError, Refusal, ValueError, TypeError, AttributeError) as error:
+        say("%s: its repair is not counted: %s" % (unit, error))
 
 
 def _loopback(host: str) -> bool:

@@ -1,0 +1,114 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The node's cards, as nvidia-smi tells of them. Private to the collection."""
+
+import time
+from typing import Any, Callable, Dict, List, Optional, Set
+
+from .._node import nvidia_smi
+from .config import read
+from .exposition import Family
+from .units import SERVING, role_of
+
+# Seconds between two looks, and without a whole answer until a card's last values are no more.
+LOOK, LASTS = 15.0, 60.0
+MIB = 1 << 20
+
+
+def unit_of(pid: Optional[int], groups: Callable[[int], str]) -> str:
+    """The unit of ours whose process that is, "" for none. By its control group: what it calls itself proves
+    nothing."""
+    if not pid:
+        return ""
+    for part in groups(pid).replace("\n", "/").split("/"):
+        role, _service = role_of(part) if part.endswith(".service") else (None, "")
+        if role in SERVING:
+            return part
+    return ""
+
+
+def control_group(pid: int) -> str:
+    return read("/proc/%d/cgroup" % pid, 4096)
+
+
+class Cards:
+    """hung: whether nvidia-smi does not answer. It is started by itself, so that one that hangs in the driver holds up
+    nobody but this part."""
+
+    def __init__(
+        self,
+        collect: Callable[..., Dict[str, Any]] = nvidia_smi.collect,
+        groups: Callable[[int], str] = control_group,
+    ) -> None:
+        self._collect, self._groups = collect, groups
+        self._whole: Optional[float] = None  # when the last whole answer came, since 1970
+        self._last: List[Family] = []
+
+    def look(self) -> List[Family]:
+        facts = self._collect()
+        reason = facts["reason"] or ""
+        # A node without a card has nothing to be silent about.
+        hung = "hangs" in reason
+        if facts["gpus"]:
+            self._whole = time.time()
+            self._last = self._families(facts)
+        elif self._whole is None and not hung:
+            return []
+        state = Family("llama_sampler_cards_hung", "gauge", "Whether nvidia-smi gave no answer in its time.")
+        state.add(int(hung))
+        at = Family("llama_sampler_cards_timestamp_seconds", "gauge", "When the cards were last seen, since 1970.")
+        at.add(None if self._whole is None else round(self._whole, 1))
+        fresh = self._whole is not None and time.time() - self._whole <= LASTS
+        return [state, at] + (self._last if fresh else [])
+
+    def _families(self, facts: Dict[str, Any]) -> List[Family]:
+        info = Family("llama_gpu_info", "gauge", "The card.")
+        busy = Family("llama_gpu_utilization_ratio", "gauge", "How much of the time a kernel ran on it.")
+        used = Family("llama_gpu_memory_used_bytes", "gauge", "Memory in use.")
+        total = Family("llama_gpu_memory_total_bytes", "gauge", "Memory of the card.")
+        power = Family("llama_gpu_power_watts", "gauge", "Power that it draws.")
+        heat = Family("llama_gpu_temperature_celsius", "gauge", "Temperature of the chip.")
+        slow = Family("llama_gpu_throttled", "gauge", "Why its clock is held down.")
+        errors = Family("llama_gpu_ecc_uncorrected_total", "counter", "Memory errors that could not be corrected.")
+        xids = Family("llama_gpu_xid_total", "counter", "Xid errors in the kernel's log.")
+        strangers = Family("llama_gpu_foreign_processes", "gauge", "Processes on it that are none of our services.")
+        taken = Family("llama_gpu_foreign_memory_bytes", "gauge", "Memory of those.")
+        own = Family("llama_gpu_unit_memory_bytes", "gauge", "Memory of a service's unit.")
+        for gpu in facts["gpus"]:
+            card = gpu["index"]
+            info.add(1, gpu=card, name=gpu["name"], uuid=gpu["uuid"], driver=facts["driver"])
+            busy.add(_part(gpu["utilization"]), gpu=card)
+            used.add(_bytes(gpu["memory_used_mib"]), gpu=card)
+            total.add(_bytes(gpu["memory_total_mib"]), gpu=card)
+            power.add(gpu["power_w"], gpu=card)
+            heat.add(gpu["temperature_c"], gpu=card)
+            for reason in gpu["throttle_reasons"] or []:
+                slow.add(1, gpu=card, reason=reason)
+            errors.add(gpu["ecc"]["volatile_uncorrected"], gpu=card)
+            of_units: Dict[str, int] = {}
+            foreign: Set[int] = set()
+            foreign_bytes = 0
+            for process in gpu["processes"]:
+                unit = unit_of(process["pid"], self._groups)
+                size = _bytes(process["memory_used_mib"]) or 0
+                if unit:
+                    of_units[unit] = of_units.get(unit, 0) + size
+                elif process["type"] != "G":  # the display's are nobody's business
+                    foreign.add(process["pid"])
+                    foreign_bytes += size
+            strangers.add(len(foreign), gpu=card)
+            taken.add(foreign_bytes, gpu=card)
+            for unit, size in sorted(of_units.items()):
+                own.add(size, gpu=card, unit=unit)
+        for xid in facts["xids"] or []:
+            xids.add(xid["count"], gpu=xid["pci_slot"] if xid["gpu"] is None else xid["gpu"], xid=xid["xid"])
+        return [info, busy, used, total, power, heat, slow, errors, xids, strangers, taken, own]
+
+
+def _part(percent: Optional[float]) -> Optional[float]:
+    return None if percent is None else percent / 100.0
+
+
+def _bytes(mib: Optional[float]) -> Optional[int]:
+    return None if mib is None else int(mib * MIB)

@@ -1,0 +1,98 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the sampler is told of its node, and what others have noted there. Private to the collection."""
+
+import glob
+import json
+import os
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from .. import _files
+from .._llama.api import count, table
+from .._node import paths
+from .._text import Refusal
+
+LARGEST = 1 << 20
+
+
+class Http(NamedTuple):
+    """allowed: the addresses that are answered."""
+
+    address: str
+    port: int
+    allowed: List[str]
+
+
+class Config(NamedTuple):
+    """Of sampler.json. textfile: a directory of node_exporter's; planned: {unit: bytes of main memory}; models:
+    {service: {model, quant}}; stopped: units that the inventory has stopped."""
+
+    version: str = ""
+    http: Optional[Http] = None
+    textfile: Optional[str] = None
+    disks: List[str] = []
+    fabric_address: str = ""
+    planned: Dict[str, int] = {}
+    models: Dict[str, Dict[str, str]] = {}
+    stopped: List[str] = []
+    caches: str = paths.TENSORS
+    certificate: str = ""
+
+
+class Watched(NamedTuple):
+    """A unit as the watchdog is told of it. kind: head, router or rpc."""
+
+    service: str
+    kind: str
+    unit: str
+    told: Dict[str, Any]
+
+
+def load(path: str = paths.SAMPLER) -> Config:
+    """Errors: Refusal."""
+    try:
+        told = json.loads(_files.read_ours(path, LARGEST).decode("utf-8"))
+        http = told.pop("http", None)
+        return Config(http=http and Http(**http), **told)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise Refusal("%s: cannot be used (%s): run site.yml with --tags monitoring again" % (path, error)) from None
+
+
+def watched(folder: str = paths.WATCHED) -> List[Watched]:
+    """What role head_server, router_server and rpc_worker have written for the watchdog."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+        told = read_json(path)
+        service = os.path.basename(path)[: -len(".json")].partition("-")[2]
+        if told.get("kind") in ("head", "router", "rpc") and isinstance(told.get("unit"), str):
+            found.append(Watched(service, told["kind"], told["unit"], told))
+    return found
+
+
+def read(path: str, most: int = LARGEST) -> str:
+    """A file's text, "" when it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read(most)
+    except OSError:
+        return ""
+
+
+def read_json(path: str) -> Dict[str, Any]:
+    """A table in a file, an empty one where there is none."""
+    try:
+        return table(json.loads(read(path)))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def repairs(unit: str) -> Dict[str, Any]:
+    """What the watchdog notes of its repairs of a unit: {count, at, reason}."""
+    told = read_json(paths.REPAIRS_FILES.replace("*", unit[: -len(".service")]))
+    at = told.get("at")
+    return {
+        "count": count(told.get("count")),
+        "at": at if isinstance(at, (int, float)) else None,
+        "reason": str(told.get("reason") or "")[:200],
+    }

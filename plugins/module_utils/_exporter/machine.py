@@ -1,0 +1,133 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The machine under the services: fabric, disks, clock, caches, the fence of the RPC ports. Private to the
+collection."""
+
+import ctypes
+import ctypes.util
+import os
+import re
+import ssl
+import time
+from typing import Any, Dict, List, Optional
+
+from .._node import fabric
+from .._watchdog.firewall import LIST, run
+from . import config
+from .exposition import Family
+
+# Of adjtimex(2): the kernel's word for a clock that nobody sets, and the room of struct timex.
+TIME_ERROR, TIMEX = 5, 256
+
+
+def clock_synchronized() -> Optional[int]:
+    """Whether something keeps the kernel's clock; None where it does not tell (a container may not ask)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(TIMEX)  # modes = 0: only reads
+    state = libc.adjtimex(buffer)
+    return None if state < 0 else int(state != TIME_ERROR)
+
+
+def fenced(text: Optional[str], address: str, port: int) -> Optional[int]:
+    """Whether the rules let nobody in but the head; None where there are none to read. text: of `nft list table`."""
+    if text is None:
+        return 0
+    return int(re.search(r"\btcp dport %d (?:counter \S+ \S+ \S+ \S+ )?reject\b" % port, text) is not None)
+
+
+class Machine:
+    def __init__(self, told: config.Config, sysfs: str = "/sys") -> None:
+        self._told, self._sysfs = told, sysfs
+        self._interface: Optional[str] = None
+
+    def fabric(self) -> List[Family]:
+        """Its counters: cheap, so often."""
+        if not self._told.fabric_address:
+            return []
+        if self._interface is None or not os.path.isdir(os.path.join(self._sysfs, "class/net", self._interface)):
+            self._interface = fabric.interface_of(self._told.fabric_address)
+        labels = {"interface": self._interface or "none"}
+        up = Family("llama_fabric_up", "gauge", "Whether the interface of the fabric address is up.")
+        speed = Family("llama_fabric_speed_bits", "gauge", "Its rate, bits per second.")
+        received = Family("llama_fabric_received_bytes_total", "counter", "Bytes received.")
+        sent = Family("llama_fabric_sent_bytes_total", "counter", "Bytes sent.")
+        errors = Family("llama_fabric_errors_total", "counter", "Errors and drops of interface and port.")
+        facts = fabric.describe(self._interface, self._sysfs) if self._interface else {}
+        # A bridge of containers says "unknown" of itself while it works.
+        up.add(int(facts.get("state") in ("up", "unknown")), **labels)
+        if self._interface:
+            rate = facts["rate_gbps"]
+            speed.add(None if rate is None else rate * 1e9, **labels)
+            for family, name in ((received, "rx_bytes"), (sent, "tx_bytes")):
+                text = config.read(os.path.join(self._sysfs, "class/net", self._interface, "statistics", name))
+                family.add(int(text) if text.strip().isdigit() else None, **labels)
+            port = facts["port"] or {"errors": {}}
+            counts = [one for one in list(facts["errors"].values()) + list(port["errors"].values()) if one is not None]
+            errors.add(sum(counts), **labels)
+        return [up, speed, received, sent, errors]
+
+    def slow(self) -> List[Family]:
+        """What changes slowly."""
+        free = Family("llama_disk_free_bytes", "gauge", "Bytes that anybody but root may still write.")
+        size = Family("llama_disk_size_bytes", "gauge", "Size of the file system.")
+        clock = Family("llama_clock_synchronized", "gauge", "Whether something keeps the clock.")
+        fence = Family("llama_rpc_fenced", "gauge", "Whether the kernel's rules refuse everybody but the head.")
+        caches = Family("llama_tensor_cache_bytes", "gauge", "Tensors that the worker keeps.")
+        ends = Family("llama_gateway_certificate_expires_seconds", "gauge", "When the certificate ends, since 1970.")
+        for path in self._told.disks:
+            try:
+                seen = os.statvfs(path)
+            except OSError:
+                continue
+            free.add(seen.f_bavail * seen.f_frsize, path=path)
+            size.add(seen.f_blocks * seen.f_frsize, path=path)
+        clock.add(clock_synchronized())
+        workers = [one for one in config.watched() if one.kind == "rpc"]
+        if workers:
+            status, text = run(LIST)
+            for one in workers:
+                port = one.told.get("port")
+                if isinstance(port, int):
+                    fence.add(fenced(None if status else text, str(one.told.get("address")), port), service=one.service)
+                caches.add(_size(os.path.join(self._told.caches, one.service)), service=one.service)
+        ends.add(certificate_ends(self._told.certificate) if self._told.certificate else None)
+        return [free, size, clock, fence, caches, ends]
+
+
+def certificate_ends(path: str) -> Optional[float]:
+    """notAfter of the first certificate of a file, seconds since 1970; None where it cannot be read."""
+    try:
+        decoded: Dict[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
+        return float(ssl.cert_time_to_seconds(decoded["notAfter"]))
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _size(folder: str) -> Optional[int]:
+    """Bytes of the files of a directory, which lie beside each other; None where there is none."""
+    try:
+        with os.scandir(folder) as entries:
+            return sum(one.stat(follow_symlinks=False).st_size for one in entries)
+    except OSError:
+        return None
+
+
+class Self:
+    """What the sampler says of itself."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
+
+    def look(self) -> List[Family]:
+        info = Family("llama_sampler_info", "gauge", "The collection that installed it.")
+        info.add(1, version=self._version)
+        at = Family("llama_sampler_timestamp_seconds", "gauge", "When this was written, since 1970.")
+        at.add(round(time.time(), 1))
+        cpu = Family("llama_sampler_cpu_seconds_total", "counter", "Processor time, with what it has started.")
+        times = os.times()
+        cpu.add(round(sum(times[:4]), 2))
+        memory = Family("llama_sampler_memory_bytes", "gauge", "Memory that is its own.")
+        found = re.search(r"^VmRSS:\s+(\d+) kB", config.read("/proc/self/status"), re.MULTILINE)
+        memory.add(int(found.group(1)) * 1024 if found else None)
+        return [info, at, cpu, memory]

@@ -1,0 +1,163 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Units of this node, the memory that they use, and the connections between heads and workers. Private to the
+collection."""
+
+import glob
+import os
+import re
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from .._node import paths, sockets
+from .._node.units import held_since, number, parse_show, systemctl_show
+from .._watchdog import samples
+from . import config
+from .exposition import Family
+
+PROPERTIES = (
+    *("Id", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStartTimestampMonotonic", "UnitFileState"),
+    *("ControlGroup", "ExecStart"),
+)
+# By the beginning of a unit's name, the longest first.
+ROLES = (
+    ("llama-gateway-registry", "gateway"),
+    ("llama-head-", "head"),
+    ("llama-rpc-", "worker"),
+    ("llama-router-", "router"),
+    ("llama-gateway.", "gateway"),
+    ("llama-watchdog.", "watchdog"),
+    ("llama-sampler.", "sampler"),
+)
+SERVING = ("head", "worker", "router")
+RELEASE = re.compile(re.escape(paths.BUILDS) + r"/releases/([\w.+-]+)/")
+
+
+def role_of(unit: str) -> Tuple[Optional[str], str]:
+    """(role, service) of a unit; None for one that is of no interest."""
+    for start, role in ROLES:
+        if unit.startswith(start):
+            return role, unit[len(start) : -len(".service")] if role in SERVING else ""
+    return None, ""
+
+
+class Units:
+    """One question to systemd for all units, and the sockets that the kernel is asked for."""
+
+    def __init__(self, told: config.Config) -> None:
+        self._told = told
+        self._links: Dict[str, samples.Links] = {}
+
+    def look(self) -> List[Family]:
+        names = sorted(os.path.basename(path) for path in glob.glob(paths.UNIT_FILES) if not os.path.islink(path))
+        names = [name for name in names if role_of(name)[0]]
+        shown = parse_show(systemctl_show(names, PROPERTIES)) if names else []
+        held = held_since() is not None
+        boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+        active = Family("llama_unit_active", "gauge", "Whether the unit runs.")
+        wanted = Family(
+            "llama_unit_wanted",
+            "gauge",
+            "Whether it is to run: enabled, its node is not held, its service not stopped.",
+        )
+        failed = Family("llama_unit_failed", "gauge", "Whether systemd has given it up, or its last run failed.")
+        restarts = Family("llama_unit_restarts_total", "counter", "Starts by systemd after a run had ended.")
+        started = Family("llama_unit_started_seconds", "gauge", "When its process began, since 1970.")
+        memory = Family("llama_memory_bytes", "gauge", "Memory of the unit's control group.")
+        planned = Family("llama_memory_planned_bytes", "gauge", "Main memory that the plan gives the unit.")
+        builds = Family("llama_build_info", "gauge", "The release of llama.cpp that the unit names.")
+        models = Family("llama_model_info", "gauge", "What the service serves.")
+        repairs = Family("llama_watchdog_repairs_total", "counter", "Repairs by the watchdog since the node booted.")
+        repaired = Family("llama_watchdog_last_repair_seconds", "gauge", "When it repaired last, since 1970, and why.")
+        alive = Family("llama_watchdog_alive", "gauge", "Whether the watchdog runs.")
+        holds = Family("llama_node_held", "gauge", "Whether the node is held for maintenance.")
+        holds.add(int(held))
+        for one in shown:
+            unit = one.get("Id", "")
+            role, service = role_of(unit)
+            labels: Dict[str, Any] = {"unit": unit, "service": service, "role": role}
+            runs = one.get("ActiveState") == "active" and one.get("SubState") in ("running", "exited")
+            active.add(int(runs), **labels)
+            enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
+            wanted.add(int(enabled and not held and unit not in self._told.stopped), **labels)
+            failed.add(int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"), **labels)
+            restarts.add(number(one, "NRestarts"), **labels)
+            since = number(one, "ExecMainStartTimestampMonotonic")
+            started.add(round(boot + since / 1e6, 3) if since else None, **labels)
+            if role == "watchdog":
+                alive.add(int(runs))
+            memory.add(_memory(one.get("ControlGroup")) if runs else None, **labels)
+            if role in SERVING:
+                planned.add(self._told.planned.get(unit), **labels)
+                builds.add(1, build=_build(one.get("ExecStart", "")), **labels)
+                told = self._told.models.get(service)
+                if told and role != "worker":
+                    models.add(1, unit=unit, service=service, model=told.get("model"), quant=told.get("quant"))
+                repair = config.repairs(unit)
+                repairs.add(repair["count"], **labels)
+                repaired.add(repair["at"], reason=repair["reason"], **labels)
+        return [
+            active,
+            wanted,
+            failed,
+            restarts,
+            started,
+            memory,
+            planned,
+            builds,
+            models,
+            repairs,
+            repaired,
+            alive,
+        ] + ([holds] + self._sockets())
+
+    def _sockets(self) -> List[Family]:
+        up = Family("llama_rpc_link_up", "gauge", "Whether the head's connection to a worker stands.")
+        received = Family("llama_rpc_link_received_bytes_total", "counter", "Bytes from the worker.")
+        sent = Family("llama_rpc_link_sent_bytes_total", "counter", "Bytes to the worker that it has confirmed.")
+        clients = Family("llama_rpc_worker_clients", "gauge", "Connections that the worker serves.")
+        units = config.watched()
+        for one in units:
+            if one.kind == "rpc":
+                clients.add(_clients(one.told), service=one.service)
+                continue
+            endpoints = [str(end) for end in one.told.get("rpc_endpoints") or []]
+            for endpoint in endpoints:
+                links = self._links_of(one.service, endpoint)
+                states, came, _segments = links.look()
+                labels = {"service": one.service, "worker": endpoint}
+                up.add(int(states.get(endpoint) == "up"), **labels)
+                received.add(came, **labels)
+                sent.add(links.acked, **labels)
+        return [up, received, sent, clients]
+
+    def _links_of(self, service: str, endpoint: str) -> samples.Links:
+        key = "%s %s" % (service, endpoint)
+        if key not in self._links:
+            self._links[key] = samples.Links([endpoint])
+        return self._links[key]
+
+
+def _clients(told: Dict[str, Any]) -> Optional[int]:
+    """How many connections a worker serves: read from the table, since its listener says who waits alone."""
+    address, port = told.get("address"), told.get("port")
+    if not isinstance(address, str) or not isinstance(port, int):
+        return None
+    here = [one for one in sockets.entries(samples.read(samples.TCP), (address, port)) if one.local == (address, port)]
+    return sum(1 for one in here if one.state == sockets.ESTABLISHED and one.inode)
+
+
+def _memory(group: Optional[str]) -> Optional[int]:
+    if not group:
+        return None
+    text = config.read("/sys/fs/cgroup%s/memory.current" % group) or config.read(
+        "/sys/fs/cgroup/memory%s/memory.usage_in_bytes" % group
+    )
+    return int(text) if text.strip().isdigit() else None
+
+
+def _build(command: str) -> Optional[str]:
+    """The release whose program the unit starts."""
+    found = RELEASE.search(command)
+    return found.group(1) if found else None
