@@ -20,6 +20,8 @@ from .exposition import Family
 # Seconds between two looks, for an answer, and between two proofs of a conversation; seconds without a request before
 # one, so that it disturbs nobody.
 LOOK, ANSWER, PROOF, IDLE = 15.0, 5.0, 3600.0, 60.0
+# Seconds of generation from which a rate means something.
+SHORT = 0.2
 STATES = ("ready", "loading", "down", "stopped", "sleeping")
 WORDS = "Hello. Answer with one word."
 
@@ -140,7 +142,8 @@ class Asked:
         before = [self._before.get(name) for name in names]
         if None not in now and None not in before:
             tokens, seconds = [float(one or 0) - float(other or 0) for one, other in zip(now, before)]
-            if tokens > 0 and seconds > 0:
+            # What took no time was no work.
+            if tokens > 0 and seconds > SHORT:
                 self._rate = tokens / seconds
             elif tokens < 0:
                 self._rate = None  # another process
