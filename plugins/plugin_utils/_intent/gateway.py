@@ -60,14 +60,15 @@ def addresses(host: str, hostvars: HostVars) -> list[str]:
 def client_networks(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     """The networks that may use the ports of a node's heads; none is for the network of each head.
 
-    Behind a gateway: its hosts, those of llama_clients where it is given, and the nodes of workers, whose watchdog
-    looks whether their head listens. service_of: of managed().
+    Behind a gateway: its hosts, those of llama_clients where it is given, the nodes of workers, whose watchdog looks
+    whether their head listens, and the hosts of monitoring. service_of: of managed().
     """
     given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
     if not hosts(groups):
         return given
+    monitoring = groups.get("llama_monitoring") or []
     workers = [worker for service in service_of if host in service.heads for worker in service.workers]
-    others = [one for one in dict.fromkeys([*hosts(groups), *workers]) if one != host]
+    others = [one for one in dict.fromkeys([*hosts(groups), *workers, *monitoring]) if one != host]
     return list(dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))]))
 
 

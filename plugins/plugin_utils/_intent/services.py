@@ -18,7 +18,7 @@ from ...module_utils._family import is_template_file
 from ...module_utils._llama.args import head_args, model_args, router_args, rpc_args
 from ...module_utils._node import paths
 from ...module_utils._settings import LLAMA_NUMA, effective, is_stopped, resolved, value
-from . import gateway
+from . import gateway, monitoring
 from .builds import asks_build, build_on, builds_of, dialect_of, entry_of
 from .hosts import expand, node_address, rpc_address
 from .models import model_file, model_items
@@ -108,12 +108,13 @@ def node_rpc(
     workers = rpc_instances(services, host, groups, known, plan)
     behind = gateway.hosts(groups)
     led = [service for service in managed(services, groups) if host in service.heads]
+    clients = gateway.client_access(led, host, groups, known) + monitoring.sampler_access(host, groups, known)
     return {
         "workers": [worker.as_dict() for worker in workers],
         "access": {
             "incoming": ["%s:%d" % (worker.head_address, worker.port) for worker in workers],
             "outgoing": [endpoint for service in led for endpoint in _rpc_endpoints(service, known)],
-            **({"clients": gateway.client_access(led, host, groups, known)} if behind else {}),
+            **({"clients": clients} if behind or clients else {}),
         },
     }
 

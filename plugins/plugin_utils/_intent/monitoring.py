@@ -1,0 +1,34 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory says of monitoring: its hosts, and the port of the samplers. Private to the collection."""
+
+from .gateway import addresses
+from .hosts import node_address
+from .records import Groups, HostVars
+
+GROUP = "llama_monitoring"
+SAMPLER_PORT = 9754
+
+
+def hosts(groups: Groups) -> list[str]:
+    return list(groups.get(GROUP) or [])
+
+
+def sampler_port(host: str, hostvars: HostVars) -> int:
+    """Of role monitoring, whose defaults no other host sees."""
+    return int(hostvars[host].get("monitoring_sampler_port") or SAMPLER_PORT)
+
+
+def allowed(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+    """The addresses that the sampler of a host answers."""
+    others = [one for other in hosts(groups) if other != host for one in addresses(other, hostvars)]
+    own = ["127.0.0.1", node_address(host, hostvars)] if host in hosts(groups) else []
+    return list(dict.fromkeys([*own, *others]))
+
+
+def sampler_access(host: str, groups: Groups, hostvars: HostVars) -> list[str]:
+    """ADDRESS/32:PORT for each monitoring host that reads the samples of another host."""
+    port = sampler_port(host, hostvars)
+    others = [one for other in hosts(groups) if other != host for one in addresses(other, hostvars)]
+    return ["%s/32:%d" % (one, port) for one in dict.fromkeys(others)]
