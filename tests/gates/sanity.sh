@@ -24,6 +24,7 @@ if [ ${#lacking[@]} -gt 0 ] && command -v apt-get >/dev/null; then
 fi
 "$repository/tests/lab/venv.sh" requirements-dev.txt
 "$repository/tests/lab/artifacts.sh"
+"$repository/tests/lab/prometheus.sh"
 mkdir -p "$home/.cache/llama-cluster"
 ln -sfn "$lab_cache/files" "$home/.cache/llama-cluster/files"
 # 24.2 is the pip of core 2.19.

@@ -28,7 +28,7 @@ FLOORS = {
     ),
     CONTROLLER: (
         ("_filters", "_known", "_progress", "_warm", "_intent"),
-        ("_cluster_plan", "_units", "_access", "_gateway"),
+        ("_cluster_plan", "_units", "_access", "_gateway", "_monitoring"),
         ("_reports",),
     ),
 }

@@ -1,0 +1,122 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules of all roles: Prometheus' own tool accepts them and runs their tests, each alert has a test, a section of
+docs/alerts.md and the texts that an operator needs at night."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped
+from ansible_collections.thefermisea.llama_cluster.tests.unit import observed
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/alerts.md"
+RUNBOOK = "https://github.com/thefermisea/ansible-llama-cluster/blob/main/docs/alerts.md#"
+# Somebody is woken for these alone.
+PAGES = {"LlamaModelWithoutEndpoint", "LlamaRepairLoop", "LlamaGatewayDown"}
+ALERTS = sorted(observed.alerts().items())
+NAMES = [name for name, _rule in ALERTS]
+
+
+def rule_tests():
+    """[test] of all rules_test.yml."""
+    return [test for found in dropped.rule_tests() for test in yaml.safe_load(found.path.read_text())["tests"]]
+
+
+def expectations(alert):
+    """[[expected alert]] of all tests that name it."""
+    return [
+        expected["exp_alerts"]
+        for test in rule_tests()
+        for expected in test.get("alert_rule_test", [])
+        if expected["alertname"] == alert
+    ]
+
+
+def ran(*arguments):
+    done = subprocess.run(
+        [observed.promtool(), *map(str, arguments)],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize("found", dropped.rules(), ids=lambda found: found.role)
+def test_prometheus_accepts_the_rules(found):
+    code, output = ran("check", "rules", "--lint-fatal", found.path)
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("found", dropped.rule_tests(), ids=lambda found: found.role)
+def test_the_tests_of_the_rules_pass(found):
+    code, output = ran("test", "rules", found.path)
+    assert code == 0, output
+
+
+def test_whoever_brings_rules_brings_their_tests():
+    assert [found.role for found in dropped.rules()] == [found.role for found in dropped.rule_tests()]
+    assert NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_alert_is_tested_to_fire_and_to_be_quiet(name):
+    expected = expectations(name)
+    assert [alerts for alerts in expected if alerts], "no test in which %s fires" % name
+    assert [] in expected, "no test in which %s does not fire" % name
+
+
+def test_what_is_no_fault_is_tested_against_all_alerts():
+    """Healthy runs ask for whatever fires, so that a new alert is among it."""
+    healthy = [test for test in rule_tests() if test["name"].startswith("no alert:")]
+    assert len(healthy) >= 10
+    for test in healthy:
+        (asked,) = test["promql_expr_test"]
+        assert asked["expr"] == 'count_over_time(ALERTS{alertstate="firing"}[2h])' and asked["exp_samples"] == []
+
+
+@pytest.mark.parametrize("name,rule", ALERTS, ids=NAMES)
+def test_an_alert_says_how_bad_what_where_and_what_next(name, rule):
+    assert re.fullmatch(r"Llama([A-Z][a-z]+)+", name)
+    assert rule["labels"] == {"severity": "page" if name in PAGES else "notice"}
+    texts = rule["annotations"]
+    assert sorted(texts) == ["description", "runbook_url", "summary"]
+    # One sentence: what and where, a colon, what to do next.
+    assert re.fullmatch(r"[^\n]+: [^\n]+[^.]\.", texts["description"]) and ". " not in texts["description"]
+    assert not texts["summary"].endswith(".") and len(texts["summary"]) < 90
+    assert texts["runbook_url"] == RUNBOOK + name.lower()
+
+
+def test_every_alert_has_its_section_and_every_section_its_alert():
+    assert sorted(re.findall(r"^### (Llama\w+)$", PAGE.read_text(), re.MULTILINE)) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_section_says_what_it_means_what_to_look_at_what_to_do_and_when_it_ends(name):
+    section = PAGE.read_text().partition("### %s\n" % name)[2].partition("\n#")[0]
+    for part in ("**Means**", "**Look at**", "**Do**", "**Ends**"):
+        assert section.count(part) == 1, part
+    severity = dict(ALERTS)[name]["labels"]["severity"]
+    assert section.lstrip().startswith("*%s*" % severity.capitalize())
+
+
+def test_rules_ask_for_what_is_there():
+    rules = [rule for group in observed.groups() for rule in group["rules"]]
+    assert [(rule.get("alert") or rule["record"], observed.unknown(rule["expr"])) for rule in rules] == [
+        (rule.get("alert") or rule["record"], set()) for rule in rules
+    ]
+
+
+def test_names_in_a_query_are_found():
+    assert observed.named('sum by (llama_x) (rate(llama_slots{a="llama_b"}[5m])) > up offset 5m') == {
+        "llama_slots",
+        "up",
+    }
+    assert observed.unknown("histogram_quantile(0.5, llama_gateway_seconds_bucket) + llama_nothing_total") == {
+        "llama_nothing_total"
+    }
