@@ -70,6 +70,7 @@ from ..module_utils.programs import (
     registry_reader,
     registry_writer,
     rpc_cache,
+    sampler,
     trial,
     wait_for_workers,
     watchdog,
@@ -77,7 +78,7 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, gateway, model_selector, registry_reader, registry_writer),
-    *(rpc_cache, trial, wait_for_workers, watchdog),
+    *(rpc_cache, sampler, trial, wait_for_workers, watchdog),
 )
 
 

@@ -27,7 +27,7 @@ GATEWAY_FOLDERS = (paths.GATEWAY, paths.GATEWAY_STATE, os.path.dirname(paths.GAT
 NODE_FOLDERS = (
     *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
     *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
-    *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.SERVED, paths.RUN),
+    *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.REPAIRS, paths.SERVED, paths.RUN),
     *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
 )
 

@@ -12,6 +12,7 @@ from ...module_utils._node.units import Unit, units_of
 from ...module_utils._settings import is_stopped
 from .accounts import Account, account_refusals
 from .gateway import door_refusals, gateway_refusals
+from .monitoring import monitoring_refusals
 from .ports import port_conflicts
 from .reach import reach_refusals
 from .trials import trial_refusals
@@ -31,6 +32,7 @@ def node_refusals(
     trials: Mapping[str, Any] | None = None,
     gateway: Mapping[str, Any] | None = None,
     doors: Sequence[Mapping[str, Any]] | None = None,
+    monitoring: Mapping[str, Any] | None = None,
 ) -> list[str]:
     """One sentence for each thing that is missing or in the way.
 
@@ -38,9 +40,10 @@ def node_refusals(
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
     ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way}; units: what
     unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that;
-    gateway: what gateway_refusals() needs; doors: what door_refusals() needs. None of them: the system.
+    gateway: what gateway_refusals() needs; doors: what door_refusals() needs; monitoring: what monitoring_refusals()
+    needs. None of them: the system.
     """
-    if all(asked is None for asked in (contact, accounts, services, units, trials, gateway, doors)):
+    if all(asked is None for asked in (contact, accounts, services, units, trials, gateway, doors, monitoring)):
         return _system(facts, host)
     found = []
     if contact is not None:
@@ -57,6 +60,8 @@ def node_refusals(
         found += gateway_refusals(host, gateway, facts["llama_node"]["listeners"])
     if doors is not None:
         found += door_refusals(host, doors)
+    if monitoring is not None:
+        found += monitoring_refusals(host, monitoring, facts["llama_node"]["listeners"])
     return found
 
 

@@ -1,0 +1,37 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps a host from running Prometheus for us. Private to the collection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .ports import port_conflicts
+
+EXTERNAL = "set monitoring_prometheus to external, which writes configuration and rules for it"
+
+
+def monitoring_refusals(host: str, asked: Mapping[str, Any], listeners: str) -> list[str]:
+    """A sentence for each thing that is in the way.
+
+    asked: prometheus: install or external, os_family, running: units of the packages that run, ours: whether they run
+    our configuration, ports: {variable: port}, listen: the address; listeners: the text of `ss -Hltnp`.
+    """
+    if asked["prometheus"] == "external":
+        return []
+    if asked["os_family"] != "Debian":
+        return [
+            "monitoring_prometheus: install seen on %s of family %s, Debian or Ubuntu is needed, whose packages it "
+            "takes: %s" % (host, asked["os_family"], EXTERNAL)
+        ]
+    if asked["ours"]:
+        return []
+    if asked["running"]:
+        return [
+            "monitoring_prometheus: install seen, and %s of somebody else runs on %s, none may: %s"
+            % (asked["running"][0], host, EXTERNAL)
+        ]
+    wanted = [(name, asked["listen"], int(port)) for name, port in asked["ports"].items()]
+    return port_conflicts(wanted, listeners, ())

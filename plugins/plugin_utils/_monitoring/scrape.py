@@ -1,0 +1,258 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the sampler of a host is told, and what Prometheus scrapes. Private to the collection."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...module_utils._settings import is_stopped
+from .._intent import gateway, monitoring
+from .._intent.hosts import node_address
+from .._intent.records import Groups, HostVars, Models, Service, Services
+from .._intent.services import managed, node_rpc, node_serving, stopped_units
+from . import dropped
+from .dashboards import dashboards
+
+MIB = 1 << 20
+HERE = "/etc/llama-cluster/monitoring"
+# What has the packages' units run our configuration; role monitoring writes it.
+DROP_INS = (
+    "/etc/systemd/system/prometheus.service.d/llama-cluster.conf",
+    "/etc/systemd/system/prometheus-alertmanager.service.d/llama-cluster.conf",
+)
+# Kept of a page: many times what a node of many services says.
+LARGEST = "16MB"
+
+
+def sampler_config(
+    services: Services,
+    models: Models,
+    groups: Groups,
+    hostvars: HostVars,
+    host: str,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """sampler.json of a host.
+
+    settings: version of the collection, export (http or textfile), textfile_dir, port, models_dir, cache_dir,
+    certificate, plan: of memory_plan().
+    """
+    node = host in (groups.get("llama_nodes") or [])
+    serving = node_serving(services, models, host, groups, hostvars, settings["models_dir"]) if node else {"heads": []}
+    heads = serving["heads"]
+    workers = node_rpc(services, host, groups, hostvars)["workers"] if node else []
+    http = {
+        "address": node_address(host, hostvars),
+        "port": int(settings["port"]),
+        "allowed": monitoring.allowed(host, groups, hostvars),
+    }
+    return {
+        "version": settings["version"],
+        "http": http if settings["export"] == "http" else None,
+        "textfile": settings["textfile_dir"] if settings["export"] == "textfile" else None,
+        "disks": [settings["models_dir"], "/var/lib/llama-cluster"] if node else ["/var/lib/llama-cluster"],
+        "fabric_address": str(hostvars[host].get("llama_fabric_address") or "") if node else "",
+        "planned": _planned(host, heads, workers, settings.get("plan") or {}),
+        "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
+        "stopped": stopped_units(services, groups),
+        "caches": settings["cache_dir"],
+        "certificate": settings["certificate"],
+    }
+
+
+def _planned(
+    host: str, heads: Sequence[Mapping[str, Any]], workers: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
+) -> dict[str, int]:
+    """{unit: bytes of main memory that the plan gives it on a host}"""
+    units = {head["service"]: head["unit"] for head in heads} | {one["service"]: one["unit"] for one in workers}
+    led = {head["service"] for head in heads}
+    found: dict[str, int] = {}
+    for service, plans in (plan.get("services") or {}).items():
+        for one in plans:
+            rows = [row for row in one["devices"] if row["node"] == host and row["kind"] == "main"]
+            parts = rows + [one["host"]] * (one.get("node") == host and service in led)
+            size = sum(row["weights_mib"] + row["kv_mib"] + row["compute_mib"] for row in parts)
+            if size and service in units:
+                found[units[service]] = found.get(units[service], 0) + size * MIB
+    return found
+
+
+def prometheus_config(
+    services: Services,
+    models: Models,
+    groups: Groups,
+    hostvars: HostVars,
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """-> {scrape: scrape_configs of Prometheus, targets: {file: targets of file_sd}, keys: services whose API key it
+    needs, monitor: what llama-cluster-monitor reads}
+
+    settings: interval in seconds, of samplers; keys: the API keys of services; prometheus, alertmanager: their URLs,
+    empty for none; textfile: {host: port of its node_exporter} of those that export so.
+    """
+    nodes = list(groups.get("llama_nodes") or [])
+    gateways = gateway.hosts(groups)
+    textfile = dict(settings.get("textfile") or {})
+    pages = {
+        host: "%s:%d" % (node_address(host, hostvars), textfile.get(host) or monitoring.sampler_port(host, hostvars))
+        for host in dict.fromkeys([*nodes, *gateways])
+    }
+    served = [one for one in managed(services, groups) if not is_stopped(one.settings)]
+    keyed = [one.name for one in served if settings["keys"].get(one.name)]
+    entrances = {host: _entrance(host, hostvars) for host in gateways}
+    targets = {
+        "samplers": [{"targets": [page], "labels": {"node": host}} for host, page in pages.items()],
+        "gateways": [
+            {"targets": [address], "labels": {"node": host, "__scheme__": scheme}}
+            for host, (scheme, address) in entrances.items()
+        ],
+        **{"service-" + one.name: _service_targets(one, models, hostvars) for one in served},
+    }
+    scrape = [
+        {
+            "job_name": "llama_sampler",
+            "scrape_interval": "%ds" % settings["interval"],
+            "scrape_timeout": "%ds" % min(4, settings["interval"]),
+            "body_size_limit": LARGEST,
+            "file_sd_configs": [{"files": [HERE + "/targets/samplers.json"]}],
+            # Of node_exporter's page what is ours, where it writes both.
+            "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": "llama_.*", "action": "keep"}],
+        },
+        {
+            "job_name": "llama_gateway",
+            "scrape_interval": "%ds" % settings["interval"],
+            "scrape_timeout": "%ds" % min(4, settings["interval"]),
+            "body_size_limit": LARGEST,
+            # By its address; its certificate names it otherwise.
+            "tls_config": {"insecure_skip_verify": True},
+            "file_sd_configs": [{"files": [HERE + "/targets/gateways.json"]}],
+        },
+        *(_service_job(one, one.name in keyed) for one in served),
+    ]
+    return {
+        "scrape": scrape,
+        "targets": {name + ".json": one for name, one in targets.items()},
+        "keys": keyed,
+        "monitor": {
+            "nodes": {host: "http://%s/metrics" % page for host, page in pages.items()},
+            "gateway": {host: "%s://%s/metrics" % entrance for host, entrance in entrances.items()},
+            "alertmanager": settings["alertmanager"] or None,
+            "prometheus": settings["prometheus"],
+        },
+    }
+
+
+def _entrance(host: str, hostvars: HostVars) -> tuple[str, str]:
+    """(scheme, address and port) of a gateway."""
+    facts = hostvars[host]
+    scheme = "https" if gateway.setting("gateway_tls", facts) else "http"
+    address = str(facts.get("gateway_address") or node_address(host, hostvars))
+    return scheme, "%s:%d" % (address, int(gateway.setting("gateway_port", facts)))
+
+
+def _service_targets(one: Service, models: Models, hostvars: HostVars) -> list[dict[str, Any]]:
+    """Of a router its page for each model; none of them loads one."""
+    found = []
+    for head in one.heads:
+        target = "%s:%d" % (node_address(head, hostvars), one.port)
+        labels = {"node": head, "service": one.name}
+        if one.kind == "router":
+            for model in one.settings.get("models") or {}:
+                parts = {"__param_model": model, "__param_autoload": "false", "model": model}
+                found.append({"targets": [target], "labels": {**labels, **parts}})
+        else:
+            found.append({"targets": [target], "labels": labels})
+    return found
+
+
+def _service_job(one: Service, keyed: bool) -> dict[str, Any]:
+    key = {"type": "Bearer", "credentials_file": "%s/keys/%s" % (HERE, one.name)}
+    return {
+        "job_name": "llama_server/" + one.name,
+        # Each scrape is a line in the journal of the head.
+        "scrape_interval": "30s",
+        "scrape_timeout": "10s",
+        "body_size_limit": LARGEST,
+        **({"authorization": key} if keyed else {}),
+        "file_sd_configs": [{"files": ["%s/targets/service-%s.json" % (HERE, one.name)]}],
+    }
+
+
+def output_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a monitoring host has below HERE but the keys, as node_files takes it: rules, targets, dashboards, what
+    llama-cluster-monitor reads, and the configuration.
+
+    found: of prometheus_config(); settings: as there, and install: whether Prometheus is ours, whose promtool then
+    has the last word.
+    """
+    install = settings["install"]
+    checked = ["promtool", "check"] if install else []
+    files: list[dict[str, Any]] = []
+    for one in dropped.rules():
+        text = one.path.read_text(encoding="utf-8")
+        files.append({"path": "%s/rules/%s" % (HERE, one.name), "content": text, **_by(checked, "rules")})
+    files += [{"path": "%s/targets/%s" % (HERE, name), "content": _text(one)} for name, one in found["targets"].items()]
+    files += [
+        {"path": "%s/dashboards/%s.json" % (HERE, name), "content": _text(one)} for name, one in dashboards().items()
+    ]
+    files.append({"path": HERE + "/monitor.json", "content": _text(found["monitor"])})
+    if not install:
+        return [*files, {"path": HERE + "/scrape.yml", "content": _text({"scrape_configs": found["scrape"]})}]
+    whole = {
+        "global": {"scrape_interval": "30s", "evaluation_interval": "%ds" % settings["interval"]},
+        "rule_files": [HERE + "/rules/*.yml"],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [urlsplit(settings["alertmanager"]).netloc]}]}]},
+        "scrape_configs": found["scrape"],
+    }
+    return [*files, {"path": HERE + "/prometheus.yml", "content": _text(whole), **_by(checked, "config")}]
+
+
+def _by(tool: list[str], what: str) -> dict[str, Any]:
+    return {"validate": [*tool, what, "%s"]} if tool else {}
+
+
+def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What only Prometheus' user may read: the keys of services, and where alerts go. settings: as there, and
+    webhooks."""
+    told = {
+        "route": {
+            "receiver": "all",
+            "group_by": ["alertname", "service", "node"],
+            "group_wait": "2s",
+            "group_interval": "30s",
+            "repeat_interval": "12h",
+        },
+        # The page of a service says all that its notices say.
+        "inhibit_rules": [
+            {
+                "source_matchers": ['severity="page"'],
+                "target_matchers": ['severity="notice"'],
+                "equal": ["service", "node"],
+            }
+        ],
+        "receivers": [
+            {"name": "all", "webhook_configs": [{"url": url, "send_resolved": True} for url in settings["webhooks"]]}
+        ],
+    }
+    private = {"group": "prometheus", "mode": "0640", "hidden": True}
+    return [
+        {"path": HERE + "/keys", "state": "directory", "group": "prometheus", "mode": "0750"},
+        *(
+            {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
+            for name in found["keys"]
+        ),
+        {"path": HERE + "/alertmanager.yml", "content": _text(told), **private},
+    ]
+
+
+def absent(files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What node_files takes to remove files, and the drop-ins of the units."""
+    written = [one["path"] for one in files if one.get("state", "file") == "file"] + list(DROP_INS)
+    return [{"path": path, "state": "absent", "hidden": True} for path in written]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
