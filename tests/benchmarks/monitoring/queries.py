@@ -1,5 +1,5 @@
-"""Asks a real Prometheus every query of dashboards and rules, over simulated series of a cluster, and says how long each
-took. Fails where a panel shows nothing, a query is refused, or one takes a second or longer.
+"""Asks a real Prometheus every query of dashboards and rules, over simulated series of a cluster, and says how long
+each took. Fails where a panel shows nothing, a query is refused, or one takes a second or longer.
 
 python tests/benchmarks/monitoring/queries.py [--nodes 50] [--hours 3] [--step 5]
 """

@@ -1,7 +1,6 @@
 """Simulated samples of a cluster in OpenMetrics' text format: what samplers and gateways say, and what the recording
 rules have made of it. Each node has four cards, a head, and a worker of the head before it."""
 
-SERVICES_BY_NODE = 1
 CARDS = 4
 CODES = ("200", "400", "404", "502", "503")
 BUCKETS = ("0.1", "0.5", "1", "2.5", "5", "10", "30", "60", "120", "+Inf")
@@ -23,8 +22,8 @@ def series(nodes):
         yield from of_service(number, (number + 1) % nodes)
         yield from of_gateway(number)
     for host in ("gate1", "gate2"):
-        yield 'up{job="llama_gateway",instance="%s:8000"}' % host, "constant", 1
-        yield 'llama_gateway_certificate_expires_seconds{instance="%s:8000"}' % host, "constant", 4e9
+        yield 'up{job="llama_gateway",node="%s"}' % host, "constant", 1
+        yield 'llama_gateway_certificate_expires_seconds{node="%s"}' % host, "constant", 4e9
         yield 'llama_gateway_read_seconds{instance="%s:8000"}' % host, "constant", 1e9
         for name in ("gpt-4o", "old-model", "other"):
             labels = '{instance="%s:8000",name="%s"}' % (host, name)
@@ -129,6 +128,7 @@ def of_service(number, neighbour):
         yield metric + here % "", kind, value
     yield 'llama:worker_known{node="%s",service="%s"}' % (node(neighbour), name), "constant", 1
     yield 'llama:service_available{service="%s"}' % name, "constant", 1
+    yield "llama:generation_tokens_per_second:judged" + here % "", "gauge", 40
     for load in ("one", "full"):
         yield "llama:generation_tokens_per_second:baseline" + here % (',load="%s"' % load), "gauge", 40
     # llama-server itself.
@@ -137,8 +137,10 @@ def of_service(number, neighbour):
         ("llamacpp:prompt_tokens_total", "counter", 900),
         ("llamacpp:requests_processing", "gauge", 5),
     ):
-        yield metric + here % ',model="m",job="llama_server"', kind, value
-    yield "up" + here % ',model="m",job="llama_server"', "constant", 1
+        yield metric + here % ',model="m",job="llama_server/%s"' % name, kind, value
+    yield "up" + here % ',model="m",job="llama_server/%s"' % name, "constant", 1
+    yield "llama:router_loads:1h" + here % "", "gauge", 4
+    yield "llama:router_models_loaded" + here % "", "constant", 1
 
 
 def of_gateway(number):
@@ -158,6 +160,8 @@ def of_gateway(number):
         yield 'llama_gateway_endpoint_state{%s,node="%s",state="ready"}' % (here, node(number)), "constant", 1
         for metric in ("retries", "fallbacks", "context_refused"):
             yield "llama_gateway_%s_total{%s}" % (metric, here), "counter", 0.01
+    for code in CODES:
+        yield 'llama:gateway_requests:rate1m{service="%s",code="%s"}' % (name, code), "gauge", 1
     for metric, value in (
         ("llama:gateway_requests:rate5m", 2),
         ("llama:gateway_errors:rate5m", 0.04),
@@ -174,7 +178,7 @@ def of_a_week(nodes):
     for number in range(nodes):
         for load in ("one", "full"):
             yield (
-                'llama:generation_tokens_per_second:work5m{node="%s",service="%s",load="%s"}'
+                'llama:generation_tokens_per_second:work{node="%s",service="%s",load="%s"}'
                 % (node(number), service(number), load),
                 "gauge",
                 40,
