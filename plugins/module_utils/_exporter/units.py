@@ -90,7 +90,8 @@ class Units:
             memory.add(_memory(one.get("ControlGroup")) if runs else None, **labels)
             if role in SERVING:
                 planned.add(self._told.planned.get(unit), **labels)
-                builds.add(1, build=_build(one.get("ExecStart", "")), **labels)
+                build = _build(one.get("ExecStart", ""))
+                builds.add(1 if build else None, build=build, **labels)
                 told = self._told.models.get(service)
                 if told and role != "worker":
                     models.add(1, unit=unit, service=service, model=told.get("model"), quant=told.get("quant"))
