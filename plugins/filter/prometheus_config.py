@@ -32,9 +32,10 @@ told: "{{ llama_services | thefermisea.llama_cluster.prometheus_config(llama_mod
 
 RETURN = """
 _value:
-  description: RV(_value.files), as M(thefermisea.llama_cluster.node_files) takes them; RV(_value.secrets), those
-    that Prometheus' user alone may read: keys of services, and where alerts go;
-    RV(_value.gone), the absence of both, and of the units' drop-ins.
+  description:
+    - RV(_value.files), as M(thefermisea.llama_cluster.node_files) takes them.
+    - RV(_value.secrets), those that Prometheus' user alone may read, which are keys of services and where alerts go.
+    - RV(_value.gone), the absence of both, and of the units' drop-ins.
   type: dict
 """
 

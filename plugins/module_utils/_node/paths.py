@@ -13,6 +13,9 @@ UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 SAMPLER_UNIT = UNITS + "/llama-sampler.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
+# What has the units of a distribution's Prometheus and alertmanager run our configuration.
+PROMETHEUS_DROP_IN = UNITS + "/prometheus.service.d/llama-cluster.conf"
+ALERTMANAGER_DROP_IN = UNITS + "/prometheus-alertmanager.service.d/llama-cluster.conf"
 # The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
 GATEWAY_UNITS = UNITS + "/llama-gateway*"
 # With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
@@ -47,6 +50,9 @@ PRESETS = CONFIGURATION + "/preset-*.ini"
 REGISTRY_READER = CONFIGURATION + "/gateway-registry.json"
 REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
+# What Prometheus and an operator's Grafana are told, on a monitoring host.
+MONITORING = CONFIGURATION + "/monitoring"
+MONITORING_FILES = MONITORING + "/*"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
 # Where llama-model-selector finds the gateway.

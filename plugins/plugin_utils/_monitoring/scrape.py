@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...module_utils._node import paths
 from ...module_utils._settings import is_stopped
 from .._intent import gateway, monitoring
 from .._intent.hosts import node_address
@@ -17,12 +18,7 @@ from . import dropped
 from .dashboards import dashboards
 
 MIB = 1 << 20
-HERE = "/etc/llama-cluster/monitoring"
-# What has the packages' units run our configuration; role monitoring writes it.
-DROP_INS = (
-    "/etc/systemd/system/prometheus.service.d/llama-cluster.conf",
-    "/etc/systemd/system/prometheus-alertmanager.service.d/llama-cluster.conf",
-)
+HERE = paths.MONITORING
 # Kept of a page: many times what a node of many services says.
 LARGEST = "16MB"
 
@@ -53,7 +49,7 @@ def sampler_config(
         "version": settings["version"],
         "http": http if settings["export"] == "http" else None,
         "textfile": settings["textfile_dir"] if settings["export"] == "textfile" else None,
-        "disks": [settings["models_dir"], "/var/lib/llama-cluster"] if node else ["/var/lib/llama-cluster"],
+        "disks": [settings["models_dir"], paths.STATE] if node else [paths.STATE],
         "fabric_address": str(hostvars[host].get("llama_fabric_address") or "") if node else "",
         "planned": _planned(host, heads, workers, settings.get("plan") or {}),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
@@ -250,7 +246,7 @@ def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 def absent(files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What node_files takes to remove files, and the drop-ins of the units."""
-    written = [one["path"] for one in files if one.get("state", "file") == "file"] + list(DROP_INS)
+    written = [one["path"] for one in files if one.get("state", "file") == "file"] + [paths.PROMETHEUS_DROP_IN, paths.ALERTMANAGER_DROP_IN]
     return [{"path": path, "state": "absent", "hidden": True} for path in written]
 
 
