@@ -54,7 +54,7 @@ def test_samples_say_what_runs(lab, prometheus):
     assert value(prometheus("query", query='llama_endpoint_ready{service="chat"}'))[0][1] == 1
     links = value(prometheus("query", query="llama_rpc_link_up"))
     assert sorted(one["worker"] for one, up in links if up) == ["%s:50052" % lab.fabric(n) for n in ("node2", "node3")]
-    planned = dict((one["unit"], size) for one, size in value(prometheus("query", query="llama_memory_planned_bytes")))
+    planned = {one["unit"]: size for one, size in value(prometheus("query", query="llama_memory_planned_bytes"))}
     assert planned["llama-rpc-chat.service"] > 100 << 20
     assert {one["node"] for one, fenced in value(prometheus("query", query="llama_rpc_fenced")) if fenced} == {
         "node2",
@@ -102,11 +102,8 @@ def test_what_repaired_itself_is_told(lab, prometheus):
     took = time.monotonic() - began
     print("LlamaUnitRepaired fires %.1f s after kill -9 of a worker" % took)
     assert took <= NOTICED
-    told = lab.eventually(
-        lambda: lab.node3.file("/run/alerts.jsonl").exists and lab.node3.file("/run/alerts.jsonl").content_string,
-        60,
-        "the receiver is told",
-    )
+    lab.eventually(lambda: lab.node3.file("/run/alerts.jsonl").exists, 60, "the receiver is told")
+    told = lab.node3.file("/run/alerts.jsonl").content_string
     alerts = [alert for line in told.splitlines() for alert in json.loads(line)["alerts"]]
     assert "LlamaUnitRepaired" in {one["labels"]["alertname"] for one in alerts}
     assert all(one["annotations"]["runbook_url"] for one in alerts)
