@@ -31,7 +31,8 @@ def test_a_bare_host_and_one_that_is_ours_are_fine():
 
 def test_a_prometheus_of_somebody_else_stays():
     assert told(SOCKET % ("*", 9090, "prometheus", 7), running=["prometheus.service"], pids=[7]) == [
-        "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on ctl, none may: " + EXTERNAL
+        "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on ctl, none may: "
+        + EXTERNAL
     ]
 
 

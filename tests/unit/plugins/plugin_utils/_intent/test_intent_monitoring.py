@@ -68,13 +68,16 @@ def test_firewalls_let_monitoring_in_beside_the_clients_that_are_named():
 
 def test_monitoring_without_a_mistake():
     assert told() == []
-    assert told(
-        monitoring_listen="10.0.0.5",
-        monitoring_port="19090",
-        monitoring_interval="15",
-        monitoring_retention="1y6w",
-        monitoring_webhooks=["https://user:word@hooks.example/x?y=z", "http://127.0.0.1:9999/alerts"],
-    ) == []
+    assert (
+        told(
+            monitoring_listen="10.0.0.5",
+            monitoring_port="19090",
+            monitoring_interval="15",
+            monitoring_retention="1y6w",
+            monitoring_webhooks=["https://user:word@hooks.example/x?y=z", "http://127.0.0.1:9999/alerts"],
+        )
+        == []
+    )
     # Nobody's setting.
     assert told(dict(GROUPS, llama_monitoring=[]), monitoring_interval=0) == []
     assert told(monitoring_prometheus="external", monitoring_listen="0.0.0.0", monitoring_port=0) == []
