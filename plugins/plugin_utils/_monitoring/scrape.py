@@ -211,9 +211,26 @@ def _by(tool: list[str], what: str) -> dict[str, Any]:
 
 
 def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What only Prometheus' user may read: the keys of services, and where alerts go. settings: as there, and
-    webhooks."""
-    told = {
+    """What nobody but root and the group of Prometheus' account may read: the keys of services, and where alerts go.
+    They are there before what names them is checked. settings: as there, group, and webhooks."""
+    private = {"group": settings["group"], "mode": "0640", "hidden": True}
+    keys = [
+        {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
+        for name in found["keys"]
+    ]
+    files: list[dict[str, Any]] = [
+        *([{"path": HERE + "/keys", "state": "directory", "group": settings["group"], "mode": "0750"}] if keys else []),
+        *keys,
+    ]
+    if settings["install"]:
+        content = _text(_alertmanager(settings["webhooks"]))
+        by = {"validate": ["amtool", "check-config", "%s"]}
+        files.append({"path": HERE + "/alertmanager.yml", "content": content, **private, **by})
+    return files
+
+
+def _alertmanager(webhooks: Sequence[str]) -> dict[str, Any]:
+    return {
         "route": {
             "receiver": "all",
             "group_by": ["alertname", "service", "node"],
@@ -229,25 +246,8 @@ def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
                 "equal": ["service", "node"],
             }
         ],
-        "receivers": [
-            {"name": "all", "webhook_configs": [{"url": url, "send_resolved": True} for url in settings["webhooks"]]}
-        ],
+        "receivers": [{"name": "all", "webhook_configs": [{"url": url, "send_resolved": True} for url in webhooks]}],
     }
-    private = {"group": "prometheus", "mode": "0640", "hidden": True}
-    return [
-        {"path": HERE + "/keys", "state": "directory", "group": "prometheus", "mode": "0750"},
-        *(
-            {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
-            for name in found["keys"]
-        ),
-        {"path": HERE + "/alertmanager.yml", "content": _text(told), **private},
-    ]
-
-
-def absent(files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What node_files takes to remove files, and the drop-ins of the units."""
-    written = [one["path"] for one in files if one.get("state", "file") == "file"] + [paths.PROMETHEUS_DROP_IN, paths.ALERTMANAGER_DROP_IN]
-    return [{"path": path, "state": "absent", "hidden": True} for path in written]
 
 
 def _text(value: Any) -> str:
