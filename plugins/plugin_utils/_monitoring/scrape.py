@@ -246,7 +246,10 @@ def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
 
 def absent(files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """What node_files takes to remove files, and the drop-ins of the units."""
-    written = [one["path"] for one in files if one.get("state", "file") == "file"] + [paths.PROMETHEUS_DROP_IN, paths.ALERTMANAGER_DROP_IN]
+    written = [one["path"] for one in files if one.get("state", "file") == "file"] + [
+        paths.PROMETHEUS_DROP_IN,
+        paths.ALERTMANAGER_DROP_IN,
+    ]
     return [{"path": path, "state": "absent", "hidden": True} for path in written]
 
 
