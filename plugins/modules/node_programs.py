@@ -67,10 +67,12 @@ from ..module_utils.programs import (
     backoff,
     gateway,
     model_selector,
+    monitor,
     registry_reader,
     registry_writer,
     rpc_cache,
     sampler,
+    service_status,
     trial,
     wait_for_workers,
     watchdog,
@@ -78,7 +80,7 @@ from ..module_utils.programs import (
 
 PROGRAMS = (
     *(backoff, gateway, model_selector, registry_reader, registry_writer),
-    *(rpc_cache, sampler, trial, wait_for_workers, watchdog),
+    *(monitor, rpc_cache, sampler, service_status, trial, wait_for_workers, watchdog),
 )
 
 

@@ -56,6 +56,10 @@ ENDPOINTS = REGISTRY + "/*.json"
 # What Prometheus and an operator's Grafana are told, on a monitoring host.
 MONITORING = CONFIGURATION + "/monitoring"
 MONITORING_FILES = MONITORING + "/*"
+# Where llama-cluster-monitor finds the samples of all nodes.
+MONITOR = MONITORING + "/monitor.json"
+MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
+STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
 # Where llama-model-selector finds the gateway.
