@@ -24,7 +24,7 @@ FLOORS = {
         ("_llama", "_fetch"),
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
         ("_exporter",),
-        ("_gateway",),
+        ("_gateway", "_monitor"),
         ("programs",),
     ),
     CONTROLLER: (
