@@ -13,9 +13,6 @@ UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 SAMPLER_UNIT = UNITS + "/llama-sampler.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
-# What has the units of a distribution's Prometheus and alertmanager run our configuration.
-PROMETHEUS_DROP_IN = UNITS + "/prometheus.service.d/llama-cluster.conf"
-ALERTMANAGER_DROP_IN = UNITS + "/prometheus-alertmanager.service.d/llama-cluster.conf"
 # The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
 GATEWAY_UNITS = UNITS + "/llama-gateway*"
 # With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
