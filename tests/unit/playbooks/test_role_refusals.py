@@ -137,8 +137,8 @@ REFUSALS = {
             "monitoring_group": "nobodys-group",
             "monitoring_api_keys": {"chat": ["key"]},
         },
-        "monitoring_group: no group nobodys-group seen on node1, that of Prometheus' account is needed to read the keys "
-        "of services: name it",
+        "monitoring_group: no group nobodys-group seen on node1, that of Prometheus' account is needed to read the "
+        "keys of services: name it",
     ),
     "samples for a node_exporter that is not there": (
         "monitoring",
