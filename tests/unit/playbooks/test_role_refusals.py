@@ -129,6 +129,17 @@ REFUSALS = {
         "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on node1, none may: set "
         "monitoring_prometheus to external, which writes configuration and rules for it",
     ),
+    "keys that no account of Prometheus could read": (
+        "monitoring",
+        "preflight",
+        {
+            "monitoring_prometheus": "external",
+            "monitoring_group": "nobodys-group",
+            "monitoring_api_keys": {"chat": ["key"]},
+        },
+        "monitoring_group: no group nobodys-group seen on node1, that of Prometheus' account is needed to read the "
+        "keys of services: name it",
+    ),
     "samples for a node_exporter that is not there": (
         "monitoring",
         "node_export",
