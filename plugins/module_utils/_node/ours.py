@@ -51,6 +51,8 @@ NODE_FILES = (
     (paths.SAMPLER, r'"fabric_address": '),
     (paths.SAMPLES, r"\A# HELP llama_"),
     (paths.REPAIRS_FILES, r'\A\{"count": '),
+    (paths.DOCTOR, r'\A\{"rules": '),
+    (paths.DOCTOR_PROGRAM, r"^# llama-doctor: "),
     (paths.PROGRAM, r" -m llama_cluster\."),
     (paths.PROGRAM_PACKAGE + "/__init__.py", r"\A\Z"),
     (paths.PROGRAM_PACKAGE + "/*/__init__.py", r"\A\Z"),

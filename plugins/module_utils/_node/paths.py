@@ -49,6 +49,9 @@ REGISTRY = CONFIGURATION + "/registry"
 ENDPOINTS = REGISTRY + "/*.json"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
+# The rules of llama-doctor.
+DOCTOR = CONFIGURATION + "/doctor.json"
+DOCTOR_PROGRAM = "/usr/local/bin/llama-doctor"
 # Where llama-model-selector finds the gateway.
 SELECTOR = CONFIGURATION + "/selector.json"
 SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"
