@@ -33,7 +33,7 @@ ENDINGS = (
     ("model", "server", re.compile(r"exiting due to model loading error|corrupted or incomplete|failed to load model")),
     ("port", "server", re.compile(r"couldn't bind|Failed to create server socket")),
     ("arguments", "server", re.compile(r"^error: (invalid argument|unknown argument|while handling)")),
-    ("template", "server", re.compile(r"[Jj]inja|chat template|common_chat|template::|minja")),
+    ("template", "server", re.compile(r"[Jj]inja.*([Ee]xception|error)|template (parsing|rendering) error")),
 )
 # Seconds between the reason and the end, and after it: the kernel's lines come late.
 BEFORE, AFTER = 6.0, 2.0

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Rules over evidence: what of it is a finding. Private to the collection.
 
-A rule is data: its `scope` is that of the evidence, none for a node and cluster for all of them; `each` names a list of the evidence, of whose items all conditions of `when` must hold; without it they
-are of the evidence as a whole. What is not known is no fault: a condition whose path is not there does not hold,
-whatever its operator.
+A rule is data: its `scope` is that of the evidence, none for a node and cluster for all of them; `each` names a list of
+the evidence, of whose items all conditions of `when` must hold; without it they are of the evidence as a whole. What is
+not known is no fault: a condition whose path is not there does not hold, whatever its operator.
 """
 
 import re

@@ -6,7 +6,7 @@
 from pathlib import Path
 from typing import Any
 
-import yaml
+from ansible.module_utils.common.yaml import yaml_load
 
 from .._monitoring import dropped
 
@@ -18,7 +18,7 @@ def load(roles: Path = dropped.ROLES) -> list[dict[str, Any]]:
     """All rules with their fixtures, by the names of their files."""
     found = []
     for one in dropped.doctor_rules(roles):
-        told = yaml.safe_load(one.path.read_text(encoding="utf-8"))
+        told = yaml_load(one.path.read_text(encoding="utf-8"))
         found.append(dict(told, name=one.path.stem))
     return found
 
