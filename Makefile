@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -19,6 +19,7 @@ gates:  ## lint, ansible-test with the unit tests, other ansible-core versions, 
 
 unit:  ## unit tests alone, two side by side
 	@tests/lab/venv.sh requirements-dev.txt
+	@tests/lab/prometheus.sh
 	.venv/bin/pytest tests/unit --numprocesses 2
 
 scenarios:  ## molecule scenarios, two side by side; only some with SCENARIOS="rpc_worker cluster"
@@ -64,6 +65,12 @@ bench-gateway:  ## the gateway beside HAProxy, what it costs, and what is lost w
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/lab/artifacts.sh
 	@for part in $(or $(PARTS),bake_off overhead loss); do tests/benchmarks/gateway/inside.sh $$part.py || exit 1; done
+
+# make bench-monitoring NODES=200: a larger cluster.
+bench-monitoring:  ## every query of dashboards and rules, asked of a real Prometheus over simulated series of 50 nodes (two minutes)
+	@tests/lab/venv.sh requirements-dev.txt
+	@tests/lab/prometheus.sh
+	@.venv/bin/python tests/benchmarks/monitoring/queries.py --nodes $(or $(NODES),50)
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)

@@ -60,15 +60,20 @@ def recorded():
     return {rule["record"] for group in groups() for rule in group["rules"] if "record" in rule}
 
 
+# Words of a query that are no metrics. A function is known by its parenthesis.
+WORDS = {"and", "or", "unless", "bool", "offset", "by", "on", "without", "ignoring", "group_left", "group_right"}
+
+
 def named(query):
     """Metrics that a query names, without the suffixes of a histogram. Not what stands in labels, strings, or by()."""
     bare = re.sub(
         r'"[^"]*"|\{[^}]*\}|\[[^]]*\]|\b(by|on|without|ignoring|group_left|group_right) *\([^)]*\)', " ", query
     )
-    names = re.findall(r"\b(?:llama|llamacpp):?[\w:]+|\bup\b", bare)
+    names = set(re.findall(r"(?<![\w.$])([a-zA-Z_:][\w:]*)(?! *\(|[\w:])", bare)) - WORDS
     return {re.sub(r"_(bucket|sum|count)$", "", name) if name.startswith("llama_") else name for name in names}
 
 
 def unknown(query):
-    """Metrics that a query names and nothing has."""
-    return {name for name in named(query) - METRICS - recorded() if name != "up" and not name.startswith("llamacpp:")}
+    """Metrics that a query names and nothing has. Prometheus itself has two."""
+    known = METRICS | recorded() | {"up", "ALERTS"}
+    return {name for name in named(query) - known if not name.startswith("llamacpp:")}

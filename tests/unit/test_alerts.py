@@ -53,14 +53,14 @@ def test_prometheus_accepts_the_rules(found):
     assert code == 0, output
 
 
-@pytest.mark.parametrize("found", dropped.rule_tests(), ids=lambda found: found.role)
+@pytest.mark.parametrize("found", dropped.rule_tests(), ids=lambda found: "%s/%s" % (found.role, found.path.name))
 def test_the_tests_of_the_rules_pass(found):
     code, output = ran("test", "rules", found.path)
     assert code == 0, output
 
 
 def test_whoever_brings_rules_brings_their_tests():
-    assert [found.role for found in dropped.rules()] == [found.role for found in dropped.rule_tests()]
+    assert {found.role for found in dropped.rules()} == {found.role for found in dropped.rule_tests()}
     assert NAMES
 
 
@@ -113,10 +113,9 @@ def test_rules_ask_for_what_is_there():
 
 
 def test_names_in_a_query_are_found():
-    assert observed.named('sum by (llama_x) (rate(llama_slots{a="llama_b"}[5m])) > up offset 5m') == {
-        "llama_slots",
-        "up",
-    }
+    query = 'sum by (llama_x) (rate(llama_slots{a="llama_b"}[5m])) > bool 1e9 * up offset 5m and on (a) node_load1 == 1'
+    assert observed.named(query) == {"llama_slots", "up", "node_load1"}
+    assert observed.unknown(query) == {"node_load1"}
     assert observed.unknown("histogram_quantile(0.5, llama_gateway_seconds_bucket) + llama_nothing_total") == {
         "llama_nothing_total"
     }

@@ -23,6 +23,7 @@ FLOORS = {
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
+        ("_exporter",),
         ("_gateway",),
         ("_exporter",),
         ("_doctor",),

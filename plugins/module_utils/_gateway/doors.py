@@ -8,7 +8,7 @@ import json
 import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
-from . import answers, paths, replicas, routing
+from . import answers, metrics, paths, replicas, routing
 from .answers import Answer
 from .clients import client_configuration, clients_index
 from .config import Config
@@ -18,8 +18,8 @@ from .request import Head
 from .routing import Route
 from .status_page import PAGE
 
-# Without a key: they name what serves, and nothing of what is asked.
-OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
+# Without a key: they name what serves, and nothing of what is asked. nginx lets the monitoring hosts alone to /metrics.
+OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients", "/metrics")
 METHODS = "GET, POST, OPTIONS"
 
 
@@ -36,6 +36,7 @@ class State:
 
     config: Config
     fleet: Fleet
+    counts: metrics.Counts
 
 
 def refused(state: State, head: Head, target: Target, known: bool) -> Optional[Answer]:
@@ -71,6 +72,8 @@ def judge(state: State, head: Head, target: Target, body: bytes) -> Union[Answer
         if own is not None:
             return own
         found = routing.of_model(state.config, task or head.get("x-task"), asked)
+        if isinstance(asked, str) and asked not in state.config.names:
+            state.counts.unknown(answers.shown(asked))
     return found if isinstance(found, Answer) else Passed(target._replace(path=path), parsed, found)
 
 
@@ -141,6 +144,8 @@ def _page(state: State, path: str) -> Optional[Answer]:
         if ready:
             return answers.json_answer({"status": "ok"})
         return answers.error(503, "no_endpoint", "no service is ready: see /status", retry_after=10)
+    if path == "/metrics":
+        return Answer(200, state.counts.text(fleet).encode("utf-8"), metrics.TYPE)
     if path == "/status.json":
         return answers.json_answer(status(state))
     if path == "/status":

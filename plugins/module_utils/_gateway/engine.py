@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set, Union
 
 from .._node.notify import notify, say
 from .._text import Refusal
-from . import answers, config, doors, paths, request, told
+from . import answers, config, doors, metrics, paths, request, told
 from .answers import Answer
 from .client import Connection
 from .forward import Cut, Forward
@@ -48,6 +48,7 @@ class Engine(doors.State):
         self._own, self.keys = config.load(files.configuration)
         self.config = self._own
         self.fleet = Fleet()
+        self.counts = metrics.Counts()
         self.fleet.loads = _loads(files.state)
         self._saved = dict(self.fleet.loads)
         self.prober = Prober(self.fleet, self._key, self._told)
@@ -195,6 +196,7 @@ class Engine(doors.State):
             # A connection without a request, as a health check makes, is none.
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
+                self.counts.ended(entry.fields)
             self._left()
 
     async def _answer(self, connection: Connection, entry: Entry) -> None:

@@ -32,6 +32,8 @@ TRIES = 8
 # Seconds after which to ask again, where nothing better is known.
 SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
+# The type of the error of a prompt that is longer than a slot.
+WORDS_CONTEXT = b"exceed_context_size_error"
 
 
 class Cut(Unanswered):
@@ -257,6 +259,8 @@ class Forward:
         body = b"".join(pieces)
         if head.status == 503 and WORDS_LOADING in body and self._target.path != "/health":
             raise Loading()
+        if head.status == 400 and WORDS_CONTEXT in body[:4096]:
+            self._entry.set(refused="context")
         await self._connection.write(told + body, self._entry, head.status)
 
     async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:

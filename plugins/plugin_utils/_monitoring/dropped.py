@@ -32,8 +32,8 @@ def rules(roles: Path = ROLES) -> list[Dropped]:
 
 
 def rule_tests(roles: Path = ROLES) -> list[Dropped]:
-    """promtool's tests of these rules."""
-    return _dropped(roles, "rules_test.yml")
+    """promtool's tests of these rules: rules_test.yml, and others with another interval."""
+    return _dropped(roles, "rules*_test.yml")
 
 
 def dashboards(roles: Path = ROLES) -> list[Dropped]:

@@ -26,6 +26,7 @@ def main():
         "tls": None,
         "tiers": TIERS,
         "max_body": "32m",
+        "monitors": ["127.0.0.1"],
         "timeout": 7230,
         "clients": {},
         "keys": {},

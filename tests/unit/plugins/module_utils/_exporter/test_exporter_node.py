@@ -1,0 +1,326 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+import pathlib
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import (
+    cards,
+    config,
+    machine,
+    page,
+    units,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import watchdog
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[3] / "fixtures"
+SHOWN = """Id=llama-head-chat.service
+ActiveState=active
+SubState=running
+NRestarts=2
+ExecMainStartTimestampMonotonic=5000000
+UnitFileState=enabled
+ControlGroup=/none/such
+ExecStart={ path=/opt/llama.cpp/releases/b11434-cpu-97356f97/bin/llama-server ; argv[]=/opt/llama.cpp/releases/x ; }
+
+Id=llama-rpc-chat.service
+ActiveState=activating
+SubState=auto-restart
+NRestarts=9
+UnitFileState=enabled
+
+Id=llama-watchdog.service
+ActiveState=active
+SubState=running
+UnitFileState=enabled
+"""
+
+
+def samples(families):
+    """{(name, what tells samples apart): value}"""
+    return {
+        (family.name, *(labels[key] for key in sorted(labels) if key not in ("unit", "service", "role"))): value
+        if family.name.startswith(("llama_gpu", "llama_fabric", "llama_disk"))
+        else (labels.get("unit") or labels.get("service"), value)
+        for family in families
+        for _suffix, labels, value in family.samples
+    }
+
+
+def by_unit(families, name):
+    return {labels["unit"]: value for one in families if one.name == name for _suffix, labels, value in one.samples}
+
+
+@pytest.fixture(name="node")
+def fixture_node(tmp_path, monkeypatch):
+    for name in ("llama-head-chat", "llama-rpc-chat", "llama-watchdog", "llama-firewall", "llama-endpoint-chat"):
+        (tmp_path / (name + ".service")).write_text("")
+    monkeypatch.setattr(units.paths, "UNIT_FILES", str(tmp_path / "llama-*.service"))
+    asked = []
+
+    def show(names, _properties):
+        asked.append(list(names))
+        return SHOWN
+
+    monkeypatch.setattr(units, "systemctl_show", show)
+    monkeypatch.setattr(units, "held_since", lambda: None)
+    monkeypatch.setattr(config, "repairs", lambda unit: {"count": 3 * ("rpc" in unit), "at": None, "reason": ""})
+    monkeypatch.setattr(config, "watched", list)
+    return asked
+
+
+def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
+    told = config.Config(planned={"llama-head-chat.service": 7}, models={"chat": {"model": "m", "quant": "q"}})
+    found = units.Units(told).look()
+    assert node == [["llama-head-chat.service", "llama-rpc-chat.service", "llama-watchdog.service"]]
+    head, worker, dog = node[0]
+    assert by_unit(found, "llama_unit_active") == {head: 1, worker: 0, dog: 1}
+    assert by_unit(found, "llama_unit_wanted") == {head: 1, worker: 1, dog: 1}
+    assert by_unit(found, "llama_unit_failed") == {head: 0, worker: 1, dog: 0}
+    assert by_unit(found, "llama_unit_restarts_total")[worker] == 9
+    assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3}
+    assert by_unit(found, "llama_memory_planned_bytes") == {head: 7}
+    assert by_unit(found, "llama_model_info") == {head: 1}
+    builds = [labels["build"] for one in found if one.name == "llama_build_info" for _s, labels, _v in one.samples]
+    assert "b11434-cpu-97356f97" in builds
+    assert [one.samples for one in found if one.name == "llama_watchdog_alive"] == [[("", {}, 1.0)]]
+
+
+def test_what_is_held_or_stopped_is_not_wanted(node, monkeypatch):
+    found = units.Units(config.Config(stopped=["llama-head-chat.service"])).look()
+    assert by_unit(found, "llama_unit_wanted")["llama-head-chat.service"] == 0
+    monkeypatch.setattr(units, "held_since", lambda: "today")
+    found = units.Units(config.Config()).look()
+    assert set(by_unit(found, "llama_unit_wanted").values()) == {0}
+
+
+def test_links_and_clients_by_their_sockets(monkeypatch, node):
+    listener = socket.create_server(("127.0.0.1", 0))
+    address, port = listener.getsockname()
+    ours = socket.create_connection((address, port))
+    theirs = listener.accept()[0]
+    theirs.sendall(b"x" * 1000)
+    assert len(ours.recv(1000)) == 1000
+    endpoint = "%s:%d" % (address, port)
+    monkeypatch.setattr(
+        config,
+        "watched",
+        lambda: [
+            config.Watched("chat", "head", "u", {"rpc_endpoints": [endpoint, "127.0.0.1:1"]}),
+            config.Watched("chat", "rpc", "w", {"address": address, "port": port}),
+        ],
+    )
+    sampler = units.Units(config.Config())
+    sampler.look()  # finds them; their counters come from then on
+    found = {
+        (one.name, labels.get("worker")): value
+        for one in sampler.look()
+        for _suffix, labels, value in one.samples
+        if "rpc" in one.name
+    }
+    assert found["llama_rpc_link_up", endpoint] == 1 and found["llama_rpc_link_up", "127.0.0.1:1"] == 0
+    assert found["llama_rpc_link_received_bytes_total", endpoint] == 1000
+    assert found["llama_rpc_worker_clients", None] == 1
+    for end in (ours, theirs, listener):
+        end.close()
+    gone = [one for one in sampler.look() if one.name == "llama_rpc_link_up"][0].samples
+    assert [value for _suffix, _labels, value in gone] == [0, 0]
+
+
+def test_cards_and_what_runs_on_them(monkeypatch):
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[{"xid": 79, "count": 2, "gpu": None, "pci_slot": "0000:3b:00"}], xids_reason=None)
+    pids = [one["pid"] for one in facts["gpus"][0]["processes"]]
+    assert pids
+    groups = {pids[0]: "0::/system.slice/llama-rpc-chat.service\n"}
+    found = samples(cards.Cards(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n")).look())
+    gpu = facts["gpus"][0]
+    assert found["llama_gpu_memory_used_bytes", "0"] == gpu["memory_used_mib"] << 20
+    assert found["llama_gpu_utilization_ratio", "0"] == gpu["utilization"] / 100
+    assert found["llama_gpu_foreign_processes", "0"] == len(pids) - 1
+    assert found["llama_gpu_unit_memory_bytes", "0"] == gpu["processes"][0]["memory_used_mib"] << 20
+    assert found["llama_gpu_xid_total", "0000:3b:00", "79"] == 2
+
+
+def test_a_node_without_a_card_says_nothing_and_a_hung_driver_says_so(monkeypatch):
+    none = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
+    assert cards.Cards(lambda: none).look() == []
+    hung = dict(none, reason="nvidia-smi gave no answer in 10 s: the driver hangs, see dmesg for NVRM or Xid")
+    found = cards.Cards(lambda: hung).look()
+    assert [one.samples for one in found] == [[("", {}, 1.0)], []]
+
+
+def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch):
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[], xids_reason=None)
+    answers = [facts, {"available": False, "reason": "x gave no answer: the driver hangs", "gpus": []}]
+    looker = cards.Cards(lambda: answers[0])
+    assert len(looker.look()) > 2
+    answers.pop(0)
+    clock = time.time()
+    monkeypatch.setattr(cards.time, "time", lambda: clock + cards.LASTS + 1)
+    found = looker.look()
+    assert [one.name for one in found] == ["llama_sampler_cards_hung", "llama_sampler_cards_timestamp_seconds"]
+    assert found[1].samples[0][2] <= clock + 1
+
+
+def test_a_stranger_that_calls_itself_like_a_unit_is_a_stranger():
+    groups = {1: "0::/user.slice/llama-rpc-chat\n", 2: "0::/system.slice/x-llama-rpc-chat.service\n"}
+    assert cards.unit_of(1, groups.get) == "" and cards.unit_of(2, groups.get) == ""
+    assert cards.unit_of(None, groups.get) == ""
+
+
+def test_fabric(tmp_path, monkeypatch):
+    statistics = tmp_path / "class/net/ib0/statistics"
+    statistics.mkdir(parents=True)
+    for name, value in (("rx_bytes", 11), ("tx_bytes", 22), ("rx_errors", 3), ("tx_errors", 0), ("rx_dropped", 1)):
+        (statistics / name).write_text("%d\n" % value)
+    (tmp_path / "class/net/ib0/operstate").write_text("up\n")
+    (tmp_path / "class/net/ib0/speed").write_text("100000\n")
+    monkeypatch.setattr(machine.fabric, "interface_of", lambda address: "ib0" if address == "10.1.0.1" else None)
+    found = samples(machine.Machine(config.Config(fabric_address="10.1.0.1"), str(tmp_path)).fabric())
+    assert found == {
+        ("llama_fabric_up", "ib0"): 1,
+        ("llama_fabric_speed_bits", "ib0"): 1e11,
+        ("llama_fabric_received_bytes_total", "ib0"): 11,
+        ("llama_fabric_sent_bytes_total", "ib0"): 22,
+        ("llama_fabric_errors_total", "ib0"): 4,
+    }
+    gone = samples(machine.Machine(config.Config(fabric_address="10.1.0.9"), str(tmp_path)).fabric())
+    assert gone == {("llama_fabric_up", "none"): 0}
+    assert machine.Machine(config.Config(), str(tmp_path)).fabric() == []
+
+
+RULES = """\
+table inet llama_cluster {
+        ip saddr 10.1.0.1 tcp dport 50052 accept
+        tcp dport 50052 reject with tcp reset
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "port", "fenced"),
+    [(RULES, 50052, 1), (RULES, 50053, 0), (RULES.replace("reject", "accept"), 50052, 0), (None, 50052, 0)],
+)
+def test_the_fence(text, port, fenced):
+    assert machine.fenced(text, "10.1.0.2", port) == fenced
+
+
+def test_disks_and_caches(tmp_path, monkeypatch):
+    (tmp_path / "chat").mkdir()
+    (tmp_path / "chat/a").write_bytes(b"x" * 300)
+    worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
+    monkeypatch.setattr(config, "watched", lambda: [worker])
+    monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
+    monkeypatch.setattr(machine, "clock_synchronized", lambda: None)
+    told = config.Config(disks=[str(tmp_path), "/no/such"], caches=str(tmp_path))
+    found = {one.name: one.samples for one in machine.Machine(told).slow()}
+    assert found["llama_disk_size_bytes"][0][1] == {"path": str(tmp_path)} and len(found["llama_disk_free_bytes"]) == 1
+    assert found["llama_tensor_cache_bytes"] == [("", {"service": "chat"}, 300.0)]
+    assert found["llama_rpc_fenced"] == [("", {"service": "chat"}, 1.0)]
+    assert found["llama_clock_synchronized"] == []
+
+
+def test_a_container_has_no_clock_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path),))
+    assert machine.clock_synchronized() is None
+    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path / "none"),))
+    assert machine.clock_synchronized() in (0, 1, None)
+
+
+def test_a_certificate_that_cannot_be_read(tmp_path):
+    assert machine.certificate_ends(str(tmp_path / "none.pem")) is None
+    (tmp_path / "bad.pem").write_text("x")
+    assert machine.certificate_ends(str(tmp_path / "bad.pem")) is None
+
+
+def test_repairs_are_counted_by_the_watchdog(tmp_path, monkeypatch):
+    files = str(tmp_path / "repairs" / "*.json")
+    monkeypatch.setattr(config.paths, "REPAIRS_FILES", files)
+    unit = "llama-rpc-chat.service"
+    assert config.repairs(unit) == {"count": 0, "at": None, "reason": ""}
+    for reason in ("it hangs", "it waits for nobody"):
+        watchdog.note_repair(unit, reason, files)
+    found = config.repairs(unit)
+    assert (found["count"], found["reason"]) == (2, "it waits for nobody") and abs(found["at"] - time.time()) < 60
+    (tmp_path / "repairs/llama-rpc-chat.json").write_text('{"count": "x", "at": "y", "reason": 3}')
+    assert config.repairs(unit) == {"count": 0, "at": None, "reason": "3"}
+
+
+def test_a_repair_that_cannot_be_counted_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    watchdog.note_repair("llama-rpc-chat.service", "it hangs", str(tmp_path / "file" / "*.json"))
+    assert capsys.readouterr().out.startswith("llama-rpc-chat.service: its repair is not counted: ")
+
+
+def test_configuration(tmp_path):
+    path = tmp_path / "sampler.json"
+    told = {"version": "1", "http": {"address": "a", "port": 9, "allowed": ["b"]}, "disks": ["/"], "planned": {}}
+    path.write_text(json.dumps(told))
+    assert config.load(str(path)) == config.Config(version="1", http=config.Http("a", 9, ["b"]), disks=["/"])
+    for text in ("[", "[]", '{"unknown": 1}'):
+        path.write_text(text)
+        with pytest.raises(Refusal, match="run site.yml with --tags monitoring"):
+            config.load(str(path))
+    path.write_text("{}")
+    os.chmod(str(path), 0o666)
+    with pytest.raises(Refusal, match="others may write it"):
+        config.load(str(path))
+
+
+def test_what_the_watchdog_is_told(tmp_path):
+    (tmp_path / "rpc-a-b.json").write_text('{"kind": "rpc", "unit": "u", "address": "x"}')
+    (tmp_path / "head-c.json").write_text('{"kind": "head", "unit": "h"}')
+    (tmp_path / "head-d.json").write_text("{")
+    (tmp_path / "head-e.json").write_text('{"kind": "other", "unit": "h"}')
+    found = config.watched(str(tmp_path))
+    assert [(one.service, one.kind, one.unit) for one in found] == [("c", "head", "h"), ("a-b", "rpc", "u")]
+
+
+@pytest.fixture(name="served")
+def fixture_served():
+    found = page.serve(("127.0.0.1", 0), ["127.0.0.1"], lambda: "llama_x 1\n")
+    yield "http://127.0.0.1:%d" % found.server_address[1], found
+    found.shutdown()
+    found.server_close()
+
+
+def test_the_page(served):
+    url, _page = served
+    with urllib.request.urlopen(url + "/metrics") as answer:
+        assert answer.read() == b"llama_x 1\n"
+        assert answer.headers["Content-Type"] == page.TYPE
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url + "/")
+
+
+def test_whoever_is_not_named_gets_no_answer(served):
+    url, found = served
+    found._allowed = frozenset(["10.1.2.3"])
+    with pytest.raises(OSError):
+        urllib.request.urlopen(url + "/metrics", timeout=5)
+
+
+def test_those_who_say_nothing_keep_nobody_out_for_long(served, monkeypatch):
+    url, found = served
+    monkeypatch.setattr(page.Handler, "timeout", 0.2)
+    silent = [socket.create_connection(found.server_address) for _one in range(page.MOST + 4)]
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+                assert answer.read() == b"llama_x 1\n"
+            break
+        except OSError:
+            assert time.monotonic() < deadline
+    for one in silent:
+        one.close()
