@@ -25,7 +25,6 @@ FLOORS = {
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
         ("_exporter",),
         ("_gateway",),
-        ("_exporter",),
         ("_doctor",),
         ("programs",),
     ),

@@ -160,7 +160,7 @@ def firewall() -> Dict[str, Any]:
         for one in workers:
             port = one.told.get("port")
             if isinstance(port, int):
-                closed = fenced(None if status else text, str(one.told.get("address")), port)
+                closed = fenced("" if status else text, port)
                 found["fences"].append({"unit": one.unit, "service": one.service, "port": port, "fenced": closed == 1})
     if output_of(["firewall-cmd", "--state"], SHORT)[0] == 0:
         found["firewalld"] = True
