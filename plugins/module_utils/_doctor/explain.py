@@ -14,9 +14,10 @@ from .._text import Refusal, duration, printable
 KINDS = ("head", "router", "rpc")
 # Seconds without an event after which another story begins.
 PAUSE = 120.0
+FAILURES = ("exited", "failed", "repair", "refused", "firewall")
 WORDS = {
     "exited": "its process ended: %s",
-    "failed": "systemd calls that %s",
+    "failed": "its run counts as failed: %s",
     "scheduled": "systemd starts it again: %s",
     "started": "it is started",
     "stopped": "it is stopped",
@@ -49,9 +50,9 @@ def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> List[
     ordered = sorted(events, key=lambda event: event["at"])
     last: List[Mapping[str, Any]] = []
     for chapter in _chapters(ordered):
-        # What is started, stopped and serves by itself is no failure.
-        if any(event["kind"] in ("exited", "failed", "repair", "refused", "firewall") for event in chapter):
-            last = chapter
+        # What is started, stopped and serves by itself is no failure, and comes before none.
+        starts = [place for place, event in enumerate(chapter) if event["kind"] in FAILURES]
+        last = chapter[starts[0] :] if starts else last
     if not last:
         return ["%s: no failure since %s" % (unit, _moment(since))]
     began = last[0]["at"]

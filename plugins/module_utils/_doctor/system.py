@@ -41,7 +41,7 @@ def cards(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
         own: Dict[str, int] = {}
         strangers = []
         for process in gpu["processes"]:
-            unit = unit_of(process["pid"], control_group)
+            unit = unit_of(control_group(process["pid"])) if process["pid"] else ""
             if unit:
                 own[unit] = own.get(unit, 0) + int((process["memory_used_mib"] or 0) * MIB)
             elif process["type"] != "G":
