@@ -3,12 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every rule of the doctor on its own evidence, on what is well, and on the evidence of the others."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import evidence, judge
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
 
+# What llama-doctor --json saw on deployed nodes of a lab.
+RECORDED = Path(__file__).resolve().parents[3] / "fixtures/doctor"
 RULES = rules.load()
 NAMES = [rule["name"] for rule in RULES]
 KEYS = set(rules.JUDGED) | {"name", "drills", "seen", "fixture", "healthy"}
@@ -58,6 +62,13 @@ def test_a_rule_finds_nothing_in_what_is_well(rule):
 def test_a_rule_finds_nothing_in_what_is_well_for_another(rule):
     wrong = {other["name"]: found_in(rule, other["healthy"]) for other in RULES if other["name"] != rule["name"]}
     assert {name: [one["sentence"] for one in found] for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("recorded", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
+def test_nodes_that_were_recorded_while_they_were_well_have_no_findings(recorded):
+    seen = json.loads(recorded.read_text())
+    assert seen["units"] and seen["lines"] and not seen["failed"]
+    assert [one["sentence"] for one in judge.judge(RULES, seen)] == []
 
 
 def test_lines_of_every_rule_reach_the_judge():
