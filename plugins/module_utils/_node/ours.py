@@ -53,6 +53,8 @@ NODE_FILES = (
     (paths.REPAIRS_FILES, r'\A\{"count": '),
     (paths.MONITOR_PROGRAM, r"^# llama-cluster-monitor: "),
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
+    (paths.DOCTOR, r'\A\{"rules": '),
+    (paths.DOCTOR_PROGRAM, r"^# llama-doctor: "),
     (paths.PROGRAM, r" -m llama_cluster\."),
     (paths.PROGRAM_PACKAGE + "/__init__.py", r"\A\Z"),
     (paths.PROGRAM_PACKAGE + "/*/__init__.py", r"\A\Z"),

@@ -59,6 +59,9 @@ MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
+# The rules of llama-doctor.
+DOCTOR = CONFIGURATION + "/doctor.json"
+DOCTOR_PROGRAM = "/usr/local/bin/llama-doctor"
 # Where llama-model-selector finds the gateway.
 SELECTOR = CONFIGURATION + "/selector.json"
 SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"

@@ -47,7 +47,9 @@ EXTRA = (
         "deep",
         "devices",
         "dir",
+        "doctor_json",
         "drills",
+        "explain",
         "force_split",
         "headers",
         "keep",
@@ -59,6 +61,7 @@ EXTRA = (
         "quant",
     ),
     *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
+    "since",
     "url",
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.
