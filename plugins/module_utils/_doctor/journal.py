@@ -52,11 +52,15 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
     patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
     found = parse(output_of(told + ["--lines=%d" % EVENTS_MOST] + events, deadline)[1], units)
     if servers:
-        text = output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1]
-        # What a server says is kept where a rule or the reason of an end asks for it.
-        for line in parse(text, units):
-            if patterns.search(line["text"]) or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS):
-                found.append(line)
+        found += parse(output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1], units)
+    # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
+    found = [
+        line
+        for line in found
+        if line["by"] in ("systemd", "watchdog")
+        or patterns.search(line["text"])
+        or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS)
+    ]
     return explained(sorted(found, key=lambda line: line["at"])[-KEPT_MOST:])
 
 
