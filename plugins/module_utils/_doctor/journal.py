@@ -22,7 +22,14 @@ KILLED = re.compile(r": Main process exited, code=(killed|dumped|exited), status
 # Why a process ended, by what was said shortly before or with it, the first that fits. from: who says it.
 ENDINGS = (
     ("watchdog", "watchdog", re.compile(r": restarting it$")),
-    ("memory", "", re.compile(r"OOM killer|oom-kill|Memory cgroup out of memory|Out of memory: Killed process")),
+    # The kernel has room for fifteen letters of a name.
+    (
+        "memory",
+        "",
+        re.compile(
+            r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((llama-server|ggml-rpc-serve|rpc-server|stdbuf)"
+        ),
+    ),
     ("stop", "systemd", re.compile(r": Stopping |^Stopping |State 'stop-\w+' timed out|: Killing process ")),
     (
         "worker",
@@ -37,6 +44,8 @@ ENDINGS = (
 )
 # Seconds between the reason and the end, and after it: the kernel's lines come late.
 BEFORE, AFTER = 6.0, 2.0
+# Seconds that a stop may take: what is said meanwhile is no failure.
+STOP = 30.0
 
 
 def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
@@ -106,8 +115,13 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
 
 
 def explained(lines: List[Line]) -> List[Line]:
-    """Each end of a process with `because`: a name of ENDINGS, or unknown."""
+    """Each end of a process with `because`: a name of ENDINGS, or unknown; each line of a server with whether it was
+    being stopped."""
+    stops: Dict[Optional[str], float] = {}
     for place, line in enumerate(lines):
+        if line["by"] == "systemd" and line["text"].startswith("Stopping "):
+            stops[line["unit"]] = line["at"]
+        line["stopping"] = line["at"] - stops.get(line["unit"], 0.0) <= STOP
         if line["by"] != "systemd" or not KILLED.search(line["text"]):
             continue
         near = [

@@ -72,6 +72,22 @@ def test_why_a_process_ended_is_what_was_said_right_before(before, reason):
     assert because(*before, of_systemd(ENDED % WORKER, WORKER)) == [reason]
 
 
+def test_the_kernel_names_whom_it_killed_for_memory():
+    def killed(name):
+        return entry("Memory cgroup out of memory: Killed process 818 (%s) total-vm:1kB" % name, 1, _TRANSPORT="kernel")
+
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("ggml-rpc-serve")) == ["memory"]
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("python3")) == ["unknown"]
+
+
+def test_what_a_server_says_while_it_is_stopped_is_told_from_the_rest():
+    lost = "Remote RPC server crashed or returned malformed response"
+    stop = of_systemd("Stopping llama-head-chat.service - llama.cpp head of chat...", HEAD, -1)
+    told = [of_server(lost, HEAD, -100), stop, of_server(lost, HEAD), of_server(lost, WORKER)]
+    lines = journal.explained(journal.parse("\n".join(told), [HEAD, WORKER]))
+    assert [line["stopping"] for line in lines if line["by"] == "server"] == [False, True, False]
+
+
 def test_what_a_template_says_while_it_loads_is_no_reason():
     said = "0.00.617.545 I srv          init: init: chat template, example_format: '<|im_start|>system"
     assert because(of_server(said, HEAD, -1), of_systemd(ENDED % HEAD, HEAD)) == ["unknown"]
