@@ -19,16 +19,15 @@ TEXT_MOST, KEPT_MOST = 400, 1500
 FIELDS = "MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,_COMM,_TRANSPORT,_SOURCE_REALTIME_TIMESTAMP,SYSLOG_IDENTIFIER"
 OF_WATCHDOG = re.compile(r"^(head|router|worker) ([^:\s]+): ")
 KILLED = re.compile(r": Main process exited, code=(killed|dumped|exited), status=\d+/")
+# The kernel has room for fifteen letters of a name.
+KILLED_NAMES = ("llama-server", "ggml-rpc-serve", "rpc-server", "stdbuf")
 # Why a process ended, by what was said shortly before or with it, the first that fits. from: who says it.
 ENDINGS = (
     ("watchdog", "watchdog", re.compile(r": restarting it$")),
-    # The kernel has room for fifteen letters of a name.
     (
         "memory",
         "",
-        re.compile(
-            r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((llama-server|ggml-rpc-serve|rpc-server|stdbuf)"
-        ),
+        re.compile(r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((%s)" % "|".join(KILLED_NAMES)),
     ),
     ("stop", "systemd", re.compile(r": Stopping |^Stopping |State 'stop-\w+' timed out|: Killing process ")),
     (

@@ -118,7 +118,7 @@ def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
         "events": [
             of_systemd("Started it", HEAD),
             entry("usb 1-1: new device", _TRANSPORT="kernel"),
-            entry("Memory cgroup out of memory: Killed process 8", _TRANSPORT="kernel"),
+            entry("Memory cgroup out of memory: Killed process 8 (llama-server)", _TRANSPORT="kernel"),
         ],
         "servers": [of_server("all slots are idle", HEAD), of_server("something of a rule", HEAD)],
     }
@@ -131,7 +131,7 @@ def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
     monkeypatch.setattr(journal, "output_of", output_of)
     lines = journal.read([HEAD], AT - 60, 5, ["of a r.le"])
     assert sorted(line["text"] for line in lines) == [
-        "Memory cgroup out of memory: Killed process 8",
+        "Memory cgroup out of memory: Killed process 8 (llama-server)",
         "Started it",
         "something of a rule",
     ]
