@@ -38,7 +38,7 @@ def collect(rules: Iterable[Mapping[str, Any]], since: Optional[float] = None, n
             "disks": (OTHERS, lambda: system.disks(served)),
             "models": (OTHERS, lambda: system.models(served)),
             "fabric": (OTHERS, lambda: system.fabric_of(ends["address"], ends["peers"])),
-            "firewall": (OTHERS, system.firewall),
+            "firewall": (3 * OTHERS, system.firewall),
             "machine": (OTHERS, system.machine),
             "plans": (OTHERS, system.plans),
             "samples": (OTHERS, system.samples),

@@ -19,10 +19,16 @@ TEXT_MOST, KEPT_MOST = 400, 1500
 FIELDS = "MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,_COMM,_TRANSPORT,_SOURCE_REALTIME_TIMESTAMP,SYSLOG_IDENTIFIER"
 OF_WATCHDOG = re.compile(r"^(head|router|worker) ([^:\s]+): ")
 KILLED = re.compile(r": Main process exited, code=(killed|dumped|exited), status=\d+/")
+# The kernel has room for fifteen letters of a name.
+KILLED_NAMES = ("llama-server", "ggml-rpc-serve", "rpc-server", "stdbuf")
 # Why a process ended, by what was said shortly before or with it, the first that fits. from: who says it.
 ENDINGS = (
     ("watchdog", "watchdog", re.compile(r": restarting it$")),
-    ("memory", "", re.compile(r"OOM killer|oom-kill|Memory cgroup out of memory|Out of memory: Killed process")),
+    (
+        "memory",
+        "",
+        re.compile(r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((%s)" % "|".join(KILLED_NAMES)),
+    ),
     ("stop", "systemd", re.compile(r": Stopping |^Stopping |State 'stop-\w+' timed out|: Killing process ")),
     (
         "worker",
@@ -37,6 +43,8 @@ ENDINGS = (
 )
 # Seconds between the reason and the end, and after it: the kernel's lines come late.
 BEFORE, AFTER = 6.0, 2.0
+# Seconds that a stop may take: what is said meanwhile is no failure.
+STOP = 30.0
 
 
 def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
@@ -52,11 +60,15 @@ def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[s
     patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
     found = parse(output_of(told + ["--lines=%d" % EVENTS_MOST] + events, deadline)[1], units)
     if servers:
-        text = output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1]
-        # What a server says is kept where a rule or the reason of an end asks for it.
-        for line in parse(text, units):
-            if patterns.search(line["text"]) or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS):
-                found.append(line)
+        found += parse(output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1], units)
+    # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
+    found = [
+        line
+        for line in found
+        if line["by"] in ("systemd", "watchdog")
+        or patterns.search(line["text"])
+        or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS)
+    ]
     return explained(sorted(found, key=lambda line: line["at"])[-KEPT_MOST:])
 
 
@@ -102,8 +114,13 @@ def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
 
 
 def explained(lines: List[Line]) -> List[Line]:
-    """Each end of a process with `because`: a name of ENDINGS, or unknown."""
+    """Each end of a process with `because`: a name of ENDINGS, or unknown; each line of a server with whether it was
+    being stopped."""
+    stops: Dict[Optional[str], float] = {}
     for place, line in enumerate(lines):
+        if line["by"] == "systemd" and line["text"].startswith("Stopping "):
+            stops[line["unit"]] = line["at"]
+        line["stopping"] = line["at"] - stops.get(line["unit"], 0.0) <= STOP
         if line["by"] != "systemd" or not KILLED.search(line["text"]):
             continue
         near = [

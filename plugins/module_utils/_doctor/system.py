@@ -21,8 +21,10 @@ from .._node import fabric, nvidia_smi, paths
 from .._watchdog.firewall import LIST
 from .probes import output_of
 
-# Of an answer of a small program.
+# Seconds for an answer of a small program.
 SHORT = 5.0
+# Of one in Python, which starts slowly on a node at work.
+FIREWALLD = 15.0
 MIB = 1 << 20
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
 # What holds a card's clock down because it has to; its own power limit is not among them.
@@ -162,10 +164,10 @@ def firewall() -> Dict[str, Any]:
             if isinstance(port, int):
                 closed = fenced("" if status else text, port)
                 found["fences"].append({"unit": one.unit, "service": one.service, "port": port, "fenced": closed == 1})
-    if output_of(["firewall-cmd", "--state"], SHORT)[0] == 0:
+    if output_of(["firewall-cmd", "--state"], FIREWALLD)[0] == 0:
         found["firewalld"] = True
-        listed = output_of(["firewall-cmd", "--list-all-zones"], SHORT)[1]
-        active = output_of(["firewall-cmd", "--get-active-zones"], SHORT)[1]
+        listed = output_of(["firewall-cmd", "--list-all-zones"], FIREWALLD)[1]
+        active = output_of(["firewall-cmd", "--get-active-zones"], FIREWALLD)[1]
         found["lost"] = lost(read(paths.RPC_RULES) + read(paths.CLIENT_RULES), listed, active)
     return found
 

@@ -4,7 +4,11 @@
 """The doctor's lines of the journal, probes, and the story of a failure."""
 
 import json
+import re
+import socket
+import threading
 import time
+from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import (
@@ -16,7 +20,9 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
     system,
     units,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import doctor
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 AT = 1795548339.5
@@ -66,6 +72,22 @@ def test_why_a_process_ended_is_what_was_said_right_before(before, reason):
     assert because(*before, of_systemd(ENDED % WORKER, WORKER)) == [reason]
 
 
+def test_the_kernel_names_whom_it_killed_for_memory():
+    def killed(name):
+        return entry("Memory cgroup out of memory: Killed process 818 (%s) total-vm:1kB" % name, 1, _TRANSPORT="kernel")
+
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("ggml-rpc-serve")) == ["memory"]
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("python3")) == ["unknown"]
+
+
+def test_what_a_server_says_while_it_is_stopped_is_told_from_the_rest():
+    lost = "Remote RPC server crashed or returned malformed response"
+    stop = of_systemd("Stopping llama-head-chat.service - llama.cpp head of chat...", HEAD, -1)
+    told = [of_server(lost, HEAD, -100), stop, of_server(lost, HEAD), of_server(lost, WORKER)]
+    lines = journal.explained(journal.parse("\n".join(told), [HEAD, WORKER]))
+    assert [line["stopping"] for line in lines if line["by"] == "server"] == [False, True, False]
+
+
 def test_what_a_template_says_while_it_loads_is_no_reason():
     said = "0.00.617.545 I srv          init: init: chat template, example_format: '<|im_start|>system"
     assert because(of_server(said, HEAD, -1), of_systemd(ENDED % HEAD, HEAD)) == ["unknown"]
@@ -89,6 +111,31 @@ def test_lines_of_others_and_what_is_no_line_are_passed_over():
         ]
     )
     assert journal.parse(text, [HEAD]) == []
+
+
+def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
+    said = {
+        "events": [
+            of_systemd("Started it", HEAD),
+            entry("usb 1-1: new device", _TRANSPORT="kernel"),
+            entry("Memory cgroup out of memory: Killed process 8 (llama-server)", _TRANSPORT="kernel"),
+        ],
+        "servers": [of_server("all slots are idle", HEAD), of_server("something of a rule", HEAD)],
+    }
+    asked = []
+
+    def output_of(command, _deadline):
+        asked.append(command)
+        return 0, "\n".join(said["servers" if "--lines=%d" % journal.SERVERS_MOST in command else "events"])
+
+    monkeypatch.setattr(journal, "output_of", output_of)
+    lines = journal.read([HEAD], AT - 60, 5, ["of a r.le"])
+    assert sorted(line["text"] for line in lines) == [
+        "Memory cgroup out of memory: Killed process 8 (llama-server)",
+        "Started it",
+        "something of a rule",
+    ]
+    assert all("--since=@%d" % (AT - 60) in command for command in asked)
 
 
 def test_a_line_of_the_watchdog_is_of_the_unit_that_it_names():
@@ -292,16 +339,79 @@ class Asked:
 
 def test_a_server_is_asked_each_path_once_and_a_sleeping_one_is_not_woken(monkeypatch):
     record = {"kind": "head", "url": "http://127.0.0.1:8000"}
-    for sleeping, state, paths in (
+    for sleeping, state, asked in (
         (False, "ready", ["/health", "/props", "/slots", "/metrics"]),
         (True, "sleeping", ["/health", "/props"]),
     ):
         server = Asked(sleeping)
         monkeypatch.setattr(units, "LlamaApi", lambda *_given, server=server: server)
         found = units.ask(record, {})
-        assert (found["state"], server.paths) == (state, paths)
+        assert (found["state"], server.paths) == (state, asked)
         assert (found["slots"], found["slot_context"], found["thinks"]) == (2, 4096, True)
     server = Asked(False)
     monkeypatch.setattr(units, "LlamaApi", lambda *_given: server)
     assert units.ask({"kind": "router", "url": "http://127.0.0.1:8000"}, {})["state"] == "ready"
     assert server.paths == ["/health"]
+
+
+ANSWER = b"""HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"""
+METRICS = b"""# TYPE llama_gateway_names_unknown_total counter
+llama_gateway_names_unknown_total{name="gpt-4"} 12
+llama_gateway_names_unknown_total{name="other"} 0
+llama_gateway_requests_total{service="chat",code="200"} 7
+"""
+
+
+def test_names_that_nobody_serves_are_those_that_the_engine_counts(tmp_path, monkeypatch):
+    at = str(tmp_path / "gateway.sock")
+    (tmp_path / "gateway.json").write_text('{"services": {}}')
+    monkeypatch.setattr(paths, "GATEWAY_CONFIG", str(tmp_path / "gateway.json"))
+    monkeypatch.setattr(system.engine_says, "__defaults__", (at,))
+    # Nobody listens: the gateway's end is what other rules are for.
+    assert system.gateway() == {"there": True, "asked": []}
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(at)
+    listener.listen(1)
+
+    def answer():
+        stream = listener.accept()[0]
+        assert stream.recv(4096).startswith(b"GET /metrics ")
+        stream.sendall(ANSWER % (len(METRICS), METRICS))
+        stream.close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert system.gateway() == {"there": True, "asked": [{"model": "gpt-4", "count": 12}]}
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    "findings, failed, code",
+    [([], {}, 0), ([{"rule": "r"}], {}, 1), ([{"rule": "r"}], {"cards": "hung"}, 1), ([], {"cards": "hung"}, 2)],
+)
+def test_the_programs_exit_code(monkeypatch, capsys, findings, failed, code):
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(doctor, "rules_of", list)
+    monkeypatch.setattr(doctor.evidence, "collect", lambda *_asked: {"failed": failed})
+    monkeypatch.setattr(doctor, "judge", lambda *_asked: findings)
+    assert doctor.main(["--json"]) == code
+    assert json.loads(capsys.readouterr().out) == {"evidence": {"failed": failed}, "findings": findings}
+
+
+def test_without_root_and_without_rules_the_program_could_not_look(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    assert doctor.main([]) == 2
+    assert capsys.readouterr().err == "llama-doctor: user 1000 seen, root is needed: run sudo llama-doctor\n"
+    missing = str(tmp_path / "doctor.json")
+    with pytest.raises(Refusal, match="doctor.json: cannot be used .*, rules are needed: run site.yml$"):
+        doctor.rules_of(missing)
+
+
+def test_what_is_written_for_llama_doctor_goes_as_ours():
+    marks = dict(ours.NODE_FILES)
+    assert re.search(marks[paths.DOCTOR], json.dumps({"rules": []}) + "\n", re.MULTILINE)
+    template = Path(__file__).resolve().parents[5] / "roles/monitoring/templates/llama-doctor.j2"
+    assert re.search(marks[paths.DOCTOR_PROGRAM], template.read_text(), re.MULTILINE)
+    # Somebody else's of the same name stays.
+    assert not re.search(marks[paths.DOCTOR_PROGRAM], "#!/bin/sh\nexec my-own-doctor\n", re.MULTILINE)
