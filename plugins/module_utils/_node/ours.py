@@ -53,6 +53,7 @@ NODE_FILES = (
     (paths.REPAIRS_FILES, r'\A\{"count": '),
     (paths.MONITOR_PROGRAM, r"^# llama-cluster-monitor: "),
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
+    (paths.JOURNALD_DROP_IN, r"^# What nobody else has told journald on this node; "),
     (paths.PROGRAM, r" -m llama_cluster\."),
     (paths.PROGRAM_PACKAGE + "/__init__.py", r"\A\Z"),
     (paths.PROGRAM_PACKAGE + "/*/__init__.py", r"\A\Z"),

@@ -40,6 +40,7 @@ INTENT = {
 # What playbooks are told with -e.
 EXTRA = (
     *(
+        "all",
         "bundle_dir",
         "cache",
         "client",
@@ -51,6 +52,7 @@ EXTRA = (
         "force_split",
         "headers",
         "keep",
+        "lines",
         "maintenance_drain",
         "node",
         "nodes",
@@ -58,7 +60,7 @@ EXTRA = (
         "park",
         "quant",
     ),
-    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
+    *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
     "url",
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.
