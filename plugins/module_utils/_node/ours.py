@@ -55,6 +55,7 @@ NODE_FILES = (
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
     (paths.DOCTOR, r'\A\{"rules": '),
     (paths.DOCTOR_PROGRAM, r"^# llama-doctor: "),
+    (paths.JOURNALD_DROP_IN, r"^# What nobody else has told journald on this node; "),
     (paths.PROGRAM, r" -m llama_cluster\."),
     (paths.PROGRAM_PACKAGE + "/__init__.py", r"\A\Z"),
     (paths.PROGRAM_PACKAGE + "/*/__init__.py", r"\A\Z"),

@@ -20,6 +20,9 @@ REGISTRY_UNIT = UNITS + "/llama-registry.service"
 ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
+# What journald is told that nobody else has told it.
+JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
+JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"

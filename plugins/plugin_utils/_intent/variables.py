@@ -42,6 +42,7 @@ INTENT = {
 # What playbooks are told with -e.
 EXTRA = (
     *(
+        "all",
         "bundle_dir",
         "cache",
         "client",
@@ -55,6 +56,7 @@ EXTRA = (
         "force_split",
         "headers",
         "keep",
+        "lines",
         "maintenance_drain",
         "node",
         "nodes",
