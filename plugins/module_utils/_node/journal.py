@@ -126,7 +126,7 @@ FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME
 
 
 def _in_order(newest_first: List[Line]) -> List[Line]:
-    return sorted(reversed(newest_first), key=lambda line: line["at"])
+    return sorted(newest_first[::-1], key=lambda line: line["at"])
 
 
 def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
