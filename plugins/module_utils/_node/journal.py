@@ -126,7 +126,9 @@ FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME
 
 
 def _in_order(newest_first: List[Line]) -> List[Line]:
-    return sorted(newest_first[::-1], key=lambda line: line["at"])
+    found = newest_first[::-1]
+    found.sort(key=lambda line: line["at"])  # those of one moment stay as the journal has them
+    return found
 
 
 def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
