@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doors: what each port of the gateway gives out itself, what it passes on, and to whom. Private to the
-collection."""
+"""What each port of the gateway gives out itself, what it passes on, and to whom. Private to the collection."""
 
 import json
 import time
@@ -35,7 +34,7 @@ class Passed(NamedTuple):
 
 
 class State:
-    """What a door looks at: the engine is one."""
+    """What is looked at for that: the engine is one."""
 
     config: Config
     fleet: Fleet
