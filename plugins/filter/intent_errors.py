@@ -54,13 +54,14 @@ _value:
 
 from ..plugin_utils._intent.check import intent_errors
 from ..plugin_utils._intent.gateway import all_hosts
+from ..plugin_utils._intent.monitoring import hosts
 from ..plugin_utils._intent.variables import mistyped_variables
 
 
 def errors(services, models, groups, hostvars, *more, **options):
     """Types that only a role's argument specs know are told last, in Ansible's words."""
     found = intent_errors(services, models, groups, hostvars, *more, **options)
-    return found or mistyped_variables(hostvars, all_hosts(groups))
+    return found or mistyped_variables(hostvars, list(dict.fromkeys([*all_hosts(groups), *hosts(groups)])))
 
 
 class FilterModule:

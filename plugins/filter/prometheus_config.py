@@ -20,8 +20,8 @@ options:
     type: dict
     required: true
   settings:
-    description: C(interval), C(keys), C(prometheus) and C(alertmanager), their URLs, C(textfile), C(install),
-      C(webhooks).
+    description: C(interval), C(keys), C(group) that reads them, C(prometheus) and C(alertmanager), their URLs,
+      C(textfile), C(install), C(webhooks).
     type: dict
     required: true
 """
@@ -32,20 +32,18 @@ told: "{{ llama_services | thefermisea.llama_cluster.prometheus_config(llama_mod
 
 RETURN = """
 _value:
-  description: RV(_value.files), as M(thefermisea.llama_cluster.node_files) takes them; RV(_value.secrets), those
-    that Prometheus' user alone may read: keys of services, and where alerts go;
-    RV(_value.gone), the absence of both, and of the units' drop-ins.
+  description: C(files), as M(thefermisea.llama_cluster.node_files) takes them, and C(secrets), those that Prometheus'
+    account alone may read, keys of services and where alerts go.
   type: dict
 """
 
 from ..plugin_utils._filters import one_sentence
-from ..plugin_utils._monitoring.scrape import absent, output_files, prometheus_config, secret_files
+from ..plugin_utils._monitoring.scrape import output_files, prometheus_config, secret_files
 
 
 def whole(services, models, groups, hostvars, settings):
     found = prometheus_config(services, models, groups, hostvars, settings)
-    files, secrets = output_files(found, settings), secret_files(found, settings)
-    return {"files": files, "secrets": secrets, "gone": absent([*files, *secrets])}
+    return {"files": output_files(found, settings), "secrets": secret_files(found, settings)}
 
 
 class FilterModule:

@@ -165,7 +165,8 @@ class Own:
         }  # fmt: skip
         shown = {
             "ansible_managed": "", "engine": True, "tiers": tiers, "addresses": ["127.0.0.1"], "port": FIRST_PORT,
-            "tls": {}, "max_body": "32m", "monitors": ["127.0.0.1"], "timeout": 7210, "keys": services, "required": True,
+            "tls": {}, "max_body": "32m", "monitors": ["127.0.0.1"],
+            "timeout": 7210, "keys": services, "required": True,
             "clients": {"tests": KEY},
         }  # fmt: skip
         environment = jinja2.Environment(

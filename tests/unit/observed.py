@@ -14,8 +14,8 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitor
 CACHE = Path(os.environ.get("LLAMA_CLUSTER_CACHE", os.path.expanduser("~/.cache/llama-cluster")))
 # Of the sampler, and of the gateway's engine.
 SAMPLED = """
-    llama_sampler_info llama_sampler_timestamp_seconds llama_sampler_cards_timestamp_seconds llama_sampler_cards_hung
-    llama_sampler_cpu_seconds_total llama_sampler_memory_bytes
+    llama_sampler_info llama_sampler_part_up llama_sampler_timestamp_seconds llama_sampler_cards_timestamp_seconds
+    llama_sampler_cards_hung llama_sampler_cpu_seconds_total llama_sampler_memory_bytes
     llama_unit_active llama_unit_wanted llama_unit_failed llama_unit_restarts_total llama_unit_started_seconds
     llama_watchdog_alive llama_watchdog_repairs_total llama_watchdog_last_repair_seconds llama_rpc_fenced
     llama_rpc_link_up llama_rpc_link_received_bytes_total llama_rpc_link_sent_bytes_total llama_rpc_worker_clients

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+from .._llama.api import plain
 from .._node.notify import say
 from .exposition import Family, render
 
@@ -18,27 +19,31 @@ class Board:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._parts: Dict[str, Tuple[float, float, Sequence[Family]]] = {}
+        # By who puts it: one that hangs and was replaced by another of its name takes nothing of that away.
+        self._parts: Dict[object, Tuple[str, float, Sequence[Family]]] = {}
 
-    def put(self, part: str, families: Sequence[Family], lasts: float) -> None:
+    def put(self, part: object, name: str, families: Sequence[Family], lasts: float) -> None:
         with self._lock:
-            self._parts[part] = (self._clock(), lasts, families)
+            self._parts[part] = (name, self._clock() + lasts, families)
 
-    def drop(self, part: str) -> None:
+    def drop(self, part: object) -> None:
         with self._lock:
             self._parts.pop(part, None)
 
-    def text(self) -> str:
+    def content(self) -> bytes:
         """The samples of all parts. Families of one name become one, as the format wants it."""
         now = self._clock()
         with self._lock:
-            parts = [families for at, lasts, families in self._parts.values() if now - at <= lasts]
-        merged: Dict[str, Family] = {}
-        for families in parts:
-            for family in families:
+            parts = list(self._parts.values())
+        heard = Family("llama_sampler_part_up", "gauge", "Whether this part of the sampler has looked lately.")
+        merged = {heard.name: heard}
+        for name, until, families in parts:
+            heard.add(int(now <= until), part=name)
+            for family in families if now <= until else ():
                 one = merged.setdefault(family.name, Family(family.name, family.kind, family.words))
                 one.samples.extend(family.samples)
-        return render(merged.values())
+        # What others write may hold what is no character.
+        return render(merged.values()).encode("utf-8", "replace")
 
 
 class Part(threading.Thread):
@@ -51,21 +56,30 @@ class Part(threading.Thread):
         self._board, self.words, self._interval, self._look = board, name, interval, look
         self._lasts = lasts or 3 * interval + 10
         self._over = threading.Event()
+        # From here on it is missed.
+        board.put(self, name, [], self._lasts)
 
     def stop(self) -> None:
+        """It is not missed any more, also where it hangs."""
         self._over.set()
+        self._board.drop(self)
 
     def run(self) -> None:
         complaint = None
         while not self._over.is_set():
             began = time.monotonic()
             try:
-                self._board.put(self.words, self._look(), self._lasts)
+                self._board.put(self, self.words, self._look(), self._lasts)
                 complaint = None
             except Exception as error:
                 # Whatever a server, a driver or a file system says: the other parts go on. Said once, tried again.
                 if str(error) != complaint:
                     complaint = str(error)
-                    say("%s: cannot be sampled: %s: %s" % (self.words, type(error).__name__, error))
+                    say("%s: cannot be sampled: %s: %s" % (self.words, type(error).__name__, ascii_words(complaint)))
             self._over.wait(max(0.1, self._interval - (time.monotonic() - began)))
-        self._board.drop(self.words)
+        self._board.drop(self)
+
+
+def ascii_words(text: str) -> str:
+    """As every journal takes it: Python 3.6 without a locale cannot print more."""
+    return plain(text).encode("ascii", "backslashreplace").decode("ascii")

@@ -16,15 +16,12 @@ LOOK, LASTS = 15.0, 60.0
 MIB = 1 << 20
 
 
-def unit_of(pid: Optional[int], groups: Callable[[int], str]) -> str:
-    """The unit of ours whose process that is, "" for none. By its control group: what it calls itself proves
-    nothing."""
-    if not pid:
-        return ""
-    for part in groups(pid).replace("\n", "/").split("/"):
-        role, _service = role_of(part) if part.endswith(".service") else (None, "")
-        if role in SERVING:
-            return part
+def unit_of(group: str) -> str:
+    """The unit of ours that a control group belongs to, "" for none. What a process calls itself proves nothing; and
+    below a unit of its own, such as that of a session, anybody may name groups as he likes."""
+    for part in group.replace("\n", "/").split("/"):
+        if part.endswith((".service", ".scope")):
+            return part if role_of(part)[0] in SERVING else ""
     return ""
 
 
@@ -90,7 +87,10 @@ class Cards:
             foreign: Set[int] = set()
             foreign_bytes = 0
             for process in gpu["processes"]:
-                unit = unit_of(process["pid"], self._groups)
+                group = self._groups(process["pid"] or 0)
+                if not group:
+                    continue  # it has ended
+                unit = unit_of(group)
                 size = _bytes(process["memory_used_mib"]) or 0
                 if unit:
                     of_units[unit] = of_units.get(unit, 0) + size

@@ -8,22 +8,23 @@ import time
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
-from .._llama.args import told as told_by
 from .._node import paths
-from .._node.units import unit_info
-from .._serving.conversation import Conversation
-from .._serving.health import SERVING, SLOTS_MOST, Head
-from .._watchdog.samples import MODELS_MOST, Unit
+from .._serving.health import SLOTS_MOST
+from .._watchdog.samples import MODELS_MOST, PROGRESS, Links, Unit
 from .config import Watched, read_json
 from .exposition import Family
 
-# Seconds between two looks, for an answer, and between two proofs of a conversation; seconds without a request before
-# one, so that it disturbs nobody.
-LOOK, ANSWER, PROOF, IDLE = 15.0, 5.0, 3600.0, 60.0
+# Seconds between two looks, and for an answer.
+LOOK, ANSWER = 15.0, 5.0
 # Seconds of generation from which a rate means something.
 SHORT = 0.2
-STATES = ("ready", "loading", "down", "stopped", "sleeping")
-WORDS = "Hello. Answer with one word."
+# Tokens between two looks that the watchdog has asked for: one in seven seconds.
+WATCHDOG = 4
+# What is kept of a page of metrics.
+GENERATED, SECONDS = "tokens_predicted_total", "tokens_predicted_seconds_total"
+COUNTED = PROGRESS + (SECONDS,)
+# More than any server counts.
+MOST = 2.0**60
 
 
 class Seen:
@@ -37,7 +38,8 @@ class Seen:
         self.used: Optional[int] = None
         self.requests: Optional[float] = None
         self.deferred: Optional[float] = None
-        self.counters: Dict[str, float] = {}
+        self.counters: Dict[Tuple[Optional[str], str], float] = {}  # (model of a router, name): value
+        self.moving: List[Any] = []  # what changes while somebody is at work, beside the counters
 
 
 class Asked:
@@ -46,43 +48,49 @@ class Asked:
     def __init__(self, told: Watched, stopped: bool) -> None:
         self._told, self._stopped = told, stopped
         self._unit = Unit(told.unit)
-        self._props: Tuple[Any, Optional[int], Optional[int]] = (None, None, None)  # process, slots, context
+        self._links = Links([str(end) for end in told.told.get("rpc_endpoints") or []])
+        self._state: Optional[str] = None  # at the last look
+        self._process: Any = None
         self._moved: Tuple[Any, float] = (None, time.monotonic())  # what moves, and since when it is so
-        self._before: Dict[str, float] = {}
+        self._before: Dict[Tuple[Optional[str], str], float] = {}  # as the server counts
+        self._totals: Dict[str, float] = {}  # over all processes and models since this began
         self._rate: Optional[float] = None
         self._requested = time.monotonic()  # when somebody was last seen to ask
-        self._proof: Optional[Tuple[bool, float]] = None
-        self._proved = time.monotonic() - PROOF + 2 * IDLE
 
     def look(self) -> List[Family]:
         process = self._unit.look(time.monotonic())
         seen = Seen()
+        if process != self._process:
+            self._process, self._rate, self._before = process, None, {}
         if process is None:
             seen.state = "stopped" if self._stopped else "down"
         else:
             try:
-                self._ask(seen, process)
+                self._ask(seen)
             except NoAnswer as error:
                 seen.state = "down" if error.kind == "timeout" else "loading"
         still = self._still(seen)
-        if seen.state == "ready" and self._told.kind == "head":
-            self._prove(seen)
+        self._state = seen.state
         return self._families(seen, still)
 
-    def _api(self) -> LlamaApi:
+    def api(self) -> LlamaApi:
         key = self._told.told.get("api_key_file")
         return LlamaApi(str(self._told.told.get("url")), read_api_key(key) if key else None)
 
-    def _ask(self, seen: Seen, process: Any) -> None:
-        api = self._api()
+    def _ask(self, seen: Seen) -> None:
+        """Errors: NoAnswer, where it does not say how it is."""
+        api = self.api()
         if self._told.kind == "router":
             status, body = api.get("/models", ANSWER)
             seen.state = "ready" if status == 200 else "loading" if status == 503 else "down"
             models = (rows(table(body).get("data")) or [])[:MODELS_MOST] if status == 200 else []
             loaded = [str(one.get("id")) for one in models if table(one.get("status")).get("value") == "loaded"]
             seen.requests = seen.deferred = 0.0
+            end = time.monotonic() + LOOK
+            self._before = {key: value for key, value in self._before.items() if key[0] in loaded}
             for name in loaded:
-                self._of(seen, api.of(name), of_model=True)
+                if time.monotonic() < end:
+                    self._work(seen, api.of(name), of_model=True)
             return
         # The one answer that does not wake a server that sleeps.
         status, props = api.get("/props", ANSWER)
@@ -96,15 +104,24 @@ class Asked:
         seen.slots = min(count(table(props).get("total_slots")), SLOTS_MOST) or None
         seen.context = count(table(table(props).get("default_generation_settings")).get("n_ctx")) or None
         if seen.state == "ready":
-            self._of(seen, api)
+            self._work(seen, api)
 
-    def _of(self, seen: Seen, api: LlamaApi, of_model: bool = False) -> None:
-        """Adds what a server with a model says."""
+    def _work(self, seen: Seen, api: LlamaApi, of_model: bool = False) -> None:
+        """Adds what a server with a model has to do. One that is too busy to say so serves all the same: some builds
+        are silent between two batches."""
+        before = seen.requests
+        try:
+            self._add(seen, api, of_model)
+        except NoAnswer as error:
+            if error.kind == "timeout" and seen.requests == before:
+                seen.requests = (before or 0.0) + 1.0
+
+    def _add(self, seen: Seen, api: LlamaApi, of_model: bool) -> None:
         status, text = api.get("/metrics", ANSWER, of_model=of_model)
         metrics = parse_metrics(text) if status == 200 and isinstance(text, str) else {}
-        for name, value in metrics.items():
-            if name.endswith("_total"):
-                seen.counters[name] = seen.counters.get(name, 0.0) + value
+        for name in COUNTED:
+            if metrics.get(name, MOST) < MOST:
+                seen.counters[api.model, name] = metrics[name]
         busy = metrics.get("requests_processing")
         seen.requests = (seen.requests or 0.0) + busy if busy is not None else seen.requests
         seen.deferred = (seen.deferred or 0.0) + metrics.get("requests_deferred", 0.0) if metrics else seen.deferred
@@ -120,53 +137,41 @@ class Asked:
         working = [one for one in slots if one.get("is_processing")]
         seen.busy = (seen.busy or 0) + len(working)
         seen.used = max([seen.used or 0] + [_used(one) for one in working])
-        for one in working:
-            key = "slot %s" % one.get("id_task")
-            seen.counters[key] = float(_used(one))
+        seen.moving += [(api.model, count(one.get("id_task")), _progress(one)) for one in working]
+        if busy is None:
+            seen.requests = (seen.requests or 0.0) + len(working)
 
     def _still(self, seen: Seen) -> float:
         """Seconds for which requests have been at work and nothing has moved."""
         now = time.monotonic()
-        name = "tokens_predicted_total"
-        if seen.requests or seen.counters.get(name) != self._before.get(name):
+        first = not self._before  # of a process that may have worked for days
+        grown = self._grown(seen)
+        if seen.requests or grown.get(GENERATED, 0.0) > WATCHDOG:
             self._requested = now
-        moving = sorted(seen.counters.items())
-        if not seen.requests or moving != self._moved[0]:
-            self._moved = (moving, now)
-        self._rates(seen)
+        received = self._links.look()[1] if seen.requests else None
+        if not seen.requests or any(grown.values()) or (seen.moving, received) != self._moved[0]:
+            self._moved = ((seen.moving, received), now)
+        tokens, seconds = grown.get(GENERATED, 0.0), grown.get(SECONDS, 0.0)
+        # What took no time was no work.
+        if tokens > 0 and seconds > SHORT and not first:
+            self._rate = tokens / seconds
         return now - self._moved[1]
 
-    def _rates(self, seen: Seen) -> None:
-        names = ("tokens_predicted_total", "tokens_predicted_seconds_total")
-        now = [seen.counters.get(name) for name in names]
-        before = [self._before.get(name) for name in names]
-        if None not in now and None not in before:
-            tokens, seconds = [float(one or 0) - float(other or 0) for one, other in zip(now, before)]
-            # What took no time was no work.
-            if tokens > 0 and seconds > SHORT:
-                self._rate = tokens / seconds
-            elif tokens < 0:
-                self._rate = None  # another process
-        self._before = dict(seen.counters)
+    def _grown(self, seen: Seen) -> Dict[str, float]:
+        """By how much each counter has grown, over all models of a router: one that was unloaded takes nothing back."""
+        grown: Dict[str, float] = {}
+        for key, value in seen.counters.items():
+            before = self._before.get(key, 0.0)
+            # One that has fallen is another process's.
+            grown[key[1]] = grown.get(key[1], 0.0) + (value - before if value >= before else value)
+            self._before[key] = value
+        for name, more in grown.items():
+            self._totals[name] = self._totals.get(name, 0.0) + more
+        return grown
 
-    def _prove(self, seen: Seen) -> None:
-        """Once an hour, of a service that nobody asks: what it answers can be used."""
-        now = time.monotonic()
-        if now - self._proved < PROOF or seen.requests or now - self._requested < IDLE:
-            return
-        self._proved = now
-        told = self._told.told
-        line = told_by(unit_info([self._told.unit])[0].arguments)
-        endpoints = [str(one) for one in told.get("rpc_endpoints") or []]
-        head = Head(self._api(), endpoints, self._told.unit, own_key=True, told=line)
-        asked: Dict[str, Any] = {"prompt": WORDS, "max_tokens": 16, "timeout": 120.0}
-        result = head.check(0, asked)
-        if result["state"] == "ready":
-            Conversation(head, head.told, result, **asked).hold(False)
-        if result["state"] in SERVING or result["state"] == "degraded":
-            self._proof = (result["state"] in SERVING, time.time())
-        # What it cost is no request of anybody's.
-        self._before = {}
+    def idle(self) -> Optional[float]:
+        """Seconds for which a loaded server has had nothing to do; None for one that must not be asked for anything."""
+        return time.monotonic() - self._requested if self._state == "ready" else None
 
     def _families(self, seen: Seen, still: float) -> List[Family]:
         service = self._told.service
@@ -187,9 +192,9 @@ class Asked:
         gauge("llama_requests_deferred", "Requests that wait for a slot.", seen.deferred)
         for metric, name, words in (
             ("prompt_tokens_total", "llama_prompt_tokens_total", "Tokens of prompts that were read."),
-            ("tokens_predicted_total", "llama_generated_tokens_total", "Tokens that were generated."),
+            (GENERATED, "llama_generated_tokens_total", "Tokens that were generated."),
         ):
-            gauge(name, words, seen.counters.get(metric), kind="counter")
+            gauge(name, words, self._totals.get(metric), kind="counter")
         gauge(
             "llama_busy_without_tokens_seconds",
             "How long requests have been at work while nothing moved.",
@@ -203,15 +208,17 @@ class Asked:
             "What upgrade.yml has measured.",
             baseline if isinstance(baseline, (int, float)) else None,
         )
-        if self._proof:
-            gauge("llama_conversation_ok", "Whether the last proof held.", int(self._proof[0]))
-            gauge("llama_conversation_timestamp_seconds", "When it was asked, since 1970.", round(self._proof[1], 1))
         return found
 
 
-def _used(slot: Dict[str, Any]) -> int:
-    """Tokens in a slot at work."""
+def _progress(slot: Dict[str, Any]) -> Tuple[int, int]:
+    """Of a slot at work, tokens (of its prompt that were read, generated)."""
     step = slot.get("next_token")
     step = step[0] if isinstance(step, list) and step else step
-    prompt = max(count(slot.get("n_prompt_tokens")), count(slot.get("n_prompt_tokens_processed")))
-    return prompt + count(table(step).get("n_decoded"))
+    return count(slot.get("n_prompt_tokens_processed")), count(table(step).get("n_decoded"))
+
+
+def _used(slot: Dict[str, Any]) -> int:
+    """Tokens that a slot at work holds, or is about to."""
+    read, generated = _progress(slot)
+    return max(count(slot.get("n_prompt_tokens")), read) + generated

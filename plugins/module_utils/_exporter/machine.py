@@ -5,10 +5,11 @@
 collection."""
 
 import ctypes
-import ctypes.util
+import itertools
 import os
 import re
 import ssl
+import stat
 import time
 from typing import Any, Dict, List, Optional
 
@@ -20,6 +21,11 @@ from .exposition import Family
 # Of adjtimex(2): the kernel's word for a clock that nobody sets, and the room of struct timex.
 TIME_ERROR, TIMEX = 5, 256
 CONTAINERS = ("/run/systemd/container", "/.dockerenv")
+INPUT = re.compile(r"\bchain input \{(.*?)\n\s*\}", re.DOTALL)
+# Files of a worker's cache that are counted: many times the tensors of any model.
+FILES = 20000
+# Seconds until the interface of the fabric address is looked up again.
+AGAIN = 15.0
 
 
 def clock_synchronized() -> Optional[int]:
@@ -32,24 +38,26 @@ def clock_synchronized() -> Optional[int]:
     return None if state < 0 else int(state != TIME_ERROR)
 
 
-def fenced(text: Optional[str], address: str, port: int) -> Optional[int]:
-    """Whether the rules let nobody in but the head; None where there are none to read. text: of `nft list table`."""
-    if text is None:
-        return 0
-    return int(re.search(r"\btcp dport %d (?:counter \S+ \S+ \S+ \S+ )?reject\b" % port, text) is not None)
+def fenced(text: str, port: int) -> int:
+    """Whether the rules let nobody in but the head. text: of `nft list table`, empty where there is none."""
+    chain = INPUT.search(text)
+    # Nobody but those of the lines before it, for which role node_setup stands.
+    return int(bool(chain and re.search(r"^\s*tcp dport %d reject\b" % port, chain.group(1), re.MULTILINE)))
 
 
 class Machine:
     def __init__(self, told: config.Config, sysfs: str = "/sys") -> None:
         self._told, self._sysfs = told, sysfs
         self._interface: Optional[str] = None
+        self._found: Optional[float] = None  # when it was looked up
 
     def fabric(self) -> List[Family]:
         """Its counters: cheap, so often."""
         if not self._told.fabric_address:
             return []
-        if self._interface is None or not os.path.isdir(os.path.join(self._sysfs, "class/net", self._interface)):
-            self._interface = fabric.interface_of(self._told.fabric_address)
+        now = time.monotonic()
+        if self._found is None or now - self._found >= AGAIN:
+            self._interface, self._found = fabric.interface_of(self._told.fabric_address), now
         labels = {"interface": self._interface or "none"}
         up = Family("llama_fabric_up", "gauge", "Whether the interface of the fabric address is up.")
         speed = Family("llama_fabric_speed_bits", "gauge", "Its rate, bits per second.")
@@ -72,19 +80,10 @@ class Machine:
 
     def slow(self) -> List[Family]:
         """What changes slowly."""
-        free = Family("llama_disk_free_bytes", "gauge", "Bytes that anybody but root may still write.")
-        size = Family("llama_disk_size_bytes", "gauge", "Size of the file system.")
         clock = Family("llama_clock_synchronized", "gauge", "Whether something keeps the clock.")
         fence = Family("llama_rpc_fenced", "gauge", "Whether the kernel's rules refuse everybody but the head.")
         caches = Family("llama_tensor_cache_bytes", "gauge", "Tensors that the worker keeps.")
         ends = Family("llama_gateway_certificate_expires_seconds", "gauge", "When the certificate ends, since 1970.")
-        for path in self._told.disks:
-            try:
-                seen = os.statvfs(path)
-            except OSError:
-                continue
-            free.add(seen.f_bavail * seen.f_frsize, path=path)
-            size.add(seen.f_blocks * seen.f_frsize, path=path)
         clock.add(clock_synchronized())
         workers = [one for one in config.watched() if one.kind == "rpc"]
         if workers:
@@ -92,10 +91,20 @@ class Machine:
             for one in workers:
                 port = one.told.get("port")
                 if isinstance(port, int):
-                    fence.add(fenced(None if status else text, str(one.told.get("address")), port), service=one.service)
-                caches.add(_size(os.path.join(self._told.caches, one.service)), service=one.service)
+                    fence.add(fenced("" if status else text, port), service=one.service)
+                caches.add(cache_size(os.path.join(self._told.caches, one.service)), service=one.service)
         ends.add(certificate_ends(self._told.certificate) if self._told.certificate else None)
-        return [free, size, clock, fence, caches, ends]
+        return [clock, fence, caches, ends]
+
+
+def disk(path: str) -> List[Family]:
+    """The file system of a path, which may be a share that hangs. Errors: OSError."""
+    free = Family("llama_disk_free_bytes", "gauge", "Bytes that anybody but root may still write.")
+    size = Family("llama_disk_size_bytes", "gauge", "Size of the file system.")
+    seen = os.statvfs(path)
+    free.add(seen.f_bavail * seen.f_frsize, path=path)
+    size.add(seen.f_blocks * seen.f_frsize, path=path)
+    return [free, size]
 
 
 def certificate_ends(path: str) -> Optional[float]:
@@ -107,13 +116,22 @@ def certificate_ends(path: str) -> Optional[float]:
         return None
 
 
-def _size(folder: str) -> Optional[int]:
-    """Bytes of the files of a directory, which lie beside each other; None where there is none."""
-    try:
-        with os.scandir(folder) as entries:
-            return sum(one.stat(follow_symlinks=False).st_size for one in entries)
-    except OSError:
-        return None
+def cache_size(folder: str) -> Optional[int]:
+    """Bytes of the tensors of a worker, see rpc_cache; None where it keeps none, or more files than a worker makes."""
+    found = None
+    for part in (os.path.join(folder, "rpc"), os.path.join(folder, "unproved")):
+        try:
+            # The directory is the worker's, who may put there what he likes.
+            if not stat.S_ISDIR(os.lstat(part).st_mode):
+                continue
+            with os.scandir(part) as entries:
+                sizes = [one.stat(follow_symlinks=False).st_size for one in itertools.islice(entries, FILES + 1)]
+        except OSError:
+            continue
+        if len(sizes) > FILES:
+            return None
+        found = (found or 0) + sum(sizes)
+    return found
 
 
 class Self:

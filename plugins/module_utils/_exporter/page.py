@@ -3,37 +3,49 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page of samples, for the monitoring hosts alone. Private to the collection."""
 
-import http.server
 import socket
 import socketserver
 import threading
+import time
 from typing import Any, Callable, Collection, Tuple
 
-# Seconds for a request, and requests at one time: whoever is no monitoring host is not answered anyway.
-PATIENCE, MOST = 5.0, 8
-TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Seconds for a request and its answer, requests at one time, and bytes of a request: a monitoring host asks for one
+# page, in a few words.
+PATIENCE, MOST, LARGEST = 5.0, 8, 8192
+ANSWER = (
+    "HTTP/1.0 200 OK\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: %d\r\n"
+    "Connection: close\r\n\r\n"
+)
+NOT_FOUND = b"HTTP/1.0 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class Page(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Python 3.6 has no ThreadingHTTPServer."""
+class Page(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """allowed: the addresses that are answered. Everybody else is hung up on. Errors: OSError."""
 
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 16
 
-    def __init__(self, address: Tuple[str, int], allowed: Collection[str], text: Callable[[], str]) -> None:
-        self._allowed, self.text = frozenset(allowed), text
+    def __init__(self, address: Tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> None:
+        self._allowed, self.content = frozenset(allowed), content
         self._room = threading.BoundedSemaphore(MOST)
         super(Page, self).__init__(address, Handler)
 
     def server_bind(self) -> None:
         # The address of a fabric may come after this program.
         self.socket.setsockopt(socket.SOL_IP, getattr(socket, "IP_FREEBIND", 15), 1)
-        # HTTPServer's asks the name service for a name.
-        socketserver.TCPServer.server_bind(self)
+        super(Page, self).server_bind()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
         return client_address[0] in self._allowed and self._room.acquire(False)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super(Page, self).process_request(request, client_address)
+        except BaseException:
+            # No thread is left for it.
+            self._room.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
@@ -45,28 +57,28 @@ class Page(socketserver.ThreadingMixIn, http.server.HTTPServer):
         """Whoever breaks off is no news."""
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    timeout = PATIENCE
-    server: Page
-    server_version, sys_version = "llama-sampler", ""
+class Handler(socketserver.BaseRequestHandler):
+    """One request. Its time is that of all of it: a byte now and then gains nothing."""
 
-    def do_GET(self) -> None:
-        if self.path != "/metrics":
-            self.send_error(404)
+    def handle(self) -> None:
+        end = time.monotonic() + PATIENCE
+        asked = b""
+        while b"\r\n\r\n" not in asked:
+            self.request.settimeout(max(0.01, end - time.monotonic()))
+            piece = self.request.recv(LARGEST - len(asked))
+            asked += piece
+            if not piece or len(asked) >= LARGEST or time.monotonic() >= end:
+                return
+        self.request.settimeout(PATIENCE)
+        if asked.split(b" ")[:2] != [b"GET", b"/metrics"]:
+            self.request.sendall(NOT_FOUND)
             return
-        content = self.server.text().encode("utf-8")
-        self.send_response(200)
-        self.send_header("Content-Type", TYPE)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """A line each five seconds would be the journal's loudest."""
+        content = self.server.content()  # type: ignore[attr-defined]
+        self.request.sendall((ANSWER % len(content)).encode("ascii") + content)
 
 
-def serve(address: Tuple[str, int], allowed: Collection[str], text: Callable[[], str]) -> Page:
+def serve(address: Tuple[str, int], allowed: Collection[str], content: Callable[[], bytes]) -> Page:
     """Answers from now on. Errors: OSError, where the port is taken."""
-    page = Page(address, allowed, text)
+    page = Page(address, allowed, content)
     threading.Thread(target=page.serve_forever, daemon=True).start()
     return page

@@ -48,13 +48,13 @@ class Units:
     def __init__(self, told: config.Config) -> None:
         self._told = told
         self._links: Dict[str, samples.Links] = {}
+        self._began: Dict[str, Tuple[int, float]] = {}  # when, since the boot in microseconds and since 1970
 
     def look(self) -> List[Family]:
         names = sorted(os.path.basename(path) for path in glob.glob(paths.UNIT_FILES) if not os.path.islink(path))
         names = [name for name in names if role_of(name)[0]]
         shown = parse_show(systemctl_show(names, PROPERTIES)) if names else []
         held = held_since() is not None
-        boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
         active = Family("llama_unit_active", "gauge", "Whether the unit runs.")
         wanted = Family(
             "llama_unit_wanted",
@@ -83,14 +83,14 @@ class Units:
             wanted.add(int(enabled and not held and unit not in self._told.stopped), **labels)
             failed.add(int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"), **labels)
             restarts.add(number(one, "NRestarts"), **labels)
-            since = number(one, "ExecMainStartTimestampMonotonic")
-            started.add(round(boot + since / 1e6, 3) if since else None, **labels)
+            started.add(self._start(unit, number(one, "ExecMainStartTimestampMonotonic")), **labels)
             if role == "watchdog":
                 alive.add(int(runs))
             memory.add(_memory(one.get("ControlGroup")) if runs else None, **labels)
             if role in SERVING:
                 planned.add(self._told.planned.get(unit), **labels)
-                builds.add(1, build=_build(one.get("ExecStart", "")), **labels)
+                build = _build(one.get("ExecStart", ""))
+                builds.add(1 if build else None, build=build, **labels)
                 told = self._told.models.get(service)
                 if told and role != "worker":
                     models.add(1, unit=unit, service=service, model=told.get("model"), quant=told.get("quant"))
@@ -111,6 +111,13 @@ class Units:
             repaired,
             alive,
         ] + ([holds] + self._sockets())
+
+    def _start(self, unit: str, since: int) -> Optional[float]:
+        """Seconds since 1970: the same number as long as it is the same process, however the clock is set."""
+        if self._began.get(unit, (None, 0.0))[0] != since:
+            boot = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
+            self._began[unit] = (since, round(boot + since / 1e6, 3))
+        return self._began[unit][1] if since else None
 
     def _sockets(self) -> List[Family]:
         up = Family("llama_rpc_link_up", "gauge", "Whether the head's connection to a worker stands.")

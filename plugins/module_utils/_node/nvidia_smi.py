@@ -21,6 +21,11 @@ Facts = Dict[str, Any]
 Number = Union[int, float]
 DEADLINE = 10.0
 XML_END = "</nvidia_smi_log>"
+# Seconds in which a process dies of SIGKILL unless it hangs in the kernel.
+DIES = 1.0
+HANGS = "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid"
+# Those that hang in the driver and do not even die of SIGKILL: who asks again and again must not pile them up.
+_hanging: List["subprocess.Popen[bytes]"] = []
 # What to do about the failures that have one remedy; the rest speak for themselves.
 REMEDIES = (
     ("Driver/library version mismatch", "the kernel still runs the driver of before an update: reboot the node"),
@@ -77,6 +82,9 @@ def _left(end: float) -> float:
 
 def _run(command: List[str], deadline: float) -> str:
     """Output of nvidia-smi. Errors: Refusal."""
+    _hanging[:] = [one for one in _hanging if one.poll() is None]
+    if _hanging:
+        raise Refusal(HANGS % (command[0], deadline))
     try:
         # A session of its own: what it starts can be killed with it.
         process = subprocess.Popen(
@@ -88,14 +96,15 @@ def _run(command: List[str], deadline: float) -> str:
     try:
         output = process.communicate(timeout=deadline)[0].decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
-        # Not waited for: a process that hangs in the driver does not even die of SIGKILL.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         if process.stdout:
             process.stdout.close()
-        raise Refusal(
-            "%s gave no answer in %g s: the driver hangs, see dmesg for NVRM or Xid" % (command[0], deadline)
-        ) from None
+        try:
+            process.wait(DIES)
+        except subprocess.TimeoutExpired:
+            _hanging.append(process)
+        raise Refusal(HANGS % (command[0], deadline)) from None
     # A card with a corrupt infoROM makes a status of a complete answer.
     if process.returncode and XML_END not in output:
         said = ", ".join(line.strip().rstrip(".") for line in output.splitlines() if line.strip()) or "no message"

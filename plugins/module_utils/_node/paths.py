@@ -39,6 +39,9 @@ GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
 KEYS = CONFIGURATION + "/keys"
+# What a host of monitoring has: rules, targets, dashboards, keys and the configurations of Prometheus and alertmanager.
+MONITORING = CONFIGURATION + "/monitoring"
+MONITORING_FILES = MONITORING + "/*"
 # The memory plan by which a head was started.
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.
@@ -116,6 +119,7 @@ PROMPTS = STATE + "/prompt-*.json"
 # Rules that were added to firewalld.
 CLIENT_RULES = STATE + "/client-rules"
 RPC_RULES = STATE + "/rpc-rules"
+SAMPLER_RULES = STATE + "/sampler-rules"
 ROLLBACK = STATE + "/rollback"
 LAST_SNAPSHOT = ROLLBACK + "/last.json"
 OPEN_SNAPSHOT = ROLLBACK + "/open.json"

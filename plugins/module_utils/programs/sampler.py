@@ -8,19 +8,21 @@ What it sees is in /run/llama-cluster/samples.prom, and where sampler.json says 
 a page for the monitoring hosts.
 """
 
+import functools
 import os
 import time
-from typing import Dict, Tuple
+from typing import Dict, List, Optional, Tuple, Union
 
 from .. import _files
-from .._exporter import cards, config, heads, machine, page
-from .._exporter.board import Board, Part
+from .._exporter import cards, config, heads, machine, page, proof
+from .._exporter.board import Board, Part, ascii_words
 from .._exporter.units import Units
 from .._node import paths
 from .._node.notify import notify, say
 from .._text import Refusal
 
-# Seconds between two looks at units and sockets, and at what changes slowly.
+# Seconds between two looks at units and sockets, and at what changes slowly. Heads, proofs and cards have theirs in
+# their rooms.
 UNITS, SLOW = 2.0, 15.0
 NAME = "llama_cluster.prom"
 
@@ -31,7 +33,8 @@ class Sampler:
     def __init__(self, told: config.Config) -> None:
         self._told = told
         self.board = Board()
-        self._heads: Dict[str, Tuple[config.Watched, Part]] = {}
+        self._heads: Dict[str, Tuple[config.Watched, List[Part]]] = {}
+        self._page: Optional[page.Page] = None
         node = machine.Machine(told)
         for name, interval, look in (
             ("units", UNITS, Units(told).look),
@@ -40,52 +43,80 @@ class Sampler:
             ("cards", cards.LOOK, cards.Cards().look),
         ):
             Part(self.board, name, interval, look).start()
+        for path in sorted(set(told.disks)):
+            Part(self.board, "disk " + path, SLOW, functools.partial(machine.disk, path)).start()
         self._self = machine.Self(told.version)
 
     def follow(self) -> None:
         """Has a part for each head and router that there is now."""
         there = {one.unit: one for one in config.watched() if one.kind != "rpc"}
-        for unit, (told, part) in list(self._heads.items()):
+        for unit, (told, parts) in list(self._heads.items()):
             if there.get(unit) != told:
-                part.stop()
+                for part in parts:
+                    part.stop()
                 del self._heads[unit]
         for unit, told in there.items():
             if unit not in self._heads:
-                look = heads.Asked(told, unit in self._told.stopped).look
-                # A proof of a conversation may take two minutes.
-                part = Part(self.board, unit, heads.LOOK, look, lasts=180.0)
-                self._heads[unit] = (told, part)
-                part.start()
+                asked = heads.Asked(told, unit in self._told.stopped)
+                parts = [Part(self.board, unit, heads.LOOK, asked.look)]
+                if told.kind == "head":
+                    look = proof.Proof(told, asked).look
+                    parts.append(Part(self.board, "conversation " + told.service, proof.LOOK, look, proof.LASTS))
+                self._heads[unit] = (told, parts)
+                for part in parts:
+                    part.start()
 
     def write(self) -> None:
-        self.board.put("self", self._self.look(), UNITS * 5)
-        content = self.board.text().encode("utf-8")
+        """Errors: OSError, Refusal."""
+        self.board.put(self, "self", self._self.look(), UNITS * 5)
+        content = self.board.content()
         _files.write_atomically(paths.SAMPLES, content, 0o644, durable=False)
         if self._told.textfile:
             # That directory is node_exporter's own.
             path = os.path.join(self._told.textfile, NAME)
             _files.write_atomically(path, content, 0o644, anywhere=True, durable=False)
 
-
-def main() -> None:
-    told = config.load()
-    sampler = Sampler(told)
-    if told.http:
-        page.serve((told.http.address, told.http.port), told.http.allowed, sampler.board.text)
-    notify("READY=1\nSTATUS=samples for %s" % (told.textfile or ("the monitoring hosts" if told.http else "the node")))
-    complaint = ""
-    while True:
+    def answer(self) -> None:
+        """Has the page, where there is to be one. Errors: Refusal."""
+        told = self._told.http
+        if not told or self._page:
+            return
         try:
-            sampler.follow()
-            sampler.write()
-            complaint = ""
-        except (OSError, Refusal) as error:
-            if str(error) != complaint:
-                complaint = str(error)
-                say("sampler: cannot be written: %s" % error)
+            self._page = page.serve((told.address, told.port), told.allowed, self.board.content)
+        except OSError as error:
+            raise Refusal(
+                "monitoring_sampler_port: %s port %d cannot be listened on (%s), a free one is needed: set another, or "
+                "end what listens there" % (told.address, told.port, error.strerror)
+            ) from None
+
+    def round(self) -> List[str]:
+        """-> what could not be done."""
+        failed = []
+        for what, do in (("follow", self.follow), ("write", self.write), ("answer", self.answer)):
+            try:
+                do()
+            except (OSError, Refusal) as error:
+                failed.append("cannot %s: %s" % (what, error))
+        return failed
+
+
+def main() -> Union[int, str]:
+    try:
+        told = config.load()
+    except Refusal as error:
+        return "sampler: %s" % error
+    sampler = Sampler(told)
+    notify("READY=1\nSTATUS=samples for %s" % (told.textfile or ("the monitoring hosts" if told.http else "the node")))
+    complaints: List[str] = []
+    while True:
+        failed = sampler.round()
+        for one in failed:
+            if one not in complaints:
+                say("sampler: " + ascii_words(one))
+        complaints = failed
         notify("WATCHDOG=1")
         time.sleep(UNITS)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

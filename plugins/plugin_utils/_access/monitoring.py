@@ -16,8 +16,9 @@ EXTERNAL = "set monitoring_prometheus to external, which writes configuration an
 def monitoring_refusals(host: str, asked: Mapping[str, Any], listeners: str) -> list[str]:
     """A sentence for each thing that is in the way.
 
-    asked: prometheus: install or external, os_family, running: units of the packages that run, ours: whether they run
-    our configuration, ports: {variable: port}, listen: the address; listeners: the text of `ss -Hltnp`.
+    asked: prometheus: install or external, os_family, running: units of the packages that run, pids: their processes,
+    ours: whether they run our configuration, ports: {variable: port}, listen: the address; listeners: the text of
+    `ss -Hltnp`.
     """
     if asked["prometheus"] == "external":
         return []
@@ -26,12 +27,10 @@ def monitoring_refusals(host: str, asked: Mapping[str, Any], listeners: str) -> 
             "monitoring_prometheus: install seen on %s of family %s, Debian or Ubuntu is needed, whose packages it "
             "takes: %s" % (host, asked["os_family"], EXTERNAL)
         ]
-    if asked["ours"]:
-        return []
-    if asked["running"]:
+    if asked["running"] and not asked["ours"]:
         return [
             "monitoring_prometheus: install seen, and %s of somebody else runs on %s, none may: %s"
             % (asked["running"][0], host, EXTERNAL)
         ]
     wanted = [(name, asked["listen"], int(port)) for name, port in asked["ports"].items()]
-    return port_conflicts(wanted, listeners, ())
+    return port_conflicts(wanted, listeners, asked["pids"] if asked["ours"] else ())

@@ -12,6 +12,7 @@ from ...module_utils._text import human
 from .check_builds import build_errors
 from .check_gateway import gateway_errors
 from .check_models import model_errors
+from .check_monitoring import monitoring_errors
 from .check_nodes import node_errors
 from .check_routers import router_errors
 from .check_services import service_errors
@@ -73,6 +74,8 @@ def intent_errors(
         found.extend(api_key_errors({} if api_keys is None else api_keys, services))
     if not found:
         found.extend(gateway_errors(services, models, groups, hostvars, routes))
+    if not found:
+        found.extend(monitoring_errors(services, groups, hostvars))
     return found or (undeployable(services, api_keys) if deployable else [])
 
 

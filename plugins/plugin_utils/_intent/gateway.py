@@ -62,15 +62,16 @@ def addresses(host: str, hostvars: HostVars) -> list[str]:
 def client_networks(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
     """The networks that may use the ports of a node's heads; none is for the network of each head.
 
-    Behind a gateway: its hosts, those of llama_clients where it is given, the nodes of workers, whose watchdog looks
-    whether their head listens, and the hosts of monitoring. service_of: of managed().
+    Those of llama_clients, and where it is given the hosts of monitoring. Behind a gateway its hosts in any case, and
+    the nodes of workers, whose watchdog looks whether their head listens. service_of: of managed().
     """
     given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
-    if not hosts(groups):
-        return given
+    behind = hosts(groups)
+    if not behind and not given:
+        return []
     monitoring = groups.get("llama_monitoring") or []
-    workers = [worker for service in service_of if host in service.heads for worker in service.workers]
-    others = [one for one in dict.fromkeys([*hosts(groups), *workers, *monitoring]) if one != host]
+    workers = [worker for one in service_of if behind and host in one.heads for worker in one.workers]
+    others = [one for one in dict.fromkeys([*behind, *workers, *monitoring]) if one != host]
     return list(dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))]))
 
 

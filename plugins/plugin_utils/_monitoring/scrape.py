@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...module_utils._node import paths
 from ...module_utils._settings import is_stopped
 from .._intent import gateway, monitoring
 from .._intent.hosts import node_address
@@ -17,12 +18,7 @@ from . import dropped
 from .dashboards import dashboards
 
 MIB = 1 << 20
-HERE = "/etc/llama-cluster/monitoring"
-# What has the packages' units run our configuration; role monitoring writes it.
-DROP_INS = (
-    "/etc/systemd/system/prometheus.service.d/llama-cluster.conf",
-    "/etc/systemd/system/prometheus-alertmanager.service.d/llama-cluster.conf",
-)
+HERE = paths.MONITORING
 # Kept of a page: many times what a node of many services says.
 LARGEST = "16MB"
 
@@ -53,7 +49,7 @@ def sampler_config(
         "version": settings["version"],
         "http": http if settings["export"] == "http" else None,
         "textfile": settings["textfile_dir"] if settings["export"] == "textfile" else None,
-        "disks": [settings["models_dir"], "/var/lib/llama-cluster"] if node else ["/var/lib/llama-cluster"],
+        "disks": [settings["models_dir"], paths.STATE] if node else [paths.STATE],
         "fabric_address": str(hostvars[host].get("llama_fabric_address") or "") if node else "",
         "planned": _planned(host, heads, workers, settings.get("plan") or {}),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
@@ -215,9 +211,26 @@ def _by(tool: list[str], what: str) -> dict[str, Any]:
 
 
 def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What only Prometheus' user may read: the keys of services, and where alerts go. settings: as there, and
-    webhooks."""
-    told = {
+    """What nobody but root and the group of Prometheus' account may read: the keys of services, and where alerts go.
+    They are there before what names them is checked. settings: as there, group, and webhooks."""
+    private = {"group": settings["group"], "mode": "0640", "hidden": True}
+    keys = [
+        {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
+        for name in found["keys"]
+    ]
+    files: list[dict[str, Any]] = [
+        *([{"path": HERE + "/keys", "state": "directory", "group": settings["group"], "mode": "0750"}] if keys else []),
+        *keys,
+    ]
+    if settings["install"]:
+        content = _text(_alertmanager(settings["webhooks"]))
+        by = {"validate": ["amtool", "check-config", "%s"]}
+        files.append({"path": HERE + "/alertmanager.yml", "content": content, **private, **by})
+    return files
+
+
+def _alertmanager(webhooks: Sequence[str]) -> dict[str, Any]:
+    return {
         "route": {
             "receiver": "all",
             "group_by": ["alertname", "service", "node"],
@@ -233,25 +246,8 @@ def secret_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
                 "equal": ["service", "node"],
             }
         ],
-        "receivers": [
-            {"name": "all", "webhook_configs": [{"url": url, "send_resolved": True} for url in settings["webhooks"]]}
-        ],
+        "receivers": [{"name": "all", "webhook_configs": [{"url": url, "send_resolved": True} for url in webhooks]}],
     }
-    private = {"group": "prometheus", "mode": "0640", "hidden": True}
-    return [
-        {"path": HERE + "/keys", "state": "directory", "group": "prometheus", "mode": "0750"},
-        *(
-            {"path": "%s/keys/%s" % (HERE, name), "content": settings["keys"][name][0] + "\n", **private}
-            for name in found["keys"]
-        ),
-        {"path": HERE + "/alertmanager.yml", "content": _text(told), **private},
-    ]
-
-
-def absent(files: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What node_files takes to remove files, and the drop-ins of the units."""
-    written = [one["path"] for one in files if one.get("state", "file") == "file"] + list(DROP_INS)
-    return [{"path": path, "state": "absent", "hidden": True} for path in written]
 
 
 def _text(value: Any) -> str:

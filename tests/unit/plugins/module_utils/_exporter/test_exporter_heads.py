@@ -1,0 +1,248 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import copy
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import heads
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.config import Watched
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+METRICS = """llamacpp:prompt_tokens_total 30
+llamacpp:tokens_predicted_total %d
+llamacpp:tokens_predicted_seconds_total %s
+llamacpp:n_decode_total %d
+llamacpp:requests_processing %d
+llamacpp:requests_deferred 1
+"""
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 0))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="clock")
+def fixture_clock(monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(heads.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def asked(server, monkeypatch, kind="head", process=(77, 5), stopped=False, **told):
+    told = dict({"url": server.url, "rpc_endpoints": [], "api_key_file": ""}, **told)
+    one = heads.Asked(Watched("chat", kind, "llama-%s-chat.service" % kind, told), stopped)
+    monkeypatch.setattr(one._unit, "look", lambda _now: process)
+    return one
+
+
+def look(one):
+    """{(name, state or ""): value}"""
+    return {
+        (family.name, labels.get("state", "")): value
+        for family in one.look()
+        for _suffix, labels, value in family.samples
+    }
+
+
+def test_an_idle_head(server, monkeypatch):
+    seen = look(asked(server, monkeypatch))
+    assert seen["llama_endpoint_state", "ready"] == 1
+    assert seen["llama_endpoint_ready", ""] == 1
+    assert seen["llama_slots", ""] == 1 and seen["llama_slots_busy", ""] == 0
+    assert seen["llama_context_slot_tokens", ""] == 4096
+    assert seen["llama_requests_deferred", ""] == 1
+    assert seen["llama_generated_tokens_total", ""] == 4
+    assert seen["llama_busy_without_tokens_seconds", ""] == 0
+    # What costs nothing else is asked: two lines in its journal.
+    assert [path for _method, path, _body in server.requests] == ["/props", "/metrics"]
+
+
+def test_a_busy_head_says_how_full_its_slot_is(server, monkeypatch):
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    working = copy.deepcopy(fake.WORKING)
+    working["next_token"][0]["n_decoded"] = 28
+    server.responses["/slots"] = (200, [fake.IDLE, working])
+    seen = look(asked(server, monkeypatch))
+    assert seen["llama_slots_busy", ""] == 1
+    assert seen["llama_context_used_tokens", ""] == 2100
+
+
+@pytest.mark.parametrize(
+    ("responses", "state"),
+    [
+        ({"/props": fake.LOADING}, "loading"),
+        ({"/props": (200, dict(fake.PROPS, is_sleeping=True))}, "sleeping"),
+    ],
+)
+def test_states(server, monkeypatch, responses, state):
+    server.responses.update(responses)
+    seen = look(asked(server, monkeypatch))
+    assert seen["llama_endpoint_state", state] == 1
+    # One that sleeps is asked nothing that could wake it.
+    assert [path for _method, path, _body in server.requests] == ["/props"]
+
+
+def test_a_key_that_is_refused_is_told_and_no_state(server, monkeypatch):
+    server.responses["/props"] = fake.NO_KEY
+    with pytest.raises(Refusal, match="API key"):
+        asked(server, monkeypatch).look()
+
+
+def test_without_a_process_nobody_is_asked(server, monkeypatch):
+    assert look(asked(server, monkeypatch, process=None))["llama_endpoint_state", "down"] == 1
+    assert look(asked(server, monkeypatch, process=None, stopped=True))["llama_endpoint_state", "stopped"] == 1
+    assert server.requests == []
+
+
+def test_a_process_that_does_not_listen_yet_loads(server, monkeypatch):
+    server.stop()
+    assert look(asked(server, monkeypatch))["llama_endpoint_state", "loading"] == 1
+
+
+def test_a_router_is_asked_of_what_it_has_loaded_alone(server, monkeypatch):
+    server.responses.update(fake.router(small="loaded", big="unloaded"))
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    server.responses["/slots"] = (200, [fake.WORKING])
+    seen = look(asked(server, monkeypatch, kind="router"))
+    assert seen["llama_endpoint_state", "ready"] == 1
+    assert (seen["llama_slots", ""], seen["llama_slots_busy", ""]) == (1, 1)
+    paths = [path for _method, path, _body in server.requests]
+    assert paths[0] == "/models"
+    assert all("model=small" in path and "autoload=false" in path for path in paths[1:]) and len(paths) == 3
+
+
+def test_requests_without_progress_are_timed(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    server.responses["/slots"] = (200, [fake.WORKING])
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
+    clock[0] += 45
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 45
+    # A prompt that is read moves nothing but the batches and its slot.
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 10, 1))
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
+    clock[0] += 15
+    server.responses["/metrics"] = (200, METRICS % (5, "0.5", 10, 0))
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
+
+
+def test_a_prompt_that_is_read_is_progress(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    for taken in (2048, 4096, 6144):
+        server.responses["/slots"] = (
+            200,
+            [dict(fake.WORKING, n_prompt_tokens=100000, n_prompt_tokens_processed=taken)],
+        )
+        clock[0] += 60
+        seen = look(one)
+        assert seen["llama_busy_without_tokens_seconds", ""] == 0
+        assert seen["llama_context_used_tokens", ""] == 100000
+    clock[0] += 60
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 60
+
+
+def test_bytes_of_the_workers_are_progress(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    received = iter([100, 200, 200])
+    monkeypatch.setattr(one._links, "look", lambda: ({}, next(received), 0))
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    server.responses["/slots"] = (200, [fake.WORKING])
+    seconds = []
+    for _look in range(3):
+        clock[0] += 60
+        seconds.append(look(one)["llama_busy_without_tokens_seconds", ""])
+    assert seconds == [0, 0, 60]
+
+
+def test_one_that_is_too_busy_to_tell_serves_and_is_timed(server, monkeypatch):
+    monkeypatch.setattr(heads, "ANSWER", 0.2)
+    one = asked(server, monkeypatch)
+    look(one)
+    server.responses["/metrics"] = server.silent
+    first, second = look(one), look(one)
+    assert first["llama_endpoint_state", "ready"] == 1 and first["llama_requests_processing", ""] == 1
+    assert first["llama_generated_tokens_total", ""] == 4
+    assert second["llama_busy_without_tokens_seconds", ""] > first["llama_busy_without_tokens_seconds", ""]
+    # Who does not even say who it is does not serve.
+    server.responses["/props"] = server.silent
+    assert look(one)["llama_endpoint_state", "down"] == 1
+
+
+def test_without_metrics_its_slots_tell_that_it_works(server, monkeypatch):
+    server.responses["/metrics"] = (501, {"error": {"message": "off"}})
+    server.responses["/slots"] = (200, [fake.IDLE, fake.WORKING])
+    seen = look(asked(server, monkeypatch))
+    assert (seen["llama_requests_processing", ""], seen["llama_slots_busy", ""]) == (1, 1)
+    assert ("llama_generated_tokens_total", "") not in seen
+
+
+def test_the_rate_of_the_last_answers(server, monkeypatch):
+    one = asked(server, monkeypatch)
+    # What it did before anybody looked is no last answer.
+    assert ("llama_generation_tokens_per_second", "") not in look(one)
+    server.responses["/metrics"] = (200, METRICS % (104, "10.5", 109, 0))
+    assert look(one)["llama_generation_tokens_per_second", ""] == 10
+    # It holds until there are others, and means nothing for a token of no time.
+    server.responses["/metrics"] = (200, METRICS % (105, "10.5001", 110, 0))
+    assert look(one)["llama_generation_tokens_per_second", ""] == 10
+    # Nor of another process.
+    monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
+    assert ("llama_generation_tokens_per_second", "") not in look(one)
+
+
+def test_counters_go_on_over_processes_and_models(server, monkeypatch):
+    one = asked(server, monkeypatch)
+    assert look(one)["llama_generated_tokens_total", ""] == 4
+    monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
+    server.responses["/metrics"] = (200, METRICS % (3, "0.1", 2, 0))
+    assert look(one)["llama_generated_tokens_total", ""] == 7
+    router = asked(server, monkeypatch, kind="router")
+    counts = []
+    for models in ({"a": "loaded", "b": "loaded"}, {"a": "loaded", "b": "unloaded"}, {"a": "loaded", "b": "loaded"}):
+        server.responses.update(fake.router(**models))
+        counts.append(look(router)["llama_generated_tokens_total", ""])
+    assert counts == [6, 6, 9]
+
+
+def test_a_number_that_none_counts_is_no_counter(server, monkeypatch):
+    server.responses["/metrics"] = (200, "llamacpp:tokens_predicted_total %s\n" % ("9" * 400))
+    assert ("llama_generated_tokens_total", "") not in look(asked(server, monkeypatch))
+
+
+def test_the_watchdogs_tokens_are_nobodys_work(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    look(one)
+    for tokens in (7, 10, 13):
+        clock[0] += 15
+        server.responses["/metrics"] = (200, METRICS % (tokens, "0.5", tokens, 0))
+        look(one)
+    assert one.idle() == 45
+    server.responses["/metrics"] = (200, METRICS % (33, "0.5", 33, 0))
+    look(one)
+    assert one.idle() == 0
+    server.responses["/props"] = fake.LOADING
+    look(one)
+    assert one.idle() is None
+
+
+def test_a_router_of_models_that_are_silent_is_asked_for_a_while_alone(server, monkeypatch):
+    monkeypatch.setattr(heads, "ANSWER", 0.1)
+    monkeypatch.setattr(heads, "LOOK", 0.15)
+    server.responses.update(fake.router(**{"m%d" % one: "loaded" for one in range(20)}))
+    server.responses["/metrics"] = server.silent
+    assert look(asked(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
+    assert len(server.requests) < 8
+
+
+def test_what_is_no_answer_of_llama_server_breaks_nothing(server, monkeypatch):
+    server.responses.update({"/props": (200, [1]), "/metrics": (200, "x"), "/slots": (200, {"a": 1})})
+    seen = look(asked(server, monkeypatch))
+    assert seen["llama_endpoint_state", "ready"] == 1
+    assert ("llama_slots", "") not in seen

@@ -1,0 +1,457 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+import os
+import pathlib
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import (
+    cards,
+    config,
+    machine,
+    page,
+    units,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import watchdog
+
+FIXTURES = pathlib.Path(__file__).resolve().parents[3] / "fixtures"
+SHOWN = """Id=llama-head-chat.service
+ActiveState=active
+SubState=running
+NRestarts=2
+ExecMainStartTimestampMonotonic=5000000
+UnitFileState=enabled
+ControlGroup=/none/such
+ExecStart={ path=/opt/llama.cpp/releases/b11434-cpu-97356f97/bin/llama-server ; argv[]=/opt/llama.cpp/releases/x ; }
+
+Id=llama-rpc-chat.service
+ActiveState=activating
+SubState=auto-restart
+NRestarts=9
+UnitFileState=enabled
+
+Id=llama-watchdog.service
+ActiveState=active
+SubState=running
+UnitFileState=enabled
+"""
+
+
+def samples(families):
+    """{(name, what tells samples apart): value}"""
+    return {
+        (family.name, *(labels[key] for key in sorted(labels) if key not in ("unit", "service", "role"))): value
+        if family.name.startswith(("llama_gpu", "llama_fabric", "llama_disk"))
+        else (labels.get("unit") or labels.get("service"), value)
+        for family in families
+        for _suffix, labels, value in family.samples
+    }
+
+
+def by_unit(families, name):
+    return {labels["unit"]: value for one in families if one.name == name for _suffix, labels, value in one.samples}
+
+
+@pytest.fixture(name="node")
+def fixture_node(tmp_path, monkeypatch):
+    for name in ("llama-head-chat", "llama-rpc-chat", "llama-watchdog", "llama-firewall", "llama-endpoint-chat"):
+        (tmp_path / (name + ".service")).write_text("")
+    monkeypatch.setattr(units.paths, "UNIT_FILES", str(tmp_path / "llama-*.service"))
+    asked = []
+
+    def show(names, _properties):
+        asked.append(list(names))
+        return SHOWN
+
+    monkeypatch.setattr(units, "systemctl_show", show)
+    monkeypatch.setattr(units, "held_since", lambda: None)
+    monkeypatch.setattr(config, "repairs", lambda unit: {"count": 3 * ("rpc" in unit), "at": None, "reason": ""})
+    monkeypatch.setattr(config, "watched", list)
+    return asked
+
+
+def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
+    told = config.Config(planned={"llama-head-chat.service": 7}, models={"chat": {"model": "m", "quant": "q"}})
+    found = units.Units(told).look()
+    assert node == [["llama-head-chat.service", "llama-rpc-chat.service", "llama-watchdog.service"]]
+    head, worker, dog = node[0]
+    assert by_unit(found, "llama_unit_active") == {head: 1, worker: 0, dog: 1}
+    assert by_unit(found, "llama_unit_wanted") == {head: 1, worker: 1, dog: 1}
+    assert by_unit(found, "llama_unit_failed") == {head: 0, worker: 1, dog: 0}
+    assert by_unit(found, "llama_unit_restarts_total")[worker] == 9
+    assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3}
+    assert by_unit(found, "llama_memory_planned_bytes") == {head: 7}
+    assert by_unit(found, "llama_model_info") == {head: 1}
+    builds = [labels["build"] for one in found if one.name == "llama_build_info" for _s, labels, _v in one.samples]
+    assert "b11434-cpu-97356f97" in builds
+    assert [one.samples for one in found if one.name == "llama_watchdog_alive"] == [[("", {}, 1.0)]]
+
+
+def test_a_process_began_when_it_began_however_the_clock_is_set(node, monkeypatch):
+    looker = units.Units(config.Config())
+    head = "llama-head-chat.service"
+    clock = [1000.0, 50.0]
+    monkeypatch.setattr(units.time, "time", lambda: clock[0])
+    monkeypatch.setattr(units.time, "clock_gettime", lambda _clock: clock[1])
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 955}
+    clock[0] += 3600
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 955}
+    monkeypatch.setattr(units, "systemctl_show", lambda _names, _properties: SHOWN.replace("=5000000", "=9000000"))
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 4559}
+
+
+def test_what_is_held_or_stopped_is_not_wanted(node, monkeypatch):
+    found = units.Units(config.Config(stopped=["llama-head-chat.service"])).look()
+    assert by_unit(found, "llama_unit_wanted")["llama-head-chat.service"] == 0
+    monkeypatch.setattr(units, "held_since", lambda: "today")
+    found = units.Units(config.Config()).look()
+    assert set(by_unit(found, "llama_unit_wanted").values()) == {0}
+
+
+def test_links_and_clients_by_their_sockets(monkeypatch, node):
+    listener = socket.create_server(("127.0.0.1", 0))
+    address, port = listener.getsockname()
+    ours = socket.create_connection((address, port))
+    theirs = listener.accept()[0]
+    theirs.sendall(b"x" * 1000)
+    assert len(ours.recv(1000)) == 1000
+    endpoint = "%s:%d" % (address, port)
+    monkeypatch.setattr(
+        config,
+        "watched",
+        lambda: [
+            config.Watched("chat", "head", "u", {"rpc_endpoints": [endpoint, "127.0.0.1:1"]}),
+            config.Watched("chat", "rpc", "w", {"address": address, "port": port}),
+        ],
+    )
+    sampler = units.Units(config.Config())
+    sampler.look()  # finds them; their counters come from then on
+    found = {
+        (one.name, labels.get("worker")): value
+        for one in sampler.look()
+        for _suffix, labels, value in one.samples
+        if "rpc" in one.name
+    }
+    assert found["llama_rpc_link_up", endpoint] == 1 and found["llama_rpc_link_up", "127.0.0.1:1"] == 0
+    assert found["llama_rpc_link_received_bytes_total", endpoint] == 1000
+    assert found["llama_rpc_worker_clients", None] == 1
+    for end in (ours, theirs, listener):
+        end.close()
+    gone = [one for one in sampler.look() if one.name == "llama_rpc_link_up"][0].samples
+    assert [value for _suffix, _labels, value in gone] == [0, 0]
+
+
+def test_cards_and_what_runs_on_them(monkeypatch):
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[{"xid": 79, "count": 2, "gpu": None, "pci_slot": "0000:3b:00"}], xids_reason=None)
+    pids = [one["pid"] for one in facts["gpus"][0]["processes"]]
+    assert pids
+    groups = {pids[0]: "0::/system.slice/llama-rpc-chat.service\n"}
+    found = samples(cards.Cards(lambda: facts, lambda pid: groups.get(pid, "0::/user.slice\n")).look())
+    gpu = facts["gpus"][0]
+    assert found["llama_gpu_memory_used_bytes", "0"] == gpu["memory_used_mib"] << 20
+    assert found["llama_gpu_utilization_ratio", "0"] == gpu["utilization"] / 100
+    assert found["llama_gpu_foreign_processes", "0"] == len(pids) - 1
+    assert found["llama_gpu_unit_memory_bytes", "0"] == gpu["processes"][0]["memory_used_mib"] << 20
+    assert found["llama_gpu_xid_total", "0000:3b:00", "79"] == 2
+
+
+def test_a_node_without_a_card_says_nothing_and_a_hung_driver_says_so(monkeypatch):
+    none = {"available": False, "reason": "nvidia-smi cannot be run (No such file)", "gpus": []}
+    assert cards.Cards(lambda: none).look() == []
+    hung = dict(none, reason="nvidia-smi gave no answer in 10 s: the driver hangs, see dmesg for NVRM or Xid")
+    found = cards.Cards(lambda: hung).look()
+    assert [one.samples for one in found] == [[("", {}, 1.0)], []]
+
+
+def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch):
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[], xids_reason=None)
+    answers = [facts, {"available": False, "reason": "x gave no answer: the driver hangs", "gpus": []}]
+    looker = cards.Cards(lambda: answers[0])
+    assert len(looker.look()) > 2
+    answers.pop(0)
+    clock = time.time()
+    monkeypatch.setattr(cards.time, "time", lambda: clock + cards.LASTS + 1)
+    found = looker.look()
+    assert [one.name for one in found] == ["llama_sampler_cards_hung", "llama_sampler_cards_timestamp_seconds"]
+    assert found[1].samples[0][2] <= clock + 1
+
+
+@pytest.mark.parametrize(
+    ("group", "unit"),
+    [
+        ("0::/system.slice/llama-rpc-chat.service\n", "llama-rpc-chat.service"),
+        ("0::/docker/0af3/system.slice/llama-router-all.service/x\n", "llama-router-all.service"),
+        ("9:memory:/system.slice/llama-head-chat.service\n1:name=systemd:/\n", "llama-head-chat.service"),
+        ("0::/user.slice/llama-rpc-chat\n", ""),
+        ("0::/system.slice/x-llama-rpc-chat.service\n", ""),
+        ("0::/system.slice/llama-watchdog.service\n", ""),
+        # Whoever has a session, or a container, names its groups.
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llama-head-chat.service\n", ""),
+        ("0::/user.slice/user-1000.slice/session-3.scope/llama-head-chat.service\n", ""),
+        ("0::/system.slice/docker-0af3.scope/system.slice/llama-head-chat.service\n", ""),
+        ("", ""),
+    ],
+)
+def test_whose_process_it_is(group, unit):
+    assert cards.unit_of(group) == unit
+
+
+def test_a_process_that_has_ended_is_no_stranger():
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[], xids_reason=None)
+    assert samples(cards.Cards(lambda: facts, lambda _pid: "").look())["llama_gpu_foreign_processes", "0"] == 0
+    assert cards.control_group(os.getpid()) and not cards.control_group(2**22 + 1)
+
+
+def test_fabric(tmp_path, monkeypatch):
+    statistics = tmp_path / "class/net/ib0/statistics"
+    statistics.mkdir(parents=True)
+    for name, value in (("rx_bytes", 11), ("tx_bytes", 22), ("rx_errors", 3), ("tx_errors", 0), ("rx_dropped", 1)):
+        (statistics / name).write_text("%d\n" % value)
+    (tmp_path / "class/net/ib0/operstate").write_text("up\n")
+    (tmp_path / "class/net/ib0/speed").write_text("100000\n")
+    monkeypatch.setattr(machine.fabric, "interface_of", lambda address: "ib0" if address == "10.1.0.1" else None)
+    found = samples(machine.Machine(config.Config(fabric_address="10.1.0.1"), str(tmp_path)).fabric())
+    assert found == {
+        ("llama_fabric_up", "ib0"): 1,
+        ("llama_fabric_speed_bits", "ib0"): 1e11,
+        ("llama_fabric_received_bytes_total", "ib0"): 11,
+        ("llama_fabric_sent_bytes_total", "ib0"): 22,
+        ("llama_fabric_errors_total", "ib0"): 4,
+    }
+    gone = samples(machine.Machine(config.Config(fabric_address="10.1.0.9"), str(tmp_path)).fabric())
+    assert gone == {("llama_fabric_up", "none"): 0}
+    assert machine.Machine(config.Config(), str(tmp_path)).fabric() == []
+
+
+def test_the_interface_of_the_fabric_is_looked_up_again(tmp_path, monkeypatch):
+    clock, names = [100.0], ["ib0", "ib1", None]
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(machine.fabric, "interface_of", lambda _address: names.pop(0))
+    looker = machine.Machine(config.Config(fabric_address="10.1.0.1"), str(tmp_path))
+    shown = []
+    for later in (0, 1, machine.AGAIN, machine.AGAIN):
+        clock[0] += later
+        shown.append(looker.fabric()[0].samples[0][1]["interface"])
+    assert shown == ["ib0", "ib0", "ib1", "none"]
+
+
+# As nft lists it.
+RULES = """\
+table inet llama_cluster {
+\tchain input {
+\t\ttype filter hook input priority -10; policy accept;
+\t\tip saddr 10.1.0.1 tcp dport 50052 accept comment "0a1b"
+\t\ttcp dport 50052 reject with tcp reset
+\t}
+
+\tchain output {
+\t\ttype filter hook output priority -10; policy accept;
+\t\tip daddr 10.1.0.3 tcp dport 50053 tcp flags & (syn | ack) == syn reject with tcp reset
+\t}
+
+\tchain forward {
+\t\ttype filter hook forward priority -10; policy accept;
+\t\tip daddr 10.1.0.3 tcp dport 50053 reject with tcp reset
+\t}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "port", "fenced"),
+    [
+        (RULES, 50052, 1),
+        # What this node may not send elsewhere keeps nobody out.
+        (RULES, 50053, 0),
+        (RULES, 5005, 0),
+        (RULES.replace("50052 reject", "50052 accept"), 50052, 0),
+        (RULES.replace("\ttcp dport 50052 reject", "\tip saddr 10.1.0.9 tcp dport 50052 reject"), 50052, 0),
+        ("", 50052, 0),
+    ],
+)
+def test_the_fence(text, port, fenced):
+    assert machine.fenced(text, port) == fenced
+
+
+def test_caches_and_the_fence_of_a_worker(tmp_path, monkeypatch):
+    # As rpc_cache keeps them.
+    for name, size in (("chat/rpc/00000000000000aa", 300), ("chat/unproved/00000000000000bb", 7), ("chat/x", 90)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+    worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
+    monkeypatch.setattr(config, "watched", lambda: [worker])
+    monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
+    monkeypatch.setattr(machine, "clock_synchronized", lambda: None)
+    found = {one.name: one.samples for one in machine.Machine(config.Config(caches=str(tmp_path))).slow()}
+    assert found["llama_tensor_cache_bytes"] == [("", {"service": "chat"}, 307.0)]
+    assert found["llama_rpc_fenced"] == [("", {"service": "chat"}, 1.0)]
+    assert found["llama_clock_synchronized"] == []
+
+
+def test_a_cache_that_is_none_of_a_workers_is_not_walked(tmp_path, monkeypatch):
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc").symlink_to("/proc")
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc").unlink()
+    (tmp_path / "rpc").mkdir()
+    assert machine.cache_size(str(tmp_path)) == 0
+    monkeypatch.setattr(machine, "FILES", 3)
+    for name in "abc":
+        (tmp_path / "rpc" / name).write_bytes(b"xx")
+    (tmp_path / "rpc" / "link").symlink_to("/etc/passwd")
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc" / "link").unlink()
+    assert machine.cache_size(str(tmp_path)) == 6
+
+
+def test_a_disk(tmp_path):
+    free, size = machine.disk(str(tmp_path))
+    assert size.samples[0][1] == {"path": str(tmp_path)} and 0 < free.samples[0][2] < size.samples[0][2]
+    with pytest.raises(OSError):
+        machine.disk("/no/such")
+
+
+def test_a_container_has_no_clock_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path),))
+    assert machine.clock_synchronized() is None
+    monkeypatch.setattr(machine, "CONTAINERS", (str(tmp_path / "none"),))
+    assert machine.clock_synchronized() in (0, 1, None)
+
+
+def test_a_certificate_that_cannot_be_read(tmp_path):
+    assert machine.certificate_ends(str(tmp_path / "none.pem")) is None
+    (tmp_path / "bad.pem").write_text("x")
+    assert machine.certificate_ends(str(tmp_path / "bad.pem")) is None
+
+
+def test_repairs_are_counted_by_the_watchdog(tmp_path, monkeypatch):
+    files = str(tmp_path / "repairs" / "*.json")
+    monkeypatch.setattr(config.paths, "REPAIRS_FILES", files)
+    unit = "llama-rpc-chat.service"
+    assert config.repairs(unit) == {"count": 0, "at": None, "reason": ""}
+    for reason in ("it hangs", "it waits for nobody"):
+        watchdog.note_repair(unit, reason, files)
+    found = config.repairs(unit)
+    assert (found["count"], found["reason"]) == (2, "it waits for nobody") and abs(found["at"] - time.time()) < 60
+    (tmp_path / "repairs/llama-rpc-chat.json").write_text('{"count": "x", "at": "y", "reason": 3}')
+    assert config.repairs(unit) == {"count": 0, "at": None, "reason": "3"}
+
+
+def test_a_repair_that_cannot_be_counted_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    watchdog.note_repair("llama-rpc-chat.service", "it hangs", str(tmp_path / "file" / "*.json"))
+    assert capsys.readouterr().out.startswith("llama-rpc-chat.service: its repair is not counted: ")
+
+
+def test_configuration(tmp_path):
+    path = tmp_path / "sampler.json"
+    told = {"version": "1", "http": {"address": "a", "port": 9, "allowed": ["b"]}, "disks": ["/"], "planned": {}}
+    path.write_text(json.dumps(told))
+    assert config.load(str(path)) == config.Config(version="1", http=config.Http("a", 9, ["b"]), disks=["/"])
+    for text in ("[", "[]", '{"unknown": 1}'):
+        path.write_text(text)
+        with pytest.raises(Refusal, match="run site.yml with --tags monitoring"):
+            config.load(str(path))
+    path.write_text("{}")
+    os.chmod(str(path), 0o666)
+    with pytest.raises(Refusal, match="others may write it"):
+        config.load(str(path))
+
+
+def test_what_the_watchdog_is_told(tmp_path):
+    (tmp_path / "rpc-a-b.json").write_text('{"kind": "rpc", "unit": "u", "address": "x"}')
+    (tmp_path / "head-c.json").write_text('{"kind": "head", "unit": "h"}')
+    (tmp_path / "head-d.json").write_text("{")
+    (tmp_path / "head-e.json").write_text('{"kind": "other", "unit": "h"}')
+    found = config.watched(str(tmp_path))
+    assert [(one.service, one.kind, one.unit) for one in found] == [("c", "head", "h"), ("a-b", "rpc", "u")]
+
+
+@pytest.fixture(name="served")
+def fixture_served():
+    found = page.serve(("127.0.0.1", 0), ["127.0.0.1"], lambda: b"llama_x 1\n")
+    yield "http://127.0.0.1:%d" % found.server_address[1], found
+    found.shutdown()
+    found.server_close()
+
+
+def test_the_page(served):
+    url, _page = served
+    with urllib.request.urlopen(url + "/metrics") as answer:
+        assert answer.read() == b"llama_x 1\n"
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(url + "/")
+
+
+def test_whoever_is_not_named_gets_no_answer(served):
+    url, found = served
+    found._allowed = frozenset(["10.1.2.3"])
+    with pytest.raises(OSError):
+        urllib.request.urlopen(url + "/metrics", timeout=5)
+
+
+def asks(url):
+    with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+        return answer.read()
+
+
+def asks_until_answered(url):
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            return asks(url)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_those_who_say_nothing_keep_nobody_out_for_long(served, monkeypatch):
+    url, found = served
+    monkeypatch.setattr(page, "PATIENCE", 0.3)
+    silent = [socket.create_connection(found.server_address) for _one in range(page.MOST + 4)]
+    assert asks_until_answered(url) == b"llama_x 1\n"
+    for one in silent:
+        one.close()
+
+
+def test_a_byte_now_and_then_gains_no_time(served, monkeypatch):
+    monkeypatch.setattr(page, "PATIENCE", 0.5)
+    began = time.monotonic()
+    with socket.create_connection(served[1].server_address) as slow, pytest.raises(OSError):
+        while time.monotonic() - began < 5:
+            slow.sendall(b"G")
+            time.sleep(0.1)
+    assert time.monotonic() - began < 3
+
+
+def test_a_request_without_end_is_not_read(served):
+    with socket.create_connection(served[1].server_address) as long:
+        long.settimeout(5)
+        try:
+            long.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100000)
+            assert long.recv(100) == b""
+        except ConnectionError:
+            pass
+
+
+def test_requests_for_which_no_thread_is_left_take_no_room(served, monkeypatch):
+    url, found = served
+    start = page.threading.Thread.start
+    monkeypatch.setattr(page.threading.Thread, "start", lambda _self: (_ for _ in ()).throw(RuntimeError("no thread")))
+    for _one in range(page.MOST + 2):
+        with pytest.raises(OSError):
+            asks(url)
+    monkeypatch.setattr(page.threading.Thread, "start", start)
+    assert asks_until_answered(url) == b"llama_x 1\n"

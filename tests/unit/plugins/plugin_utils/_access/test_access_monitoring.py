@@ -1,0 +1,60 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What keeps a host from running Prometheus for us."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.monitoring import monitoring_refusals
+
+EXTERNAL = "set monitoring_prometheus to external, which writes configuration and rules for it"
+SOCKET = 'LISTEN 0 4096 %s:%d 0.0.0.0:* users:(("%s",pid=%d,fd=6))\n'
+
+
+def told(listeners="", **changes):
+    asked = {
+        "prometheus": "install",
+        "os_family": "Debian",
+        "running": [],
+        "pids": [],
+        "ours": False,
+        "ports": {"monitoring_port": 9090, "monitoring_alertmanager_port": "9093"},
+        "listen": "127.0.0.1",
+    }
+    return monitoring_refusals("ctl", dict(asked, **changes), listeners)
+
+
+def test_a_bare_host_and_one_that_is_ours_are_fine():
+    assert told() == []
+    ours = SOCKET % ("127.0.0.1", 9090, "prometheus", 7)
+    assert told(ours, ours=True, running=["prometheus.service"], pids=[7]) == []
+
+
+def test_a_prometheus_of_somebody_else_stays():
+    assert told(SOCKET % ("*", 9090, "prometheus", 7), running=["prometheus.service"], pids=[7]) == [
+        "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on ctl, none may: "
+        + EXTERNAL
+    ]
+
+
+def test_packages_are_those_of_debian():
+    assert told(os_family="RedHat") == [
+        "monitoring_prometheus: install seen on ctl of family RedHat, Debian or Ubuntu is needed, whose packages it "
+        "takes: " + EXTERNAL
+    ]
+
+
+@pytest.mark.parametrize("ours", [False, True])
+def test_whoever_holds_a_port_is_named(ours):
+    listeners = SOCKET % ("0.0.0.0", 9090, "cockpit-tls", 9) + SOCKET % ("127.0.0.1", 9093, "x", 11)
+    assert told(listeners, ours=ours, running=["prometheus.service"] * ours, pids=[7] * ours) == [
+        "monitoring_port: port 9090 of 127.0.0.1 is in use by cockpit-tls (pid 9), a free port is needed: stop that "
+        "process or choose another port",
+        "monitoring_alertmanager_port: port 9093 of 127.0.0.1 is in use by x (pid 11), a free port is needed: stop "
+        "that process or choose another port",
+    ]
+    assert told(SOCKET % ("10.0.0.5", 9090, "cockpit-tls", 9)) == []
+
+
+def test_nothing_is_in_the_way_of_what_runs_elsewhere():
+    listeners = SOCKET % ("0.0.0.0", 9090, "prometheus", 7)
+    assert told(listeners, prometheus="external", os_family="RedHat", running=["prometheus.service"]) == []

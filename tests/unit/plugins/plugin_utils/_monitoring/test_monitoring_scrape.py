@@ -1,0 +1,242 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What samplers are told, what Prometheus scrapes, and which files a host of monitoring has."""
+
+import json
+import subprocess
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._monitoring import dropped, scrape
+from ansible_collections.thefermisea.llama_cluster.tests.unit import observed
+
+GROUPS = {
+    "all": ["node1", "node2", "node3", "ctl", "mon"],
+    "llama_nodes": ["node1", "node2", "node3"],
+    "llama_gateway": ["ctl"],
+    "llama_monitoring": ["mon"],
+}
+HOSTVARS = {
+    "node1": {"ansible_host": "10.0.0.31", "llama_fabric_address": "10.100.0.31"},
+    "node2": {"ansible_host": "10.0.0.32", "llama_fabric_address": "10.100.0.32"},
+    "node3": {"ansible_host": "bastioned", "llama_address": "10.0.0.33", "monitoring_sampler_port": 9800},
+    "ctl": {"ansible_host": "10.0.0.5", "gateway_tls": {"certificate": "/c", "key": "/k"}},
+    "mon": {"ansible_host": "10.0.0.6"},
+}
+MODELS = {
+    "big": {"repo": "a/b", "quants": {"Q8_0": {"files": ["b.gguf"], "size": 77 * 10**9}}},
+    "small": {"repo": "a/s", "quants": {"Q4_K_M": {"files": ["s.gguf"], "size": 10**9}}},
+    "texts": {"repo": "a/t", "embeddings": True, "quants": {"Q8_0": {"files": ["t.gguf"], "size": 10**8}}},
+}
+SERVICES = {
+    "chat": {"model": "big", "quant": "Q8_0", "head": "node1", "workers": "node2", "port": 8000, "rpc_port": 50052},
+    "fast": {"kind": "router", "head": "node2,node3", "models": {"small": "Q4_K_M", "texts": "Q8_0"}, "port": 8080},
+    "old": {"model": "texts", "quant": "Q8_0", "head": "node3", "port": 8001, "state": "stopped"},
+}
+TOLD = {"version": "1.2.3", "export": "http", "textfile_dir": "/exported", "port": "9754", "models_dir": "/opt/models"}
+TOLD.update({"cache_dir": "/cache", "certificate": ""})
+KEYS = {"chat": ["key-of-chat", "second"], "fast": [], "old": ["unused"]}
+SETTINGS = {
+    "interval": 5,
+    "keys": KEYS,
+    "group": "prometheus",
+    "webhooks": ["https://hooks.example/secret"],
+    "prometheus": "http://127.0.0.1:9090",
+    "alertmanager": "http://127.0.0.1:9093",
+    "textfile": {"node2": 9100},
+    "install": True,
+}
+
+
+def sampler(host, groups=GROUPS, **changes):
+    return scrape.sampler_config(SERVICES, MODELS, groups, HOSTVARS, host, dict(TOLD, **changes))
+
+
+def told(services=SERVICES, groups=GROUPS, **changes):
+    return scrape.prometheus_config(services, MODELS, groups, HOSTVARS, dict(SETTINGS, **changes))
+
+
+def jobs(**changes):
+    return {one["job_name"]: one for one in told(**changes)["scrape"]}
+
+
+def files(**changes):
+    settings = dict(SETTINGS, **changes)
+    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.output_files(told(**changes), settings)}
+
+
+def secrets(**changes):
+    settings = dict(SETTINGS, **changes)
+    return {one["path"][len(scrape.HERE) + 1 :]: one for one in scrape.secret_files(told(**changes), settings)}
+
+
+def test_a_sampler_serves_the_monitoring_hosts():
+    said = sampler("node1")
+    assert said["http"] == {"address": "10.0.0.31", "port": 9754, "allowed": ["10.0.0.6"]}
+    assert said["textfile"] is None
+    assert said["models"] == {"chat": {"model": "big", "quant": "Q8_0"}}
+    assert said["disks"] == ["/opt/models", "/var/lib/llama-cluster"]
+    assert said["fabric_address"] == "10.100.0.31"
+    assert "llama-head-old.service" in said["stopped"] and "llama-head-chat.service" not in said["stopped"]
+
+
+def test_a_sampler_that_writes_for_node_exporter_opens_no_port():
+    said = sampler("node1", export="textfile")
+    assert (said["http"], said["textfile"]) == (None, "/exported")
+
+
+def test_a_host_of_the_gateway_has_no_models():
+    said = sampler("ctl", certificate="/c")
+    assert (said["models"], said["disks"], said["fabric_address"]) == ({}, ["/var/lib/llama-cluster"], "")
+    assert said["certificate"] == "/c"
+    assert said["http"]["address"] == "10.0.0.5"
+
+
+def test_planned_memory_is_that_of_the_units_of_the_host():
+    row = {"weights_mib": 100, "kv_mib": 20, "compute_mib": 3}
+    one = {
+        "node": "node1",
+        "devices": [
+            dict(row, node="node1", kind="GPU"),
+            dict(row, node="node2", kind="main"),
+            dict(row, node="node2", kind="GPU"),
+        ],
+        "host": {"weights_mib": 1, "kv_mib": 0, "compute_mib": 6},
+    }
+    plan = {"services": {"chat": [one]}}
+    assert sampler("node1", plan=plan)["planned"] == {"llama-head-chat.service": 7 << 20}
+    assert sampler("node2", plan=plan)["planned"] == {"llama-rpc-chat.service": 123 << 20}
+    assert sampler("node3", plan=plan)["planned"] == sampler("ctl", plan=plan)["planned"] == {}
+
+
+def test_each_host_is_scraped_once_where_its_samples_are():
+    assert told()["targets"]["samplers.json"] == [
+        {"targets": ["10.0.0.31:9754"], "labels": {"node": "node1"}},
+        {"targets": ["10.0.0.32:9100"], "labels": {"node": "node2"}},
+        {"targets": ["10.0.0.33:9800"], "labels": {"node": "node3"}},
+        {"targets": ["10.0.0.5:9754"], "labels": {"node": "ctl"}},
+    ]
+    both = dict(GROUPS, llama_gateway=["node1"])
+    assert [one["labels"]["node"] for one in told(groups=both)["targets"]["samplers.json"]] == GROUPS["llama_nodes"]
+
+
+def test_of_node_exporter_only_what_is_ours_is_kept():
+    assert jobs()["llama_sampler"]["metric_relabel_configs"] == [
+        {"source_labels": ["__name__"], "regex": "llama_.*", "action": "keep"}
+    ]
+
+
+@pytest.mark.parametrize(("interval", "timeout"), [(1, "1s"), (5, "4s"), (15, "4s")])
+def test_a_scrape_ends_before_the_next_one(interval, timeout):
+    for job in ("llama_sampler", "llama_gateway"):
+        found = jobs(interval=interval)[job]
+        assert (found["scrape_interval"], found["scrape_timeout"]) == ("%ds" % interval, timeout)
+
+
+def test_a_gateway_is_asked_by_its_own_scheme():
+    assert told()["targets"]["gateways.json"] == [
+        {"targets": ["10.0.0.5:443"], "labels": {"node": "ctl", "__scheme__": "https"}}
+    ]
+    assert told(groups=dict(GROUPS, llama_gateway=[]))["targets"]["gateways.json"] == []
+
+
+def test_a_head_is_asked_with_its_key_from_a_file():
+    found = jobs()["llama_server/chat"]
+    assert found["authorization"] == {"type": "Bearer", "credentials_file": scrape.HERE + "/keys/chat"}
+    assert told()["targets"]["service-chat.json"] == [
+        {"targets": ["10.0.0.31:8000"], "labels": {"node": "node1", "service": "chat"}}
+    ]
+    assert "authorization" not in jobs()["llama_server/fast"]
+    assert "key-of-chat" not in json.dumps([told(), list(files().values())])
+
+
+def test_a_router_is_asked_for_each_model_and_loads_none():
+    targets = told()["targets"]["service-fast.json"]
+    assert [(one["targets"], one["labels"]["__param_model"]) for one in targets] == [
+        (["10.0.0.32:8080"], "small"),
+        (["10.0.0.32:8080"], "texts"),
+        (["10.0.0.33:8080"], "small"),
+        (["10.0.0.33:8080"], "texts"),
+    ]
+    assert {one["labels"]["__param_autoload"] for one in targets} == {"false"}
+    assert targets[0]["labels"]["model"] == "small"
+
+
+def test_what_is_stopped_is_not_asked():
+    assert "llama_server/old" not in jobs()
+    assert "service-old.json" not in told()["targets"]
+    assert told()["keys"] == ["chat"]
+
+
+def test_what_the_terminal_view_reads():
+    assert json.loads(files()["monitor.json"]["content"]) == {
+        "nodes": {
+            "node1": "http://10.0.0.31:9754/metrics",
+            "node2": "http://10.0.0.32:9100/metrics",
+            "node3": "http://10.0.0.33:9800/metrics",
+            "ctl": "http://10.0.0.5:9754/metrics",
+        },
+        "gateway": {"ctl": "https://10.0.0.5:443/metrics"},
+        "prometheus": "http://127.0.0.1:9090",
+        "alertmanager": "http://127.0.0.1:9093",
+    }
+    assert json.loads(files(alertmanager="", install=False)["monitor.json"]["content"])["alertmanager"] is None
+
+
+def test_rules_of_all_roles_are_read_by_promtool_before_they_are_there():
+    found = files()
+    rules = [name for name in found if name.startswith("rules/")]
+    assert rules == ["rules/" + one.name for one in dropped.rules()]
+    assert {tuple(found[name]["validate"]) for name in rules} == {("promtool", "check", "rules", "%s")}
+    assert list(found)[-1] == "prometheus.yml", "it names what is written before"
+    assert found["prometheus.yml"]["validate"] == ["promtool", "check", "config", "%s"]
+    assert {"dashboards/cluster.json", "dashboards/gateway.json"} <= set(found)
+
+
+def test_prometheus_takes_the_configuration(tmp_path, monkeypatch):
+    """Its own tool looks for the files that are named."""
+    monkeypatch.setattr(scrape, "HERE", str(tmp_path))
+    written = scrape.secret_files(told(), SETTINGS) + scrape.output_files(told(), SETTINGS)
+    for one in written:
+        path = tmp_path / one["path"][len(str(tmp_path)) + 1 :]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if one.get("state") == "directory":
+            path.mkdir(exist_ok=True)
+        else:
+            path.write_text(one["content"])
+    command = [observed.promtool(), "check", "config", str(tmp_path / "prometheus.yml")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (tmp_path / "keys/chat").unlink()
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
+
+
+def test_an_existing_prometheus_gets_the_same_in_a_file_of_its_own():
+    found = files(install=False, alertmanager="")
+    assert "prometheus.yml" not in found
+    assert json.loads(found["scrape.yml"]["content"]) == {"scrape_configs": told()["scrape"]}
+    assert not [one for one in found.values() if "validate" in one], "promtool may not be there"
+    assert set(secrets(install=False, group="monitors")) == {"keys", "keys/chat"}
+    assert secrets(install=False, group="monitors")["keys/chat"]["group"] == "monitors"
+    assert secrets(install=False, keys={}) == {}
+
+
+def test_only_root_and_prometheus_read_secrets():
+    found = secrets()
+    assert list(found) == ["keys", "keys/chat", "alertmanager.yml"]
+    assert (found["keys"]["group"], found["keys"]["mode"]) == ("prometheus", "0750")
+    for name in ("keys/chat", "alertmanager.yml"):
+        assert (found[name]["group"], found[name]["mode"], found[name]["hidden"]) == ("prometheus", "0640", True)
+    assert found["keys/chat"]["content"] == "key-of-chat\n"
+    assert found["alertmanager.yml"]["validate"] == ["amtool", "check-config", "%s"]
+
+
+def test_who_is_told():
+    told_by = json.loads(secrets()["alertmanager.yml"]["content"])
+    assert told_by["receivers"] == [
+        {"name": "all", "webhook_configs": [{"url": "https://hooks.example/secret", "send_resolved": True}]}
+    ]
+    assert json.loads(secrets(webhooks=[])["alertmanager.yml"]["content"])["receivers"][0]["webhook_configs"] == []
+    (quiet,) = told_by["inhibit_rules"]
+    assert quiet["source_matchers"] == ['severity="page"'] and quiet["target_matchers"] == ['severity="notice"']
+    assert quiet["equal"] == ["service", "node"]
