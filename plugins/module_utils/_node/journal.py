@@ -27,9 +27,11 @@ OF_SERVICE = re.compile(r"^llama-[a-z]+-(.+)\.service\Z")
 # What a build since b8000 puts before a line: minutes, seconds, milliseconds and microseconds, and how grave it is.
 GRAVE = re.compile(r"^(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?P<level>[DIWE]) ")
 TROUBLE = re.compile(
-    r"error|fail|abort|assert|fatal|exception|out of memory|cannot|unable|denied|refused|terminate|signal", re.IGNORECASE
+    r"error|fail|abort|assert|fatal|exception|out of memory|cannot|unable|denied|refused|terminate|signal",
+    re.IGNORECASE,
 )
 MILESTONE = re.compile(r"model loaded|listening on|cleaning up before exit")
+FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
 # One message at most, and all that is read of a node's journal, in which a busy server may fill most.
 MOST_LETTERS = 500
 MOST_READ = 32 * 1024 * 1024
@@ -56,9 +58,7 @@ def ask(arguments: Sequence[str]) -> Iterator[str]:
     command = ["journalctl", "--quiet", "--no-pager"] + list(arguments)
     with tempfile.TemporaryFile() as errors:
         try:
-            process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ, LC_ALL="C")
-            )
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ, LC_ALL="C"))
         except OSError as error:
             raise Refusal(
                 "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
@@ -93,7 +93,7 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     """-> {lines: what units have said since a time, in its order, the newest of it; more: whether older lines were left
     out}. Errors: Refusal.
 
-    A line: {at, unit, text, folded}. Lines of servers that are about requests are one, with their number as folded,
+    A line: {at, unit, text, folded}. Lines that a server writes while all is well are one, with their number as folded,
     unless everything is wanted.
     """
     arguments = ["--output=json", "--reverse", "--since=@%d" % since, "--output-fields=" + ",".join(FIELDS)]
@@ -123,11 +123,9 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     return {"lines": _in_order(found), "more": False}
 
 
-FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
-
-
 def _in_order(newest_first: List[Line]) -> List[Line]:
-    return sorted(reversed(newest_first), key=lambda line: line["at"])
+    newest_first.reverse()
+    return sorted(newest_first, key=lambda line: line["at"])
 
 
 def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
@@ -139,7 +137,9 @@ def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequenc
     request = _request(message) if unit == GATEWAY and entry.get("_PID") != "1" else None
     if service is not None and not _is_about(service, unit, message, request):
         return None
-    chatter = not everything and entry.get("_COMM") in SERVERS and _is_chatter(message)
+    chatter = not everything and (
+        _is_of_no_service(request) if request is not None else entry.get("_COMM") in SERVERS and _is_chatter(message)
+    )
     text = _told(request) if request is not None else printable(message, MOST_LETTERS)
     return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}
 
@@ -179,6 +179,12 @@ def _is_chatter(message: str) -> bool:
         return False
     grave = GRAVE.match(message)
     return grave.group("level") in "DI" if grave else not TROUBLE.search(message)
+
+
+def _is_of_no_service(request: Entry) -> bool:
+    """Whether somebody has got a page of the gateway's own, as Prometheus does all the time."""
+    status = request.get("status")
+    return not request.get("service") and isinstance(status, int) and status < 400
 
 
 def _told(request: Entry) -> str:
