@@ -64,9 +64,8 @@ EXTRA = (
         "park",
         "quant",
     ),
-    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
-    "since",
-    "url",
+    *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
+    *("ubatch_size", "undo", "url"),
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.
 MOVED = {
