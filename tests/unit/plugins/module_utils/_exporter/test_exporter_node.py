@@ -142,6 +142,7 @@ def test_links_and_clients_by_their_sockets(monkeypatch, node):
     }
     assert found["llama_rpc_link_up", endpoint] == 1 and found["llama_rpc_link_up", "127.0.0.1:1"] == 0
     assert found["llama_rpc_link_received_bytes_total", endpoint] == 1000
+    assert found["llama_rpc_link_sent_bytes_total", endpoint] < 100
     assert found["llama_rpc_worker_clients", None] == 1
     for end in (ours, theirs, listener):
         end.close()

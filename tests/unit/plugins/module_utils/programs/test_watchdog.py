@@ -389,7 +389,7 @@ def test_sockets_by_their_ends():
             pytest.skip("no sock_diag here")
         assert sock_diag.query(here).waiting == 0
         head.connect(here)
-        assert sock_diag.query(here) == sock_diag.Socket(10, 1, 0, 0)
+        assert sock_diag.query(here) == sock_diag.Socket(10, 1, 0, 0, 0)
         served, _peer = listener.accept()
         served.sendall(b"x" * 1000)
         assert head.recv(2000)
@@ -398,6 +398,8 @@ def test_sockets_by_their_ends():
         head.sendall(b"y")
         assert sock_diag.query(head.getsockname(), here).sent == 1
         served.recv(10)
+        # The opening of a connection may count as a byte.
+        wait_for(lambda: sock_diag.query(head.getsockname(), here).acked == found.acked + 1)
         served.close()
         assert sock_diag.query(head.getsockname(), here).state == 8
         ends = head.getsockname()
@@ -448,7 +450,9 @@ class Systemd:
 
 
 @pytest.fixture(name="systemd")
-def fixture_systemd(monkeypatch):
+def fixture_systemd(monkeypatch, tmp_path):
+    # Not this machine's.
+    monkeypatch.setattr(watchdog.note_repair, "__defaults__", (str(tmp_path / "repairs/*.json"),))
     return Systemd(monkeypatch)
 
 
@@ -478,7 +482,7 @@ def test_a_unit_that_is_not_running_is_not_watched(systemd):
     assert systemd.asked == 10
 
 
-def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
+def test_a_repair_is_done_once_told_and_counted(systemd, capsys, tmp_path):
     watch = watchdog.WorkerWatch(
         "chat", {"unit": "llama-rpc-chat.service", "address": "127.0.0.1", "port": 1, "head_url": ""}
     )
@@ -493,6 +497,8 @@ def test_a_repair_is_done_once_told_and_counted(systemd, capsys):
         and lines[4].endswith("(3 repairs in 10 min)")
     )
     assert systemd.killed == [["systemctl", "kill", "--signal=KILL", "--", "llama-rpc-chat.service"]] * 4
+    noted = json.loads((tmp_path / "repairs/llama-rpc-chat.json").read_text())
+    assert (noted["count"], noted["reason"]) == (4, "it hangs")
 
 
 def test_a_unit_that_had_a_job_is_not_asked_about_again_for_two_seconds(systemd):
