@@ -98,7 +98,7 @@ def gateway(services=None, **facts):
     known = dict(INVENTORY["hostvars"], gw=dict({"ansible_host": "10.0.0.9"}, **facts))
     return intent(
         services=services or {"chat": LONE},
-        models={name: INVENTORY["models"]["m"] for name in ("m", "other")},
+        models=dict.fromkeys(("m", "other"), INVENTORY["models"]["m"]),
         groups=dict(INVENTORY["groups"], all=[*INVENTORY["groups"]["all"], "gw"], llama_gateway=["gw"]),
         hostvars=known,
     )
