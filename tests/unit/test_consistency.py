@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible_collections.thefermisea.llama_cluster.plugins.doc_fragments.attributes import ModuleDocFragment
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.config import SILENCE
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.gateway import DEFAULTS as GATEWAY
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.records import Head, Worker
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.variables import EXTRA
 
@@ -88,6 +90,16 @@ def plugin_constants():
 def plain(value):
     """Folded and quoted forms of one expression are the same default."""
     return " ".join(value.split()) if isinstance(value, str) else value
+
+
+def test_what_the_controller_takes_for_the_gateways_defaults_is_so():
+    defaults = load(ROOT / "roles/gateway/defaults/main.yml")
+    assert {option: str(defaults[option]) for option in GATEWAY} == {
+        option: str(value) for option, value in GATEWAY.items()
+    }
+    # nginx waits longer than any service may be silent.
+    timeout = load(ROOT / "roles/gateway/vars/main.yml")["__gateway_timeout"]
+    assert timeout.startswith("{{ ([%d] + " % SILENCE)
 
 
 @pytest.mark.parametrize("role", ROLES, ids=name)
