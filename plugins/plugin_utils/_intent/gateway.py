@@ -15,6 +15,8 @@ from .routers import quants
 from .values import IPV4
 
 GROUP = "llama_gateway"
+# Of whoever asks a head from its own node.
+LOOPBACK = "127.0.0.0/8"
 # Of role gateway, whose defaults no other host sees.
 DEFAULTS: dict[str, Any] = {
     "gateway_addresses": ["0.0.0.0"],
@@ -61,14 +63,16 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
     """The networks that may use the ports of a node's heads; none is for the network of each head.
 
     Behind a gateway: its hosts, those of llama_clients where it is given, and the nodes of workers, whose watchdog
-    looks whether their head listens. service_of: of managed().
+    looks whether their head listens; the loopback alone where the node itself is the only one. service_of: of
+    managed().
     """
     given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
     if not hosts(groups):
         return given
     workers = [worker for service in service_of if host in service.heads for worker in service.workers]
     others = [one for one in dict.fromkeys([*hosts(groups), *workers]) if one != host]
-    return list(dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))]))
+    found = dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))])
+    return list(found) or [LOOPBACK]
 
 
 def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
@@ -78,7 +82,7 @@ def client_access(service_of: list[Service], host: str, groups: Groups, hostvars
         return []
     networks = client_networks(service_of, host, groups, hostvars)
     own = [one for one in service_of if host in one.heads and not is_stopped(one.settings)]
-    return ["%s:%d" % (network, one.port) for one in own for network in networks or ["127.0.0.0/8"]]
+    return ["%s:%d" % (network, one.port) for one in own for network in networks]
 
 
 def tiers(services: Services) -> dict[str, str]:
