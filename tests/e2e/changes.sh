@@ -17,7 +17,7 @@ reports=$lab_cache/reports/llama-lab$LLAMA_LAB_SLOT/changes
 status=0
 
 node() { local name=$1; shift; docker exec "llama-lab$LLAMA_LAB_SLOT-$name" "$@"; }
-play() { local name=$1; shift; .venv/bin/ansible-playbook "playbooks/$name.yml" -i inventories/lab -i tests/lab/changes "$@"; }
+play() { .venv/bin/ansible-playbook "playbooks/$1.yml" -i inventories/lab -i tests/lab/changes "${@:2}"; }
 fails() { ! play "$@"; }
 
 # under_clients MODEL WORDS COMMAND...: prints its row of the table.
@@ -34,7 +34,9 @@ expect() {
         # shellcheck disable=SC2016
         line=$(node "$name" sh -c 'pid=$(systemctl show -P MainPID llama-head-small)
             readlink -f "/proc/$pid/exe"; tr "\0" " " <"/proc/$pid/cmdline"')
-        case $line in */releases/"$1"-*"$2".gguf*) ;; *) die "$name: llama-head-small runs $line, $1 and $2 are needed" ;;
+        case $line in
+            */releases/"$1"-*"$2".gguf*) ;;
+            *) die "$name: llama-head-small runs $line, $1 and $2 are needed" ;;
         esac
     done
     say "both replicas run $1 with $2"
