@@ -17,10 +17,7 @@ reports=$lab_cache/reports/llama-lab$LLAMA_LAB_SLOT/changes
 status=0
 
 node() { local name=$1; shift; docker exec "llama-lab$LLAMA_LAB_SLOT-$name" "$@"; }
-play() {
-    local name=$1; shift
-    .venv/bin/ansible-playbook "playbooks/$name.yml" -i inventories/lab -i tests/lab/changes "$@"
-}
+play() { .venv/bin/ansible-playbook "playbooks/$1.yml" -i inventories/lab -i tests/lab/changes "${@:2}"; }
 fails() { ! play "$@"; }
 
 # under_clients MODEL WORDS COMMAND...: prints its row of the table.

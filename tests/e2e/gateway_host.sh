@@ -73,7 +73,8 @@ play site
 play site --tags gateway
 play verify
 play status
-grep -E '^ *(gateway on node4|chat):? ' "$logs/gateway-host-test-status.log" || die "status.yml does not show the gateway"
+grep -E '^ *(gateway on node4|chat):? ' "$logs/gateway-host-test-status.log" \
+    || die "status.yml does not show the gateway"
 
 start_job
 eventually "200 node2" ask of-a-job
