@@ -120,12 +120,24 @@ def test_what_repaired_itself_is_told(lab, prometheus):
     assert {one["labels"]["severity"] for one in alerts} == {"notice"}
 
 
+def test_the_journal_lasts_and_is_one_story(lab):
+    """After what the test before has broken."""
+    for node in (lab.node1, lab.node2, lab.node3):
+        assert "Storage=persistent" in node.file("/etc/systemd/journald.conf.d/90-llama-cluster.conf").content_string
+        assert node.check_output("ls /var/log/journal")
+    status, output = lab.playbook("logs", *INVENTORY, "-e", "since=5m")
+    assert status == 0, output
+    assert "llama-rpc-chat.service: Main process exited, code=killed, status=9/KILL" in output
+    assert "serves (loaded in " in output and "key-of-the-lab" not in output
+
+
 def test_removed_again(lab):
     status, output = lab.playbook("teardown", *INVENTORY)
     assert status == 0, output
     for node in (lab.node1, lab.node2, lab.node3):
         assert not node.file("/etc/systemd/system/llama-sampler.service").exists
         assert not node.file("/etc/llama-cluster").exists
+        assert not node.file("/etc/systemd/journald.conf.d/90-llama-cluster.conf").exists
         assert not node.service("llama-sampler").is_running
     for unit in ("prometheus", "prometheus-alertmanager"):
         assert not lab.node3.service(unit).is_running and not lab.node3.service(unit).is_enabled

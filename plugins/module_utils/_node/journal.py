@@ -22,6 +22,8 @@ WATCHDOG = "llama-watchdog.service"
 GATEWAY = "llama-gateway.service"
 # Lines of the servers themselves are not events; those of the programs that run before and after them are.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
+# Those of nft are the rules that a worker finds before it starts.
+WORDY = (*SERVERS, "nft")
 NAME = re.compile(r"^llama-[\w@.:-]+\.service\Z")
 OF_SERVICE = re.compile(r"^llama-[a-z]+-(.+)\.service\Z")
 # What a build since b8000 puts before a line: minutes, seconds, milliseconds and microseconds, and how grave it is.
@@ -138,7 +140,7 @@ def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequenc
     if service is not None and not _is_about(service, unit, message, request):
         return None
     chatter = not everything and (
-        _is_of_no_service(request) if request is not None else entry.get("_COMM") in SERVERS and _is_chatter(message)
+        _is_of_no_service(request) if request is not None else entry.get("_COMM") in WORDY and _is_chatter(message)
     )
     text = _told(request) if request is not None else printable(message, MOST_LETTERS)
     return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}

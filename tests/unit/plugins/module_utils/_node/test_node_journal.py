@@ -86,6 +86,11 @@ def test_what_a_server_writes_while_all_is_well_is_counted(recent, message, show
     assert recent(server(message), everything=True)[0] == [(1.0, HEAD, message.replace("\t", "?"))]
 
 
+def test_the_rules_that_a_worker_finds_are_counted(recent):
+    assert recent(said("table inet llama_cluster {", _COMM="nft"), said("}", _COMM="nft"))[0] == [(1.0, HEAD, 2)]
+    assert recent(said("Error: No such file or directory", _COMM="nft"))[0][0][2].startswith("Error: ")
+
+
 def test_lines_are_counted_up_to_the_next_that_is_shown(recent):
     entries = [server("slot a", 1), server("slot b", 2), server("slot c", 2, WORKER), said("waits", 3), server("d", 4)]
     assert recent(*entries)[0] == [(2.0, HEAD, 2), (2.0, WORKER, 1), (3.0, HEAD, "waits"), (4.0, HEAD, 1)]
