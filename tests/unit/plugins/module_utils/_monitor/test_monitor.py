@@ -56,7 +56,7 @@ llama_gateway_endpoint_state{node="node3",service="embed",state="down"} 1
 WORKER = """llama_sampler_timestamp_seconds %s
 llama_unit_active{role="worker",service="chat",unit="llama-rpc-chat.service"} 1
 llama_unit_wanted{role="worker",service="chat",unit="llama-rpc-chat.service"} 1
-llama_gpu_info{driver="535",gpu="0",name="Tesla V100S-PCIE-32GB",uuid="GPU-1"} 1
+llama_gpu_info{driver="535",gpu="0",name="Tesla V100S",uuid="GPU-1"} 1
 llama_gpu_utilization_ratio{gpu="0"} 0.37
 llama_gpu_memory_used_bytes{gpu="0"} 28991029248
 llama_gpu_memory_total_bytes{gpu="0"} 34359738368
