@@ -24,7 +24,7 @@ from .drill import outage_lines
 from .failures import NO_REASON
 from .gateway import gateway_lines
 from .speed import speed_lines, unmeasured_lines
-from .status import monitor_lines, status_lines
+from .status import status_lines
 
 HostVars = Mapping[str, Mapping[str, Any]]
 ANSWERS = ("ready", "busy")
@@ -310,13 +310,11 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
         for host in gateways
         for line in gateway_lines(host, hostvars[host]["gateway_units"]["units"], hostvars[host]["gateway_status"])
     ]
-    lines += status_lines(
+    return lines + status_lines(
         nodes,
         [(answer["item"], answer) for answer in asked],
         {host: one.get("plans", {}) for host, one in facts.items()},
     )
-    monitors = [host for host in hostvars if "status_monitor" in hostvars[host]]
-    return lines + [line for host in monitors for line in monitor_lines(host, hostvars[host]["status_monitor"])]
 
 
 ENDINGS: dict[str, Callable[[HostVars, Sequence[str], Mapping[str, Any]], list[str]]] = {

@@ -13,7 +13,6 @@ from ...module_utils._node.units import Unit, units_of
 from ...module_utils._plan.full_prompt import NOT_KNOWN, full_prompt, measured
 from ...module_utils._plan.stored import kept
 from ...module_utils._settings import is_stopped
-from ...module_utils._text import printable
 from .._access.trials import minute
 from .._intent.releases import named
 from .acceptance import context_of
@@ -64,15 +63,6 @@ def status_lines(
                 % (node, unit.name, unit.active_state, unit.since or "-", unit.restarts, _build_of(unit, info), note)
             )
     return lines
-
-
-def monitor_lines(host: str, asked: Mapping[str, Any]) -> list[str]:
-    """asked: result of llama-cluster-monitor on a monitoring host."""
-    lines = (asked.get("stdout") or "").splitlines()
-    if asked.get("rc") == 0 and lines:
-        return ["", "monitoring on %s: %s" % (host, printable(lines[0])), *(printable(line) for line in lines[1:])]
-    reason = printable(" ".join(str(asked.get("stderr") or asked.get("msg") or "no answer").split()))
-    return ["monitoring on %s: it cannot tell (%s): run site.yml with --tags monitoring" % (host, reason)]
 
 
 def _prompt(head: Mapping[str, Any], health: Mapping[str, Any], plans: Mapping[str, Any]) -> str:

@@ -478,29 +478,3 @@ def test_the_status_is_that_of_the_nodes_that_were_asked():
         "  node1        no units",
         "  node2        no units",
     ]
-
-
-@pytest.mark.parametrize(
-    ("asked", "lines"),
-    [
-        (
-            {"rc": 0, "stdout": "llama-cluster-monitor 19:05:00  3 nodes\n\nNODE\033[2J", "stderr": ""},
-            ["", "monitoring on mon1: llama-cluster-monitor 19:05:00  3 nodes", "", "NODE?[2J"],
-        ),
-        (
-            {"rc": 2, "stdout": "", "msg": "No such file or directory: 'llama-cluster-monitor'"},
-            [
-                "monitoring on mon1: it cannot tell (No such file or directory: 'llama-cluster-monitor'): run site.yml "
-                "with --tags monitoring"
-            ],
-        ),
-        (
-            {"unreachable": True, "msg": "Connection\nrefused"},
-            ["monitoring on mon1: it cannot tell (Connection refused): run site.yml with --tags monitoring"],
-        ),
-    ],
-)
-def test_the_status_ends_with_what_monitoring_sees(asked, lines):
-    node = {"held": None, "units": [], "current_build": "b1"}
-    hostvars = {"node1": {"status_node": node}, "mon1": {"status_monitor": asked}}
-    assert outcome_lines(hostvars, "status", ["node1"]) == ["  node1        no units", *lines]
