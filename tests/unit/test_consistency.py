@@ -216,6 +216,13 @@ def test_roles_take_all_that_a_record_has(role, record):
     assert {field.name for field in dataclasses.fields(record)} <= known
 
 
+def test_no_condition_is_the_content_of_a_file():
+    """files of node_facts has the text of a file or none, and ansible-core from 2.19 on wants true or false."""
+    condition = re.compile(r"\.files\[[^]]+\]\s+(and|or)\b")
+    paths = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
+    assert [str(path) for path in paths if condition.search(path.read_text())] == []
+
+
 @pytest.mark.parametrize("role", ROLES, ids=name)
 def test_no_loop_takes_a_name_of_its_role(role):
     """Ansible warns of it, in the middle of what a run prints."""

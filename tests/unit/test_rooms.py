@@ -25,12 +25,13 @@ FLOORS = {
         ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
         ("_exporter",),
         ("_gateway", "_monitor"),
+        ("_doctor",),
         ("programs",),
     ),
     CONTROLLER: (
         ("_filters", "_known", "_progress", "_warm", "_intent"),
         ("_cluster_plan", "_units", "_access", "_gateway", "_monitoring"),
-        ("_reports",),
+        ("_reports", "_doctor"),
     ),
 }
 LINES = 400

@@ -224,6 +224,36 @@ def test_an_engine_that_is_killed_loses_no_request(lab, door):
     assert (clients.failed, tier.failed) == ([], []) and clients.answered > 0
 
 
+def test_an_engine_that_cannot_start_holds_up_no_tier_and_comes_back(lab, door):
+    """llama-gateway-again starts it every five seconds; no request may wait for what ends at once."""
+    lab.node3.check_output("cp -p %s/gateway.json /root/ && echo '{' > %s/gateway.json", KEYS, KEYS)
+    try:
+        lab.node3.run("systemctl restart " + ENGINE)
+        until, longest = time.monotonic() + 12, 0
+        while time.monotonic() < until:
+            began = time.monotonic()
+            assert door.get("/health", FAST).status_code == 200
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(0.05)
+        assert longest < 1
+        assert door.chat("probe", port=FAST).status_code == 200
+        assert door.chat().json()["error"]["code"] == "no_engine"
+    finally:
+        lab.node3.check_output("cp -p /root/gateway.json %s/", KEYS)
+    lab.eventually(lambda: door.chat().status_code == 200, 20, "the engine is back")
+
+
+def test_an_engine_that_is_killed_until_systemd_gives_up_comes_back(lab, door):
+    gives_up = (
+        "for _ in $(seq 60); do [ $(systemctl show -P ActiveState llama-gateway.socket) != failed ] || exit 0; "
+        "systemctl kill --kill-who=all --signal=KILL %s; sleep 0.15; done; exit 1" % ENGINE
+    )
+    lab.node3.check_output(gives_up)
+    assert door.chat("probe", port=FAST).status_code == 200
+    assert door.chat().json()["error"]["code"] == "no_engine"
+    lab.eventually(lambda: door.chat().status_code == 200, 20, "the engine is back")
+
+
 def test_restarts_and_reloads_lose_no_request(lab, door):
     with Clients(door, 20) as clients:
         for action in ("restart " + ENGINE, "reload " + ENGINE, "reload nginx", "restart " + ENGINE, "reload nginx"):

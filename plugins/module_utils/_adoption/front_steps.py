@@ -80,7 +80,8 @@ class FrontAdoption(Adoption):
         new_units = [unit for unit in units if unit["name"] not in [one["name"] for one in record["units"]]]
         for name in [path["path"] for path in new] + [unit["name"] for unit in new_units]:
             self._act("save %s" % name)
-        if self.check or not (new or new_units):
+        again = record.pop("put_back", False)
+        if self.check or not (new or new_units or again):
             return
         with _files.directory(os.path.dirname(self.directory), make=0o755):
             pass
@@ -168,7 +169,8 @@ class FrontAdoption(Adoption):
         record = self.read()
         if record is None:
             return {"recorded": None}
-        missing = [path for path in self._everything(record) if not holds(path)]
+        # The updater that runs again has written its files since.
+        missing = [path for path in self._everything(record) if not record.get("put_back") and not holds(path)]
         for path in missing:
             if os.path.lexists(path["path"]):
                 raise Refusal(
@@ -185,6 +187,8 @@ class FrontAdoption(Adoption):
         record = self.read()
         if record is None:
             return
+        if not self.check and not record.get("put_back"):
+            self._write(dict(record, put_back=True))
         if record["sites"] and self._act("reload nginx"):
             self._load()
         self._rewrite_cron(lambda line: line[len(MARK) :] if line.startswith(MARK) else line)

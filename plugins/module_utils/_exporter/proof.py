@@ -49,9 +49,11 @@ class Proof:
         unit = self._told.unit
         words = [one.arguments for one in unit_info([unit])]
         head = Head(self._asked.api(), unit=unit, own_key=True, told=told_by(words[0] if words else []))
+        # One at work has no time for us, and one that loads or ends is others' business.
+        if head.check()["state"] != "ready":
+            return
         result = head.check(0, ASKED)
         if result["state"] == "ready":
             Conversation(head, head.told, result, **ASKED).hold(False)
-        # One at work has no time for us, and one that loads or ends is others' business.
         if result["state"] in ("ready", "degraded"):
             self._held, self._at = result["state"] == "ready", time.time()

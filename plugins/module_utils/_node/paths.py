@@ -13,9 +13,6 @@ UNIT_FILES = UNITS + "/llama-*.service"
 WATCHDOG_UNIT = UNITS + "/llama-watchdog.service"
 SAMPLER_UNIT = UNITS + "/llama-sampler.service"
 FIREWALL_UNIT = UNITS + "/llama-firewall.service"
-# What has the units of a distribution's Prometheus and alertmanager run our configuration.
-PROMETHEUS_DROP_IN = UNITS + "/prometheus.service.d/llama-cluster.conf"
-ALERTMANAGER_DROP_IN = UNITS + "/prometheus-alertmanager.service.d/llama-cluster.conf"
 # The gateway's engine, its socket, what starts it again, and what has nginx read a renewed certificate.
 GATEWAY_UNITS = UNITS + "/llama-gateway*"
 # With a registry of endpoints: its reader on the gateway, and on nodes what writes the file of a head or router.
@@ -23,6 +20,9 @@ REGISTRY_UNIT = UNITS + "/llama-registry.service"
 ENDPOINT_UNITS = UNITS + "/llama-endpoint-*.service"
 NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
+# What journald is told that nobody else has told it.
+JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
+JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
@@ -62,6 +62,9 @@ MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
+# The rules of llama-doctor.
+DOCTOR = CONFIGURATION + "/doctor.json"
+DOCTOR_PROGRAM = "/usr/local/bin/llama-doctor"
 # Where llama-model-selector finds the gateway.
 SELECTOR = CONFIGURATION + "/selector.json"
 SELECTOR_PROGRAM = "/usr/local/bin/llama-model-selector"

@@ -5,18 +5,14 @@
 collection."""
 
 import json
-import os
 import re
-import subprocess
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
-from .._text import Refusal
+from .journal import SERVERS, WATCHDOG, ask, entry_time, matches
 from .units import number, parse_show, systemctl_show
 
 Event = Dict[str, Any]
-# Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
-WATCHDOG = "llama-watchdog.service"
 # What systemd says about a unit, in the words of 239 to 257.
 OF_SYSTEMD = (
     ("exited", re.compile(r": Main process exited, (?P<text>code=.*)$")),
@@ -36,8 +32,6 @@ OF_WATCHDOG = (
 )
 # What shows that a process ended, or has to.
 NOTICES = ("exited", "scheduled", "repair")
-# Lines of the servers themselves are not events; those of the programs that run before and after them are.
-SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
 PREFIXES = {"head": "llama-head-", "router": "llama-router-", "worker": "llama-rpc-"}
 PROPERTIES = ("Id", "ActiveState", "SubState", "Result", "MainPID", "NRestarts", "ExecMainStartTimestampMonotonic")
 
@@ -49,8 +43,7 @@ def parse_journal(text: str, units: Sequence[str], since: float = 0.0) -> List[E
     # JSON has no other end of a line escaped.
     for line in filter(None, text.split("\n")):
         entry = json.loads(line)
-        # The sender's clock, not the time at which a busy journald got round to it.
-        at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+        at = entry_time(entry)
         message = entry.get("MESSAGE")
         # A message that is not UTF-8 is a list of bytes: none of ours.
         event = _event(entry, message, units) if isinstance(message, str) and at > since else None
@@ -89,28 +82,7 @@ def _event(entry: Event, message: str, units: Sequence[str]) -> Optional[Event]:
 
 def read_journal(units: Sequence[str], since: float) -> str:
     """Text of the journal since a time, as far as it can hold events of units. Errors: Refusal."""
-    matches = ["_PID=1"] + ["UNIT=" + unit for unit in units] + ["+"]
-    matches += ["_SYSTEMD_UNIT=" + unit for unit in [WATCHDOG] + list(units)]
-    command = ["journalctl", "--quiet", "--no-pager", "--output=json", "--since=@%d" % since] + matches
-    try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            env=dict(os.environ, LC_ALL="C"),
-        )
-    except OSError as error:
-        raise Refusal(
-            "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
-            % os.strerror(error.errno or 0)
-        ) from None
-    output, errors = process.communicate()
-    if process.returncode:
-        raise Refusal(
-            "journalctl answered %r: is systemd-journald running on this node?" % (errors.strip() or process.returncode)
-        )
-    return output
+    return "".join(ask(["--output=json", "--since=@%d" % since] + matches(units)))
 
 
 def parse_units(text: str, now: float, monotonic: float) -> Dict[str, Dict[str, Any]]:

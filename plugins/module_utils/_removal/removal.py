@@ -28,6 +28,7 @@ NODE_FOLDERS = (
     *(paths.KEYS, paths.WATCHED, paths.CONFIGURATION),
     *(paths.PROGRAM_BIN, paths.PROGRAM_PACKAGE, paths.PROGRAM_LIB, paths.PROGRAMS),
     *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.REPAIRS, paths.SERVED, paths.RUN),
+    paths.JOURNALD_DROP_INS,
     *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
 )
 

@@ -26,6 +26,8 @@ from .._text import Refusal
 FIRST = 3
 BACKLOG = 1024
 PR_SET_PDEATHSIG = 1
+# sysexits.h calls it EX_CONFIG: the unit is not started again at once.
+UNUSABLE = 78
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
 
 
@@ -64,7 +66,7 @@ def work(found: socket.socket, files: Files, parent: int) -> int:
         engine = Engine(loop, found, files)
     except Refusal as refusal:
         say("gateway: %s" % refusal)
-        return 1
+        return UNUSABLE
     loop.add_signal_handler(signal.SIGTERM, engine.end)
     loop.add_signal_handler(signal.SIGINT, engine.end)
     loop.add_signal_handler(signal.SIGHUP, engine.reload)
@@ -92,6 +94,8 @@ def watch(worker: int) -> int:
     signal.signal(signal.SIGHUP, lambda _number, _frame: os.kill(worker, signal.SIGHUP))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
     _pid, status = os.waitpid(worker, 0)
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) == UNUSABLE:
+        return UNUSABLE
     say("gateway: its worker has ended (%s)" % status)
     return 1
 

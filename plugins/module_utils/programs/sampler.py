@@ -77,10 +77,17 @@ class Sampler:
             _files.write_atomically(path, content, 0o644, anywhere=True, durable=False)
 
     def answer(self) -> None:
-        """Has the page, where there is to be one. Errors: OSError."""
-        if self._told.http and not self._page:
-            told = self._told.http
+        """Has the page, where there is to be one. Errors: Refusal."""
+        told = self._told.http
+        if not told or self._page:
+            return
+        try:
             self._page = page.serve((told.address, told.port), told.allowed, self.board.content)
+        except OSError as error:
+            raise Refusal(
+                "monitoring_sampler_port: %s port %d cannot be listened on (%s), a free one is needed: set another, or "
+                "end what listens there" % (told.address, told.port, error.strerror)
+            ) from None
 
     def round(self) -> List[str]:
         """-> what could not be done."""
@@ -88,7 +95,7 @@ class Sampler:
         for what, do in (("follow", self.follow), ("write", self.write), ("answer", self.answer)):
             try:
                 do()
-            except (OSError, Refusal, OverflowError) as error:
+            except (OSError, Refusal) as error:
                 failed.append("cannot %s: %s" % (what, error))
         return failed
 

@@ -57,8 +57,8 @@ def client_access(
         match = SHOWN.search(interfaces.get(head["address"], ""))
         interface, own = match.groups() if match else ("", None)
         networks = wanted or ([ipaddress.IPv4Network(own, strict=False)] if own else [])
-        # Nobody comes from elsewhere to an address of the loopback.
-        networks = [] if interface == "lo" else networks
+        # Nobody comes from elsewhere to an address of the loopback, or from one.
+        networks = [] if interface == "lo" else [one for one in networks if not one.is_loopback]
         found.append(
             {
                 "refused": [

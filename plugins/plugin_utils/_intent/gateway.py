@@ -15,6 +15,8 @@ from .routers import quants
 from .values import IPV4
 
 GROUP = "llama_gateway"
+# Of whoever asks a head from its own node.
+LOOPBACK = "127.0.0.0/8"
 # Of role gateway, whose defaults no other host sees.
 DEFAULTS: dict[str, Any] = {
     "gateway_addresses": ["0.0.0.0"],
@@ -61,7 +63,8 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
     """The networks that may use the ports of a node's heads; none is for the network of each head.
 
     Those of llama_clients, and where it is given the hosts of monitoring. Behind a gateway its hosts in any case, and
-    the nodes of workers, whose watchdog looks whether their head listens. service_of: of managed().
+    the nodes of workers, whose watchdog looks whether their head listens; the loopback alone where the node itself is
+    the only one. service_of: of managed().
     """
     given = [str(network) for network in networks_of(hostvars[host].get("llama_clients") or [])]
     behind = hosts(groups)
@@ -70,7 +73,8 @@ def client_networks(service_of: list[Service], host: str, groups: Groups, hostva
     monitoring = groups.get("llama_monitoring") or []
     workers = [worker for one in service_of if behind and host in one.heads for worker in one.workers]
     others = [one for one in dict.fromkeys([*behind, *workers, *monitoring]) if one != host]
-    return list(dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))]))
+    found = dict.fromkeys([*given, *("%s/32" % one for other in others for one in addresses(other, hostvars))])
+    return list(found) or [LOOPBACK]
 
 
 def client_access(service_of: list[Service], host: str, groups: Groups, hostvars: HostVars) -> list[str]:
@@ -80,7 +84,7 @@ def client_access(service_of: list[Service], host: str, groups: Groups, hostvars
         return []
     networks = client_networks(service_of, host, groups, hostvars)
     own = [one for one in service_of if host in one.heads and not is_stopped(one.settings)]
-    return ["%s:%d" % (network, one.port) for one in own for network in networks or ["127.0.0.0/8"]]
+    return ["%s:%d" % (network, one.port) for one in own for network in networks]
 
 
 def tiers(services: Services) -> dict[str, str]:

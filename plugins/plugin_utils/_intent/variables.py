@@ -24,6 +24,8 @@ INTENT = {
     "llama_services": "What runs, see below.",
     "llama_models": "What may be served, see below.",
     "llama_routes": "Tasks of the gateway's clients to models: `{default: NAME, tasks: {TASK: NAME}}`.",
+    "gateway_registry_suffix": "What the file of a service is called in a registry, behind its number: `{SERVICE: "
+    "WORD}` (default: the service's name).",
     "llama_api_keys": "The keys of clients: `{SERVICE: [KEY]}`, from a vault.",
     "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
     "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
@@ -40,6 +42,7 @@ INTENT = {
 # What playbooks are told with -e.
 EXTRA = (
     *(
+        "all",
         "bundle_dir",
         "cache",
         "client",
@@ -47,10 +50,13 @@ EXTRA = (
         "deep",
         "devices",
         "dir",
+        "doctor_json",
         "drills",
+        "explain",
         "force_split",
         "headers",
         "keep",
+        "lines",
         "maintenance_drain",
         "node",
         "nodes",
@@ -59,6 +65,7 @@ EXTRA = (
         "quant",
     ),
     *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
+    "since",
     "url",
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.

@@ -122,6 +122,8 @@ def prometheus_config(
             "scrape_interval": "%ds" % settings["interval"],
             "scrape_timeout": "%ds" % min(4, settings["interval"]),
             "body_size_limit": LARGEST,
+            # Of what it counts of a server, `node` is that server's.
+            "honor_labels": True,
             # By its address; its certificate names it otherwise.
             "tls_config": {"insecure_skip_verify": True},
             "file_sd_configs": [{"files": [HERE + "/targets/gateways.json"]}],

@@ -54,23 +54,19 @@ def forget():
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         time.sleep(5)
-        up = query('count(up{job=~"llama_.*"} == 1)')
+        up = ask("query", query='count(up{job=~"llama_.*"} == 1)').get("result")
         if up and time.monotonic() > deadline - 35 and not firing():
             return
     raise SystemExit("monitoring: it does not become quiet: %s" % ", ".join(sorted(firing())))
 
 
-def ask(path):
-    answer = inside(WATCHES, "curl -sS 'http://127.0.0.1:9090/api/v1/%s'" % path, check=False)
+def ask(path, **parameters):
+    words = " ".join("--data-urlencode '%s=%s'" % one for one in parameters.items())
+    answer = inside(WATCHES, "curl -sS -G %s http://127.0.0.1:9090/api/v1/%s" % (words, path), check=False)
     try:
         return json.loads(answer)["data"]
     except (ValueError, KeyError):
         return {}
-
-
-def query(expression):
-    answer = ask("query?query=" + expression.replace('"', "%22").replace("+", "%2B").replace(" ", "%20"))
-    return answer.get("result")
 
 
 def firing():

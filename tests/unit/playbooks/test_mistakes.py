@@ -277,6 +277,29 @@ def test_one_sentence(run, playbook, arguments, options, sentence):
     assert run(playbook, *arguments.split(), **options) == [sentence]
 
 
+def test_a_host_of_monitoring_alone_is_checked_like_a_node(run):
+    def change(hosts):
+        own = {"monitoring_listen": "0.0.0.0", "monitoring_webhooks": ["hooks.example/secret"]}
+        hosts["llama_monitoring"] = {"hosts": {"front": dict(own, ansible_host="127.9.0.9")}}
+        hosts["all"]["vars"]["monitoring_sampler_port"] = 8001
+
+    assert run("site", inventory=change) == [
+        "monitoring_listen: 0.0.0.0 seen, one private address of front is needed, since Prometheus asks nobody for a "
+        "password: write 127.0.0.1, or one of a private network",
+        "monitoring_webhooks: no URL seen in place 1, http:// or https:// and a host are needed: correct it",
+        "monitoring_sampler_port: 8001 on rtx2 is taken by llama_services.small.port, a port of its own is needed: "
+        "choose another",
+    ]
+
+
+def test_what_only_the_types_of_the_role_say_of_a_host_of_monitoring(run):
+    def change(hosts):
+        hosts["llama_monitoring"] = {"hosts": {"front": {"ansible_host": "127.9.0.9", "monitoring_export": "file"}}}
+
+    (line,) = run("site", inventory=change)
+    assert "monitoring_export" in line and "auto, textfile, http" in line.replace("'", "")
+
+
 def test_a_mistyped_drill(run):  # 43
     (line,) = run("drill", "-e", "drills=worker_kil", "--check")
     assert line.startswith("drills: worker_kil seen, names among worker_kill_generating, ")

@@ -122,6 +122,31 @@ REFUSALS = {
         {"llama_cpp_release": "b1"},
         "FOLDER/llama.cpp/previous: no link seen on node1, a link to a release or nothing is needed: move it away",
     ),
+    "Prometheus of somebody else": (
+        "monitoring",
+        "preflight",
+        {},
+        "monitoring_prometheus: install seen, and prometheus.service of somebody else runs on node1, none may: set "
+        "monitoring_prometheus to external, which writes configuration and rules for it",
+    ),
+    "keys that no account of Prometheus could read": (
+        "monitoring",
+        "preflight",
+        {
+            "monitoring_prometheus": "external",
+            "monitoring_group": "nobodys-group",
+            "monitoring_api_keys": {"chat": ["key"]},
+        },
+        "monitoring_group: no group nobodys-group seen on node1, that of Prometheus' account is needed to read the "
+        "keys of services: name it",
+    ),
+    "samples for a node_exporter that is not there": (
+        "monitoring",
+        "node_export",
+        {"monitoring_export": "textfile", "monitoring_textfile_dir": "FOLDER/samples"},
+        "monitoring_textfile_dir: no directory FOLDER/samples seen on node1, one that node_exporter reads is needed: "
+        "name it, or set monitoring_export to http",
+    ),
     "model whose bytes nobody has hashed": (
         "model",
         "copy_old",
@@ -177,8 +202,11 @@ def fixture_said(tmp_path_factory):
         (folder / "unrecorded.gguf").write_text("weights")
         recorded = {"version": 1, "files": [{"name": "old.gguf", "size": 7, "pieces": []}]}
         (folder / "old.gguf.manifest.json").write_text(json.dumps(recorded))
-        # A journal in which nothing stands.
-        (folder / "stub_systemd").write_text("#!/bin/sh\n")
+        # A journal in which nothing stands, and one unit.
+        shown = "Id=prometheus.service\\nLoadState=loaded\\nActiveState=active\\n"
+        (folder / "stub_systemd").write_text(
+            "#!/bin/sh\ncase \"$*\" in *prometheus.service*) printf '%s';; esac\n" % shown
+        )
         (folder / "stub_systemd").chmod(0o755)
         for name in ("journalctl", "systemctl"):
             (folder / name).symlink_to("stub_systemd")

@@ -290,6 +290,23 @@ def test_a_file_in_the_place_of_a_saved_one_is_refused(host):
         host.run("put_back")
 
 
+def test_an_undo_that_died_is_gone_on_with_although_the_updater_writes_again(host):
+    host.run("save", "stop", "put_aside", "finish", "put_back", "start")
+    host.write("ai-inference/upstream-fast.conf", "upstream fast { server 10.0.0.23:8080; }\n")
+    here = host.files()
+    host.run("put_back", "start", "forget")
+    assert host.files() == here
+    assert not (host.path / "state/adopted-gateway").exists()
+
+
+def test_an_adoption_after_an_undo_that_died_can_be_undone_too(host):
+    host.run("save", "stop", "put_aside", "put_back", "start")
+    host.run("save", "stop", "put_aside")
+    assert not (host.path / "ai-inference/upstream-fast.conf").exists()
+    host.run("put_back")
+    assert (host.path / "ai-inference/upstream-fast.conf").exists()
+
+
 def test_a_gateway_made_anew_after_an_adoption_is_refused(host):
     host.run("save", "stop", "put_aside", "finish")
     host.write("bin/ai-inference-upstream.sh", "#!/bin/sh\n# another\n", 0o755)

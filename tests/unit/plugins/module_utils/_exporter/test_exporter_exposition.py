@@ -67,17 +67,52 @@ def test_a_histogram():
     ]
 
 
-def test_a_board_merges_families_and_forgets_parts_that_do_not_come():
+def test_a_sample_is_written_once():
+    text = render([family((1, {"service": "a"}), (2, {"service": "a"}), (3, {"service": "b"}))])
+    assert [(one.labels["service"], one.value) for one in parse(text)] == [("a", 1), ("b", 3)]
+
+
+def told(board):
+    """({part: whether it was heard of}, the other samples' values)"""
+    found = list(parse(board.content().decode()))
+    heard = {one.labels["part"]: one.value for one in found if one.name == "llama_sampler_part_up"}
+    return heard, [one.value for one in found if one.name != "llama_sampler_part_up"]
+
+
+def test_a_board_merges_families_and_misses_parts_that_do_not_come():
     clock = [100.0]
     board = Board(lambda: clock[0])
-    board.put("a", [family((1, {"service": "a"}))], 10)
-    board.put("b", [family((2, {"service": "b"}))], 50)
-    assert board.text().count("# TYPE") == 1
-    assert [one.value for one in parse(board.text())] == [1, 2]
-    clock[0] = 120.0
-    assert [one.value for one in parse(board.text())] == [2]
-    board.drop("b")
-    assert board.text() == ""
+    board.put(1, "a", [family((1, {"service": "a"}))], 10)
+    board.put(2, "b", [family((2, {"service": "b"}))], 50)
+    assert board.content().count(b"# TYPE llama_x") == 1
+    assert told(board) == ({"a": 1, "b": 1}, [1, 2])
+    clock[0] = 110.1
+    assert told(board) == ({"a": 0, "b": 1}, [2])
+    board.drop(2)
+    assert told(board) == ({"a": 0}, [])
+
+
+def test_what_is_no_character_costs_no_page():
+    board = Board()
+    board.put(1, "a", [family((1, {"service": "\ud800"}))], 10)
+    assert told(board) == ({"a": 1}, [1])
+
+
+def test_a_part_that_was_replaced_takes_nothing_of_its_successor_away():
+    board = Board()
+    old, new = (Part(board, "cards", 0.0, list) for _one in range(2))
+    old.stop()
+    board.put(new, "cards", [family((7, {}))], 10)
+    old.run()
+    assert told(board) == ({"cards": 1}, [7])
+
+
+def test_a_part_that_has_never_looked_is_missed_from_its_making():
+    clock = [100.0]
+    board = Board(lambda: clock[0])
+    Part(board, "cards", 5.0, list)
+    clock[0] = 125.1
+    assert told(board) == ({"cards": 0}, [])
 
 
 def test_a_part_that_fails_is_told_of_once_and_tried_again(capsys):
@@ -87,13 +122,14 @@ def test_a_part_that_fails_is_told_of_once_and_tried_again(capsys):
     def look():
         tries.append(1)
         if len(tries) < 3:
-            raise OSError("no such card")
+            raise OSError("no such c\u00e4rd\x1b[2J\nllama")
         part.stop()
         return [family((7, {}))]
 
     part = Part(board, "cards", 0.0, look)
     shown = []
-    board.put = lambda _name, families, _lasts: shown.append(families)
+    board.put = lambda _part, _name, families, _lasts: shown.append(families)
     part.run()
-    assert capsys.readouterr().out == "cards: cannot be sampled: OSError: no such card\n"
+    # In ASCII and on one line: Python 3.6 without a locale prints nothing else.
+    assert capsys.readouterr().out == "cards: cannot be sampled: OSError: no such c\\xe4rd [2J llama\n"
     assert len(tries) == 3 and len(shown) == 1

@@ -132,42 +132,113 @@ def test_requests_without_progress_are_timed(server, monkeypatch, clock):
     assert look(one)["llama_busy_without_tokens_seconds", ""] == 0
 
 
+def test_a_prompt_that_is_read_is_progress(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    for taken in (2048, 4096, 6144):
+        server.responses["/slots"] = (
+            200,
+            [dict(fake.WORKING, n_prompt_tokens=100000, n_prompt_tokens_processed=taken)],
+        )
+        clock[0] += 60
+        seen = look(one)
+        assert seen["llama_busy_without_tokens_seconds", ""] == 0
+        assert seen["llama_context_used_tokens", ""] == 100000
+    clock[0] += 60
+    assert look(one)["llama_busy_without_tokens_seconds", ""] == 60
+
+
+def test_bytes_of_the_workers_are_progress(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
+    received = iter([100, 200, 200])
+    monkeypatch.setattr(one._links, "look", lambda: ({}, next(received), 0))
+    server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
+    server.responses["/slots"] = (200, [fake.WORKING])
+    seconds = []
+    for _look in range(3):
+        clock[0] += 60
+        seconds.append(look(one)["llama_busy_without_tokens_seconds", ""])
+    assert seconds == [0, 0, 60]
+
+
+def test_one_that_is_too_busy_to_tell_serves_and_is_timed(server, monkeypatch):
+    monkeypatch.setattr(heads, "ANSWER", 0.2)
+    one = asked(server, monkeypatch)
+    look(one)
+    server.responses["/metrics"] = server.silent
+    first, second = look(one), look(one)
+    assert first["llama_endpoint_state", "ready"] == 1 and first["llama_requests_processing", ""] == 1
+    assert first["llama_generated_tokens_total", ""] == 4
+    assert second["llama_busy_without_tokens_seconds", ""] > first["llama_busy_without_tokens_seconds", ""]
+    # Who does not even say who it is does not serve.
+    server.responses["/props"] = server.silent
+    assert look(one)["llama_endpoint_state", "down"] == 1
+
+
+def test_without_metrics_its_slots_tell_that_it_works(server, monkeypatch):
+    server.responses["/metrics"] = (501, {"error": {"message": "off"}})
+    server.responses["/slots"] = (200, [fake.IDLE, fake.WORKING])
+    seen = look(asked(server, monkeypatch))
+    assert (seen["llama_requests_processing", ""], seen["llama_slots_busy", ""]) == (1, 1)
+    assert ("llama_generated_tokens_total", "") not in seen
+
+
 def test_the_rate_of_the_last_answers(server, monkeypatch):
     one = asked(server, monkeypatch)
+    # What it did before anybody looked is no last answer.
     assert ("llama_generation_tokens_per_second", "") not in look(one)
     server.responses["/metrics"] = (200, METRICS % (104, "10.5", 109, 0))
     assert look(one)["llama_generation_tokens_per_second", ""] == 10
     # It holds until there are others, and means nothing for a token of no time.
     server.responses["/metrics"] = (200, METRICS % (105, "10.5001", 110, 0))
     assert look(one)["llama_generation_tokens_per_second", ""] == 10
-    server.responses["/metrics"] = (200, METRICS % (1, "0.1", 2, 0))
+    # Nor of another process.
+    monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
     assert ("llama_generation_tokens_per_second", "") not in look(one)
 
 
-def test_a_conversation_is_proved_once_an_hour_when_nobody_asks(server, monkeypatch, clock):
-    monkeypatch.setattr(heads, "unit_info", lambda _units: [type("U", (), {"arguments": []})])
-    monkeypatch.setattr(heads.Head, "_show_unit", lambda _self: None)
+def test_counters_go_on_over_processes_and_models(server, monkeypatch):
     one = asked(server, monkeypatch)
-    assert ("llama_conversation_ok", "") not in look(one)
-    assert server.asked("/v1/chat/completions") == []
-    clock[0] += 2 * heads.IDLE + 1
-    seen = look(one)
-    assert seen["llama_conversation_ok", ""] == 1
-    assert len(server.asked("/v1/chat/completions")) == 1
-    clock[0] += heads.PROOF / 2
+    assert look(one)["llama_generated_tokens_total", ""] == 4
+    monkeypatch.setattr(one._unit, "look", lambda _now: (78, 6))
+    server.responses["/metrics"] = (200, METRICS % (3, "0.1", 2, 0))
+    assert look(one)["llama_generated_tokens_total", ""] == 7
+    router = asked(server, monkeypatch, kind="router")
+    counts = []
+    for models in ({"a": "loaded", "b": "loaded"}, {"a": "loaded", "b": "unloaded"}, {"a": "loaded", "b": "loaded"}):
+        server.responses.update(fake.router(**models))
+        counts.append(look(router)["llama_generated_tokens_total", ""])
+    assert counts == [6, 6, 9]
+
+
+def test_a_number_that_none_counts_is_no_counter(server, monkeypatch):
+    server.responses["/metrics"] = (200, "llamacpp:tokens_predicted_total %s\n" % ("9" * 400))
+    assert ("llama_generated_tokens_total", "") not in look(asked(server, monkeypatch))
+
+
+def test_the_watchdogs_tokens_are_nobodys_work(server, monkeypatch, clock):
+    one = asked(server, monkeypatch)
     look(one)
-    assert len(server.asked("/v1/chat/completions")) == 1
-    # Not while somebody asks, and not right after.
-    clock[0] += heads.PROOF
-    server.responses["/metrics"] = (200, METRICS % (9, "0.5", 30, 1))
+    for tokens in (7, 10, 13):
+        clock[0] += 15
+        server.responses["/metrics"] = (200, METRICS % (tokens, "0.5", tokens, 0))
+        look(one)
+    assert one.idle() == 45
+    server.responses["/metrics"] = (200, METRICS % (33, "0.5", 33, 0))
     look(one)
-    server.responses["/metrics"] = (200, METRICS % (9, "0.5", 30, 0))
-    clock[0] += heads.IDLE / 2
+    assert one.idle() == 0
+    server.responses["/props"] = fake.LOADING
     look(one)
-    assert len(server.asked("/v1/chat/completions")) == 1
-    clock[0] += heads.IDLE
-    server.responses["/v1/chat/completions"] = fake.answer(content="")
-    assert look(one)["llama_conversation_ok", ""] == 0
+    assert one.idle() is None
+
+
+def test_a_router_of_models_that_are_silent_is_asked_for_a_while_alone(server, monkeypatch):
+    monkeypatch.setattr(heads, "ANSWER", 0.1)
+    monkeypatch.setattr(heads, "LOOK", 0.15)
+    server.responses.update(fake.router(**{"m%d" % one: "loaded" for one in range(20)}))
+    server.responses["/metrics"] = server.silent
+    assert look(asked(server, monkeypatch, kind="router"))["llama_endpoint_state", "ready"] == 1
+    assert len(server.requests) < 8
 
 
 def test_what_is_no_answer_of_llama_server_breaks_nothing(server, monkeypatch):

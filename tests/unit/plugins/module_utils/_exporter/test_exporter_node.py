@@ -95,6 +95,19 @@ def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
     assert [one.samples for one in found if one.name == "llama_watchdog_alive"] == [[("", {}, 1.0)]]
 
 
+def test_a_process_began_when_it_began_however_the_clock_is_set(node, monkeypatch):
+    looker = units.Units(config.Config())
+    head = "llama-head-chat.service"
+    clock = [1000.0, 50.0]
+    monkeypatch.setattr(units.time, "time", lambda: clock[0])
+    monkeypatch.setattr(units.time, "clock_gettime", lambda _clock: clock[1])
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 955}
+    clock[0] += 3600
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 955}
+    monkeypatch.setattr(units, "systemctl_show", lambda _names, _properties: SHOWN.replace("=5000000", "=9000000"))
+    assert by_unit(looker.look(), "llama_unit_started_seconds") == {head: 4559}
+
+
 def test_what_is_held_or_stopped_is_not_wanted(node, monkeypatch):
     found = units.Units(config.Config(stopped=["llama-head-chat.service"])).look()
     assert by_unit(found, "llama_unit_wanted")["llama-head-chat.service"] == 0
@@ -173,10 +186,31 @@ def test_cards_that_fell_silent_keep_their_age_and_lose_their_values(monkeypatch
     assert found[1].samples[0][2] <= clock + 1
 
 
-def test_a_stranger_that_calls_itself_like_a_unit_is_a_stranger():
-    groups = {1: "0::/user.slice/llama-rpc-chat\n", 2: "0::/system.slice/x-llama-rpc-chat.service\n"}
-    assert cards.unit_of(1, groups.get) == "" and cards.unit_of(2, groups.get) == ""
-    assert cards.unit_of(None, groups.get) == ""
+@pytest.mark.parametrize(
+    ("group", "unit"),
+    [
+        ("0::/system.slice/llama-rpc-chat.service\n", "llama-rpc-chat.service"),
+        ("0::/docker/0af3/system.slice/llama-router-all.service/x\n", "llama-router-all.service"),
+        ("9:memory:/system.slice/llama-head-chat.service\n1:name=systemd:/\n", "llama-head-chat.service"),
+        ("0::/user.slice/llama-rpc-chat\n", ""),
+        ("0::/system.slice/x-llama-rpc-chat.service\n", ""),
+        ("0::/system.slice/llama-watchdog.service\n", ""),
+        # Whoever has a session, or a container, names its groups.
+        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/llama-head-chat.service\n", ""),
+        ("0::/user.slice/user-1000.slice/session-3.scope/llama-head-chat.service\n", ""),
+        ("0::/system.slice/docker-0af3.scope/system.slice/llama-head-chat.service\n", ""),
+        ("", ""),
+    ],
+)
+def test_whose_process_it_is(group, unit):
+    assert cards.unit_of(group) == unit
+
+
+def test_a_process_that_has_ended_is_no_stranger():
+    facts = nvidia_smi.parse((FIXTURES / "nvidia_smi_535_v100s.xml").read_text())
+    facts.update(xids=[], xids_reason=None)
+    assert samples(cards.Cards(lambda: facts, lambda _pid: "").look())["llama_gpu_foreign_processes", "0"] == 0
+    assert cards.control_group(os.getpid()) and not cards.control_group(2**22 + 1)
 
 
 def test_fabric(tmp_path, monkeypatch):
@@ -200,34 +234,92 @@ def test_fabric(tmp_path, monkeypatch):
     assert machine.Machine(config.Config(), str(tmp_path)).fabric() == []
 
 
+def test_the_interface_of_the_fabric_is_looked_up_again(tmp_path, monkeypatch):
+    clock, names = [100.0], ["ib0", "ib1", None]
+    monkeypatch.setattr(machine.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(machine.fabric, "interface_of", lambda _address: names.pop(0))
+    looker = machine.Machine(config.Config(fabric_address="10.1.0.1"), str(tmp_path))
+    shown = []
+    for later in (0, 1, machine.AGAIN, machine.AGAIN):
+        clock[0] += later
+        shown.append(looker.fabric()[0].samples[0][1]["interface"])
+    assert shown == ["ib0", "ib0", "ib1", "none"]
+
+
+# As nft lists it.
 RULES = """\
 table inet llama_cluster {
-        ip saddr 10.1.0.1 tcp dport 50052 accept
-        tcp dport 50052 reject with tcp reset
+\tchain input {
+\t\ttype filter hook input priority -10; policy accept;
+\t\tip saddr 10.1.0.1 tcp dport 50052 accept comment "0a1b"
+\t\ttcp dport 50052 reject with tcp reset
+\t}
+
+\tchain output {
+\t\ttype filter hook output priority -10; policy accept;
+\t\tip daddr 10.1.0.3 tcp dport 50053 tcp flags & (syn | ack) == syn reject with tcp reset
+\t}
+
+\tchain forward {
+\t\ttype filter hook forward priority -10; policy accept;
+\t\tip daddr 10.1.0.3 tcp dport 50053 reject with tcp reset
+\t}
+}
 """
 
 
 @pytest.mark.parametrize(
     ("text", "port", "fenced"),
-    [(RULES, 50052, 1), (RULES, 50053, 0), (RULES.replace("reject", "accept"), 50052, 0), (None, 50052, 0)],
+    [
+        (RULES, 50052, 1),
+        # What this node may not send elsewhere keeps nobody out.
+        (RULES, 50053, 0),
+        (RULES, 5005, 0),
+        (RULES.replace("50052 reject", "50052 accept"), 50052, 0),
+        (RULES.replace("\ttcp dport 50052 reject", "\tip saddr 10.1.0.9 tcp dport 50052 reject"), 50052, 0),
+        ("", 50052, 0),
+    ],
 )
 def test_the_fence(text, port, fenced):
-    assert machine.fenced(text, "10.1.0.2", port) == fenced
+    assert machine.fenced(text, port) == fenced
 
 
-def test_disks_and_caches(tmp_path, monkeypatch):
-    (tmp_path / "chat").mkdir()
-    (tmp_path / "chat/a").write_bytes(b"x" * 300)
+def test_caches_and_the_fence_of_a_worker(tmp_path, monkeypatch):
+    # As rpc_cache keeps them.
+    for name, size in (("chat/rpc/00000000000000aa", 300), ("chat/unproved/00000000000000bb", 7), ("chat/x", 90)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
     worker = config.Watched("chat", "rpc", "llama-rpc-chat.service", {"address": "10.1.0.2", "port": 50052})
     monkeypatch.setattr(config, "watched", lambda: [worker])
     monkeypatch.setattr(machine, "run", lambda _command: (0, RULES))
     monkeypatch.setattr(machine, "clock_synchronized", lambda: None)
-    told = config.Config(disks=[str(tmp_path), "/no/such"], caches=str(tmp_path))
-    found = {one.name: one.samples for one in machine.Machine(told).slow()}
-    assert found["llama_disk_size_bytes"][0][1] == {"path": str(tmp_path)} and len(found["llama_disk_free_bytes"]) == 1
-    assert found["llama_tensor_cache_bytes"] == [("", {"service": "chat"}, 300.0)]
+    found = {one.name: one.samples for one in machine.Machine(config.Config(caches=str(tmp_path))).slow()}
+    assert found["llama_tensor_cache_bytes"] == [("", {"service": "chat"}, 307.0)]
     assert found["llama_rpc_fenced"] == [("", {"service": "chat"}, 1.0)]
     assert found["llama_clock_synchronized"] == []
+
+
+def test_a_cache_that_is_none_of_a_workers_is_not_walked(tmp_path, monkeypatch):
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc").symlink_to("/proc")
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc").unlink()
+    (tmp_path / "rpc").mkdir()
+    assert machine.cache_size(str(tmp_path)) == 0
+    monkeypatch.setattr(machine, "FILES", 3)
+    for name in "abc":
+        (tmp_path / "rpc" / name).write_bytes(b"xx")
+    (tmp_path / "rpc" / "link").symlink_to("/etc/passwd")
+    assert machine.cache_size(str(tmp_path)) is None
+    (tmp_path / "rpc" / "link").unlink()
+    assert machine.cache_size(str(tmp_path)) == 6
+
+
+def test_a_disk(tmp_path):
+    free, size = machine.disk(str(tmp_path))
+    assert size.samples[0][1] == {"path": str(tmp_path)} and 0 < free.samples[0][2] < size.samples[0][2]
+    with pytest.raises(OSError):
+        machine.disk("/no/such")
 
 
 def test_a_container_has_no_clock_of_its_own(tmp_path, monkeypatch):
@@ -288,7 +380,7 @@ def test_what_the_watchdog_is_told(tmp_path):
 
 @pytest.fixture(name="served")
 def fixture_served():
-    found = page.serve(("127.0.0.1", 0), ["127.0.0.1"], lambda: "llama_x 1\n")
+    found = page.serve(("127.0.0.1", 0), ["127.0.0.1"], lambda: b"llama_x 1\n")
     yield "http://127.0.0.1:%d" % found.server_address[1], found
     found.shutdown()
     found.server_close()
@@ -298,7 +390,7 @@ def test_the_page(served):
     url, _page = served
     with urllib.request.urlopen(url + "/metrics") as answer:
         assert answer.read() == b"llama_x 1\n"
-        assert answer.headers["Content-Type"] == page.TYPE
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
     with pytest.raises(urllib.error.HTTPError, match="404"):
         urllib.request.urlopen(url + "/")
 
@@ -310,17 +402,56 @@ def test_whoever_is_not_named_gets_no_answer(served):
         urllib.request.urlopen(url + "/metrics", timeout=5)
 
 
-def test_those_who_say_nothing_keep_nobody_out_for_long(served, monkeypatch):
-    url, found = served
-    monkeypatch.setattr(page.Handler, "timeout", 0.2)
-    silent = [socket.create_connection(found.server_address) for _one in range(page.MOST + 4)]
+def asks(url):
+    with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
+        return answer.read()
+
+
+def asks_until_answered(url):
     deadline = time.monotonic() + 10
     while True:
         try:
-            with urllib.request.urlopen(url + "/metrics", timeout=5) as answer:
-                assert answer.read() == b"llama_x 1\n"
-            break
+            return asks(url)
         except OSError:
             assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_those_who_say_nothing_keep_nobody_out_for_long(served, monkeypatch):
+    url, found = served
+    monkeypatch.setattr(page, "PATIENCE", 0.3)
+    silent = [socket.create_connection(found.server_address) for _one in range(page.MOST + 4)]
+    assert asks_until_answered(url) == b"llama_x 1\n"
     for one in silent:
         one.close()
+
+
+def test_a_byte_now_and_then_gains_no_time(served, monkeypatch):
+    monkeypatch.setattr(page, "PATIENCE", 0.5)
+    began = time.monotonic()
+    with socket.create_connection(served[1].server_address) as slow, pytest.raises(OSError):
+        while time.monotonic() - began < 5:
+            slow.sendall(b"G")
+            time.sleep(0.1)
+    assert time.monotonic() - began < 3
+
+
+def test_a_request_without_end_is_not_read(served):
+    with socket.create_connection(served[1].server_address) as long:
+        long.settimeout(5)
+        try:
+            long.sendall(b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100000)
+            assert long.recv(100) == b""
+        except ConnectionError:
+            pass
+
+
+def test_requests_for_which_no_thread_is_left_take_no_room(served, monkeypatch):
+    url, found = served
+    start = page.threading.Thread.start
+    monkeypatch.setattr(page.threading.Thread, "start", lambda _self: (_ for _ in ()).throw(RuntimeError("no thread")))
+    for _one in range(page.MOST + 2):
+        with pytest.raises(OSError):
+            asks(url)
+    monkeypatch.setattr(page.threading.Thread, "start", start)
+    assert asks_until_answered(url) == b"llama_x 1\n"

@@ -374,6 +374,30 @@ def test_keys(made):
     assert gateway.ask("/v1/models")[0] == 401
 
 
+def test_what_is_counted(made):
+    # Longer than a slot: the server's own words.
+    long = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds"}}
+    small = Server("small", lambda _server, end: end.sendall(plain(json.dumps(long).encode(), 400)))
+    dead = Server()
+    gateway = made({**service("big", dead, fallback="small"), **service("small", small)}, unknown_model="404")
+    dead.die()
+    assert gateway.ask(body=chat())[0] == 400
+    assert gateway.ask(body=chat("gone"))[0] == 404
+    lines = gateway.ask("/metrics")[2].decode().split("\n")
+    for line in (
+        'llama_gateway_requests_total{code="400",service="small"} 1',
+        'llama_gateway_requests_total{code="404",service=""} 1',
+        'llama_gateway_fallbacks_total{service="big"} 1',
+        'llama_gateway_context_refused_total{service="small"} 1',
+        'llama_gateway_context_refused_total{service="big"} 0',
+        'llama_gateway_names_unknown_total{name="gone"} 1',
+        'llama_gateway_seconds_count{service="small"} 1',
+        'llama_gateway_queued{service="big"} 0',
+        'llama_gateway_endpoint_state{node="n1",service="small",state="ready"} 1',
+    ):
+        assert line in lines, line
+
+
 def test_doors(made):
     server, router = Server("big"), Server("r")
     models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
@@ -400,7 +424,8 @@ def test_doors(made):
     assert {one["id"] for one in gateway.ask("/v1/models")[2]["data"]} == {"big", "BIG", "m1", "M1", "m2"}
     assert gateway.ask("/v1/models/M1")[2]["meta"]["alias_of"] == "m1"
     assert gateway.ask("/v1/models/no")[0] == 404
-    assert gateway.ask("/metrics")[0] == 404
+    # nginx lets the monitoring hosts alone there.
+    assert gateway.ask("/metrics")[0] == 200
     assert gateway.ask("/v1/models", method="DELETE")[0] == 403
     assert gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://o")[1]["access-control-allow-origin"]
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")

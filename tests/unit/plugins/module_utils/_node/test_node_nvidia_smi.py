@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import os
 import time
 from pathlib import Path
 
@@ -297,6 +298,26 @@ def test_a_hung_driver_is_an_answer_and_all_its_processes_are_killed(collect, tm
             return
         time.sleep(0.1)
     pytest.fail("a process of a hung nvidia-smi still runs")
+
+
+def test_one_that_does_not_even_die_is_not_joined_by_another(tmp_path, monkeypatch):
+    started = tmp_path / "started"
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho x >>%s\nexec sleep 60\n" % started)
+    tool.chmod(0o755)
+    spared = []
+    monkeypatch.setattr(nvidia_smi, "DIES", 0.1)
+    monkeypatch.setattr(nvidia_smi.os, "killpg", lambda *which: spared.append(which))
+    for _look in range(3):
+        assert "gave no answer in 0.5 s: the driver hangs" in nvidia_smi.collect(str(tool), 0.5)["reason"]
+    assert started.read_text() == "x\n"
+    monkeypatch.undo()
+    # Once the driver lets go of it, cards are asked again.
+    os.killpg(*spared[0])
+    nvidia_smi._hanging[0].wait(10)
+    tool.write_text("#!/bin/sh\necho no\nexit 6\n")
+    assert "failed with status 6" in nvidia_smi.collect(str(tool), 5)["reason"]
+    assert not nvidia_smi._hanging
 
 
 def test_no_tool_is_an_answer(tmp_path):

@@ -20,8 +20,8 @@ def message(*attributes, kind=BY_FAMILY, state=1, waiting=3, cut=0):
     return struct.pack("=IHHII", length, kind, 0, 1, 0) + body
 
 
-def tcp_info(received=5_000_000_000, sent=77, size=160):
-    return (bytes(128) + struct.pack("=Q", received) + bytes(20) + struct.pack("=I", sent) + bytes(64))[:size]
+def tcp_info(received=5_000_000_000, sent=77, size=160, acked=6_000_000_000):
+    return (bytes(120) + struct.pack("=QQ", acked, received) + bytes(20) + struct.pack("=I", sent) + bytes(64))[:size]
 
 
 @pytest.mark.parametrize(
@@ -29,13 +29,16 @@ def tcp_info(received=5_000_000_000, sent=77, size=160):
     [
         (message(), sock_diag.Socket(1, 3)),
         (message(state=10, waiting=0), sock_diag.Socket(10, 0)),
-        (message((2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77)),
-        (message((2, tcp_info(size=224))), sock_diag.Socket(1, 3, 5_000_000_000, 77)),
+        (message((2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000)),
+        (message((2, tcp_info(size=224))), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000)),
         # An older kernel's has fewer fields.
         (message((2, tcp_info(size=159))), sock_diag.Socket(1, 3)),
         (message((3, tcp_info())), sock_diag.Socket(1, 3)),
         # Attributes begin at multiples of four.
-        *((message((8, bytes(size)), (2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77)) for size in range(6)),
+        *(
+            (message((8, bytes(size)), (2, tcp_info())), sock_diag.Socket(1, 3, 5_000_000_000, 77, 6_000_000_000))
+            for size in range(6)
+        ),
         # What was not sent is not read.
         (message((2, tcp_info()), cut=164), sock_diag.Socket(1, 3)),
         (message(kind=ERROR), None),
@@ -82,7 +85,9 @@ class Kernel:
 def test_what_the_kernel_is_asked(monkeypatch):
     kernel = Kernel(message((2, tcp_info())))
     monkeypatch.setattr(sock_diag.socket, "socket", kernel)
-    assert sock_diag.query(("10.0.0.1", 50052), ("10.0.0.2", 1)) == sock_diag.Socket(1, 3, 5_000_000_000, 77)
+    assert sock_diag.query(("10.0.0.1", 50052), ("10.0.0.2", 1)) == sock_diag.Socket(
+        1, 3, 5_000_000_000, 77, 6_000_000_000
+    )
     assert kernel.kind == (16, 3, 4)  # AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG
     ((data, where),) = kernel.sent
     assert where == (0, 0) and kernel.closed and kernel.patience == 1.0

@@ -91,6 +91,13 @@ def test_nobody_is_let_in_to_a_service_that_is_stopped():
     assert len(client_access([stopped, dict(HEAD, state="started")], {HEAD["address"]: SHOWN}, [])) == 1
 
 
+def test_a_head_that_its_own_node_alone_may_use_is_open_to_nobody_else():
+    """A gateway on the node of its only head: nothing is opened, and no firewall is in the way."""
+    ruleset = IPTABLES % ("drop", "")
+    (found,) = client_access([HEAD], {HEAD["address"]: SHOWN}, ["127.0.0.0/8"], "10.0.0.9", ruleset, "node1")
+    assert (found["networks"], found["rules"], found["refused"], found["admits"]) == ([], {}, [], False)
+
+
 def test_nobody_is_let_in_to_the_loopback_or_to_an_address_that_is_nowhere():
     assert heads(["10.0.0.0/8"], "1: lo    inet 127.0.0.1/8 scope host lo")[0]["rules"] == {}
     assert heads([], "")[0]["rules"] == {}

@@ -260,5 +260,7 @@ def test_behind_a_gateway_its_hosts_and_workers_use_the_ports_of_heads():
 
 def test_a_node_that_is_the_gateway_reaches_itself():
     groups = dict(GROUPS, llama_gateway=["node2"])
-    assert clients("node2", groups) == []
+    # None at all would be for everybody of the head's network.
+    assert clients("node2", groups) == ["127.0.0.0/8"]
     assert access("node2", groups) == ["127.0.0.0/8:8001"]
+    assert clients("node2", groups, on="node2", llama_clients=["10.9.0.0/16"]) == ["10.9.0.0/16"]

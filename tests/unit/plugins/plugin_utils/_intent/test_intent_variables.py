@@ -174,9 +174,9 @@ def test_every_variable_that_a_default_reads_is_known():
     read = {
         word
         for path in ROOT.glob("roles/*/defaults/main.yml")
-        for word in re.findall(r"{{[^}]*?\b(llama_\w+)", path.read_text())
+        for word in re.findall(r"{{[^}]*?\b((?:llama|gateway)_\w+)", path.read_text())
     }
-    assert {"llama_services", "llama_models", "llama_fabric_interface"} <= read
+    assert {"llama_services", "llama_models", "llama_fabric_interface", "gateway_registry_suffix"} <= read
     # llama_node is the fact that node_facts leaves, llama_gateway a group.
     assert read - intent_variables.known() == {"llama_node", "llama_gateway"}
 

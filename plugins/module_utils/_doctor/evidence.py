@@ -1,0 +1,88 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor sees of a node, as plain tables: read-only, in bounded time, and without a byte to an RPC port.
+Private to the collection."""
+
+import os
+import re
+import time
+from typing import Any, Dict, Iterable, List, Mapping, Optional
+
+from . import journal, system, units
+from .probes import gather
+
+# Seconds of the past that are looked at, and for the probes.
+WINDOW = 6 * 3600.0
+UNITS, JOURNAL, OTHERS, CARDS = 40.0, 25.0, 15.0, 15.0
+
+
+def collect(rules: Iterable[Mapping[str, Any]], since: Optional[float] = None, node: str = "") -> Dict[str, Any]:
+    """Evidence: {node, at, since, units, lines, cards, ..., failed: {what could not be looked at: why}}. rules: whose
+    patterns choose lines of the servers; since: seconds since 1970."""
+    began = time.time()
+    since = began - WINDOW if since is None else since
+    evidence: Dict[str, Any] = {"node": node or os.uname().nodename, "at": began, "since": since, "units": []}
+    seen, failed = gather({"units": (UNITS, units.look)})
+    evidence.update(seen.get("units") or {})
+    evidence["is_held"] = bool(evidence.get("held"))
+    known = evidence["units"]
+    served = units.models_of(known)
+    names = [unit["name"] for unit in known]
+    ends = system.addresses_of(known)
+    wanted = patterns(rules)
+    more, why = gather(
+        {
+            "journal": (2 * JOURNAL, lambda: journal.read(names, since, JOURNAL, wanted)),
+            "cards": (CARDS, lambda: system.cards(known)),
+            "disks": (OTHERS, lambda: system.disks(served)),
+            "models": (OTHERS, lambda: system.models(served)),
+            "fabric": (OTHERS, lambda: system.fabric_of(ends["address"], ends["peers"])),
+            "firewall": (3 * OTHERS, system.firewall),
+            "machine": (OTHERS, system.machine),
+            "plans": (OTHERS, system.plans),
+            "samples": (OTHERS, system.samples),
+            "gateway": (OTHERS, system.gateway),
+        }
+    )
+    failed.update(why)
+    for name in ("cards", "machine"):
+        evidence.update(more.pop(name, {}))
+    lines = more.pop("journal", [])
+    evidence.update(more, lines=told(lines, evidence), failed=failed)
+    evidence["took"] = round(time.time() - began, 2)
+    return evidence
+
+
+def told(lines: List[Dict[str, Any]], evidence: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Lines with the service of their unit, with whether its present run says them (current), and with whether what
+    they tell of is over: the unit is well, by another run than the one that said it."""
+    known = {unit["name"]: unit for unit in evidence["units"]}
+    fences = table_of(evidence.get("firewall"))
+    fenced = all(one["fenced"] for one in fences.get("fences") or ())
+    for line in lines:
+        unit = known.get(line["unit"] or "")
+        if unit is None:
+            # Of the rules of the firewall, and of the kernel: what it killed is told by its unit.
+            line["over"] = fenced if line["by"] == "watchdog" else None
+            continue
+        start = unit.get("started_at")
+        line["service"] = unit["service"]
+        line["current"] = bool(start and line["at"] >= start - 1)
+        line["over"] = units.is_well(unit)
+    return lines
+
+
+def table_of(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def patterns(rules: Iterable[Mapping[str, Any]]) -> List[str]:
+    """By which words rules choose lines, without the names of groups, which several rules share."""
+    return [
+        re.sub(r"\(\?P<\w+>", "(?:", condition["matches"])
+        for rule in rules
+        if rule.get("each") == "lines"
+        for condition in rule["when"]
+        if condition["path"] == "text" and "matches" in condition
+    ]

@@ -1,0 +1,90 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One failure's story: what happened to units, in order, by the journals of their nodes. Private to the collection."""
+
+import re
+import time
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+from .._node import timeline
+from .._node.units import unit_info, unit_name
+from .._text import Refusal, duration, printable
+
+KINDS = ("head", "router", "rpc")
+# Seconds without an event after which another story begins.
+PAUSE = 120.0
+FAILURES = ("exited", "failed", "repair", "refused", "firewall")
+TABLE = re.compile(r"\s|table |\}|$")
+WORDS = {
+    "exited": "its process ended: %s",
+    "failed": "its run counts as failed: %s",
+    "scheduled": "systemd starts it again: %s",
+    "started": "it is started",
+    "stopped": "it is stopped",
+    "repair": "the watchdog restarts it: %s",
+    "refused": "the watchdog waits: %s",
+    "serves": "it %s",
+    "firewall": "firewall: %s",
+    "says": "it says: %s",
+}
+
+
+def service_of(unit: str) -> str:
+    """The service of a unit, by whichever of its names: head, worker or the service's own."""
+    name = unit[: -len(".service")] if unit.endswith(".service") else unit
+    found = re.match(r"^llama-(?:head|router|rpc)-(.+)\Z", name)
+    return found.group(1) if found else name
+
+
+def events_of(unit: str, since: float, node: str) -> List[Dict[str, Any]]:
+    """What happened on this node to the head and worker of that unit's service. Errors: Refusal."""
+    service = service_of(unit)
+    names = [unit_name(kind, service) for kind in KINDS]
+    there = [one.name for one in unit_info(names)]
+    found = timeline.timeline(there, since)["events"] if there else []
+    # A start prints the firewall's table, which tells nothing of a failure.
+    return [dict(event, node=node) for event in found if event["kind"] != "says" or not TABLE.match(event["text"])]
+
+
+def story(unit: str, events: Iterable[Mapping[str, Any]], since: float) -> List[str]:
+    """The last failure in order of time: {at, node, unit, kind, text} of all nodes -> lines."""
+    ordered = sorted(events, key=lambda event: event["at"])
+    last: List[Mapping[str, Any]] = []
+    for chapter in _chapters(ordered):
+        # What is started, stopped and serves by itself is no failure, and comes before none.
+        starts = [place for place, event in enumerate(chapter) if event["kind"] in FAILURES]
+        last = chapter[starts[0] :] if starts else last
+    if not last:
+        return ["%s: no failure since %s" % (unit, _moment(since))]
+    began = last[0]["at"]
+    lines = ["%s: what happened from %s on, %s:" % (unit, _moment(began), duration(last[-1]["at"] - began))]
+    for event in last:
+        words = WORDS[event["kind"]]
+        words = words % printable(event["text"]) if "%s" in words else words
+        where = "%s %s" % (event["node"], (event["unit"] or "llama-firewall")[:60])
+        lines.append("  %s +%7.3f s  %s: %s" % (_moment(event["at"])[11:19], event["at"] - began, where, words))
+    return lines
+
+
+def _chapters(events: Sequence[Mapping[str, Any]]) -> List[List[Mapping[str, Any]]]:
+    found: List[List[Mapping[str, Any]]] = []
+    for event in events:
+        if not found or event["at"] - found[-1][-1]["at"] > PAUSE:
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
+
+
+def since_of(text: str, now: float) -> float:
+    """'90s', '10m', '6h', '2d' or seconds since 1970 -> seconds since 1970. Errors: Refusal."""
+    found = re.match(r"^(\d+(?:\.\d+)?)([smhd]?)\Z", text)
+    if not found:
+        raise Refusal("since: %s seen, a time such as 10m, 6h or 2d is needed: correct it" % printable(text, 40))
+    number = float(found.group(1))
+    # What has no unit is a moment, as journalctl's @.
+    return now - number * {"s": 1, "m": 60, "h": 3600, "d": 86400}[found.group(2)] if found.group(2) else number

@@ -1,0 +1,140 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the journal says of our units, read once and no further back than asked. Private to the collection."""
+
+import json
+import re
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from .._node.timeline import PREFIXES, SERVERS, WATCHDOG
+from .probes import output_of
+
+Line = Dict[str, Any]
+# Lines of systemd, the watchdog and the kernel, and lines of the servers, each the newest of that many: a server that
+# writes a lot pushes nothing else out.
+EVENTS_MOST, SERVERS_MOST = 20000, 40000
+# What is kept of a line, and how many that some rule wants.
+TEXT_MOST, KEPT_MOST = 400, 1500
+FIELDS = "MESSAGE,_SYSTEMD_UNIT,UNIT,_PID,_COMM,_TRANSPORT,_SOURCE_REALTIME_TIMESTAMP,SYSLOG_IDENTIFIER"
+OF_WATCHDOG = re.compile(r"^(head|router|worker) ([^:\s]+): ")
+KILLED = re.compile(r": Main process exited, code=(killed|dumped|exited), status=\d+/")
+# The kernel has room for fifteen letters of a name.
+KILLED_NAMES = ("llama-server", "ggml-rpc-serve", "rpc-server", "stdbuf")
+# Why a process ended, by what was said shortly before or with it, the first that fits. from: who says it.
+ENDINGS = (
+    ("watchdog", "watchdog", re.compile(r": restarting it$")),
+    (
+        "memory",
+        "",
+        re.compile(r"OOM killer|'oom-kill'|[Oo]ut of memory: Killed process \d+ \((%s)" % "|".join(KILLED_NAMES)),
+    ),
+    ("stop", "systemd", re.compile(r": Stopping |^Stopping |State 'stop-\w+' timed out|: Killing process ")),
+    (
+        "worker",
+        "server",
+        re.compile(r"Remote RPC server crashed|Failed to connect to \S+:\d+|RPC server .*(gone|lost)"),
+    ),
+    ("card", "server", re.compile(r"CUDA error|cudaMalloc failed")),
+    ("model", "server", re.compile(r"exiting due to model loading error|corrupted or incomplete|failed to load model")),
+    ("port", "server", re.compile(r"couldn't bind|Failed to create server socket")),
+    ("arguments", "server", re.compile(r"^error: (invalid argument|unknown argument|while handling)")),
+    ("template", "server", re.compile(r"[Jj]inja.*([Ee]xception|error)|template (parsing|rendering) error")),
+)
+# Seconds between the reason and the end, and after it: the kernel's lines come late.
+BEFORE, AFTER = 6.0, 2.0
+# Seconds that a stop may take: what is said meanwhile is no failure.
+STOP = 30.0
+
+
+def read(units: Sequence[str], since: float, deadline: float, wanted: Iterable[str]) -> List[Line]:
+    """Lines in order since a time (seconds since 1970) by our units or about them, of the kernel and of its audit:
+    {at, unit, service, by, text}; by: systemd, watchdog, kernel, server, or the program that says it. Errors: Slow."""
+    told = ["journalctl", "--quiet", "--no-pager", "--output=json", "--output-fields=" + FIELDS]
+    told.append("--since=@%d" % since)
+    events: List[str] = []
+    for unit in units:
+        events += ["+"] * bool(events) + ["_PID=1", "UNIT=" + unit]
+    events += ["+"] * bool(events) + ["_SYSTEMD_UNIT=" + WATCHDOG, "+", "_TRANSPORT=kernel", "+", "_TRANSPORT=audit"]
+    servers = ["_SYSTEMD_UNIT=" + unit for unit in units if unit != WATCHDOG]
+    patterns = re.compile("|".join("(?:%s)" % one for one in wanted) or r"(?!)")
+    found = parse(output_of(told + ["--lines=%d" % EVENTS_MOST] + events, deadline)[1], units)
+    if servers:
+        found += parse(output_of(told + ["--lines=%d" % SERVERS_MOST] + servers, deadline)[1], units)
+    # Of what servers and the kernel say, that alone which a rule or the reason of an end asks for.
+    found = [
+        line
+        for line in found
+        if line["by"] in ("systemd", "watchdog")
+        or patterns.search(line["text"])
+        or any(ending.search(line["text"]) for _name, _by, ending in ENDINGS)
+    ]
+    return explained(sorted(found, key=lambda line: line["at"])[-KEPT_MOST:])
+
+
+def parse(text: str, units: Sequence[str]) -> List[Line]:
+    """`journalctl -o json` -> lines; what is none is passed over."""
+    found = []
+    for line in filter(None, text.split("\n")):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # the first of a text that was cut
+        made = _line(entry, units) if isinstance(entry, dict) else None
+        if made:
+            found.append(made)
+    return found
+
+
+def _line(entry: Mapping[str, Any], units: Sequence[str]) -> Optional[Line]:
+    message, own = entry.get("MESSAGE"), entry.get("_SYSTEMD_UNIT")
+    if not isinstance(message, str):
+        return None
+    try:
+        at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+    except (KeyError, TypeError, ValueError):
+        return None
+    unit: Optional[str] = None
+    # Who says it is what journald saw, never what a sender says of itself.
+    if entry.get("_TRANSPORT") in ("kernel", "audit"):
+        # The kernel's own clock stands still while a machine sleeps.
+        by, at = "kernel", int(entry.get("__REALTIME_TIMESTAMP") or at * 1e6) / 1e6
+    elif entry.get("_PID") == "1" and entry.get("UNIT") in units:
+        by, unit = "systemd", str(entry["UNIT"])
+    elif own == WATCHDOG:
+        by = "watchdog"
+        found = OF_WATCHDOG.match(message)
+        unit = PREFIXES[found.group(1)] + found.group(2) + ".service" if found else None
+        message = message[found.end() :] if found else message
+    elif own in units:
+        by, unit = ("server" if entry.get("_COMM") in SERVERS else str(entry.get("_COMM"))), str(own)
+    else:
+        return None
+    return {"at": at, "unit": unit, "by": by, "text": message[:TEXT_MOST]}
+
+
+def explained(lines: List[Line]) -> List[Line]:
+    """Each end of a process with `because`: a name of ENDINGS, or unknown; each line of a server with whether it was
+    being stopped."""
+    stops: Dict[Optional[str], float] = {}
+    for place, line in enumerate(lines):
+        if line["by"] == "systemd" and line["text"].startswith("Stopping "):
+            stops[line["unit"]] = line["at"]
+        line["stopping"] = line["at"] - stops.get(line["unit"], 0.0) <= STOP
+        if line["by"] != "systemd" or not KILLED.search(line["text"]):
+            continue
+        near = [
+            other
+            for other in lines[max(0, place - 400) : place + 60]
+            if line["at"] - BEFORE <= other["at"] <= line["at"] + AFTER
+            and (other["unit"] == line["unit"] or other["by"] == "kernel")
+        ]
+        line["because"] = next(
+            (
+                name
+                for name, by, pattern in ENDINGS
+                if any((not by or other["by"] == by) and pattern.search(other["text"]) for other in near)
+            ),
+            "unknown",
+        )
+    return lines

@@ -1,0 +1,196 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Rules over evidence: what of it is a finding. Private to the collection.
+
+A rule is data: its `scope` is that of the evidence, none for a node and cluster for all of them; `each` names a list of
+the evidence, of whose items all conditions of `when` must hold; without it they are of the evidence as a whole. What is
+not known is no fault: a condition whose path is not there does not hold, whatever its operator.
+"""
+
+import re
+import shlex
+import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from .._text import duration, human, printable
+
+Evidence = Mapping[str, Any]
+Rule = Mapping[str, Any]
+Finding = Dict[str, Any]
+# The worst first. A notice is of what is over.
+SEVERITIES = ("problem", "warning", "notice")
+FIELD = re.compile(r"\{([@/]?[\w.]+)(?:\|(\w+))?\}")
+MISSING = object()
+WORDS_MOST = 400
+
+
+def at_path(value: Any, path: str) -> Any:
+    """What lies at a.b.c in tables, MISSING where one of them lacks it; what is None is not known and as good as
+    missing."""
+    for name in path.split("."):
+        value = value.get(name, MISSING) if isinstance(value, Mapping) else MISSING
+    return MISSING if value is None else value
+
+
+class _Item:
+    """An item of evidence, and where its paths lead: plain ones into it, @path into the record of its unit, /path into
+    the evidence, and what a pattern of the rule has found by its group's name."""
+
+    def __init__(self, item: Any, evidence: Evidence) -> None:
+        self._item, self._evidence = item, evidence
+        self.found: Dict[str, Any] = {}
+
+    def look(self, path: str) -> Any:
+        if path.startswith("/"):
+            return at_path(self._evidence, path[1:])
+        if path.startswith("@"):
+            return at_path(self._unit(), path[1:])
+        return self.found[path] if path in self.found else at_path(self._item, path)
+
+    def _unit(self) -> Any:
+        name = at_path(self._item, "unit")
+        return next((unit for unit in self._evidence.get("units") or () if unit.get("name") == name), {})
+
+    def holds(self, condition: Mapping[str, Any]) -> bool:
+        value = self.look(condition["path"])
+        if value is MISSING:
+            return False
+        for name, wanted in condition.items():
+            if name == "path":
+                continue
+            other = self.look(wanted["path"]) if isinstance(wanted, Mapping) else wanted
+            if other is MISSING or not OPERATORS[name](value, other):
+                return False
+        if "matches" in condition:
+            found = re.search(condition["matches"], str(value))
+            self.found.update(found.groupdict() if found else {})
+        return True
+
+    def words(self, text: str, quoted: bool = False) -> str:
+        """A text of the rule with what its {fields} lead to. quoted: for a shell, since what a server writes may be
+        anything."""
+
+        def field(found: Any) -> str:
+            value = self.look(found.group(1))
+            shown = "unknown" if value is MISSING else FORMS[found.group(2) or ""](value)
+            return shlex.quote(printable(shown, WORDS_MOST)) if quoted else printable(shown, WORDS_MOST)
+
+        return FIELD.sub(field, text)
+
+
+def _number(value: Any) -> Optional[float]:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _over(value: Any, other: Any) -> bool:
+    left, right = _number(value), _number(other)
+    return left is not None and right is not None and left > right
+
+
+OPERATORS = {
+    "is": lambda value, other: value == other,
+    "not": lambda value, other: value != other,
+    "over": _over,
+    "under": lambda value, other: _over(other, value),
+    "among": lambda value, other: value in other,
+    "has": lambda value, other: isinstance(value, (list, tuple, Mapping)) and other in value,
+    "matches": lambda value, other: re.search(other, str(value)) is not None,
+    "lacks": lambda value, other: re.search(other, str(value)) is None,
+}
+FORMS: Dict[str, Callable[[Any], str]] = {
+    "": str,
+    "bytes": lambda value: human(_number(value) or 0),
+    "percent": lambda value: "%d %%" % round(100 * (_number(value) or 0)),
+    "seconds": lambda value: duration(_number(value) or 0),
+    "list": lambda value: ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value),
+    "host": lambda value: str(value).rpartition(":")[0],
+    "port": lambda value: str(value).rpartition(":")[2],
+}
+
+
+def judge(rules: Iterable[Rule], evidence: Evidence) -> List[Finding]:
+    """Findings, the worst and latest first: {rule, severity, node, service, unit, at, count, sentence, cause, fix,
+    command}."""
+    found: List[Finding] = []
+    for rule in rules:
+        if rule.get("scope") != evidence.get("scope"):
+            continue
+        kept: Dict[Any, Finding] = {}
+        for place, item in enumerate(_items(rule, evidence)):
+            look = _Item(item, evidence)
+            if not all(look.holds(condition) for condition in rule["when"]):
+                continue
+            finding = _finding(rule, look)
+            # The same thing said again and again by one unit is one finding, the last of them.
+            key = (
+                (finding["unit"], finding["service"], look.words(rule.get("by", "")))
+                if rule.get("each") == "lines"
+                else place
+            )
+            finding["count"] = kept[key]["count"] + 1 if key in kept else 1
+            kept[key] = finding
+        found += kept.values()
+    return sorted(found, key=order)
+
+
+def order(finding: Finding) -> Any:
+    return (
+        SEVERITIES.index(finding["severity"]),
+        -(finding["at"] or 0),
+        str(finding["node"]),
+        str(finding["service"]),
+        finding["rule"],
+    )
+
+
+def _items(rule: Rule, evidence: Evidence) -> Sequence[Any]:
+    if not rule.get("each"):
+        return [evidence]
+    items = at_path(evidence, rule["each"])
+    return items if isinstance(items, (list, tuple)) else []
+
+
+def _finding(rule: Rule, look: _Item) -> Finding:
+    severity = rule["severity"]
+    # What a line tells of is over where its unit is well again, unless it is said of how that runs.
+    if rule.get("each") == "lines" and not rule.get("stays") and look.look("over") is True:
+        severity = "notice"
+
+    def told(path: str) -> Any:
+        value = look.look(path)
+        return None if value is MISSING else value
+
+    return {
+        "rule": rule["name"],
+        "severity": severity,
+        "node": told("node") or told("/node"),
+        "service": told("service") or told("@service"),
+        "unit": told("unit"),
+        "at": told("at"),
+        "sentence": look.words(rule["sentence"]),
+        "cause": look.words(rule["cause"]),
+        "fix": look.words(rule["fix"]),
+        "command": look.words(rule["command"], quoted=True),
+    }
+
+
+def lines_of(findings: Iterable[Finding], failed: Mapping[str, str], nothing: str = "nothing found") -> List[str]:
+    """What a terminal shows. failed: {what could not be looked at: why}."""
+    lines = []
+    for one in findings:
+        where = " ".join(filter(None, [one["node"], one["service"]]))
+        when = []
+        if one["at"]:
+            when.append(time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one["at"])))
+        if one.get("count", 1) > 1:
+            when.append("%d times" % one["count"])
+        lines.append(
+            "%s: %s: %s%s" % (one["severity"], where, one["sentence"], " (%s)" % ", ".join(when) if when else "")
+        )
+        lines += ["  cause: " + one["cause"], "  fix:   " + one["fix"], "  run:   " + one["command"]]
+    lines += ["not looked at: %s: %s" % (what, printable(why)) for what, why in sorted(failed.items())]
+    return lines or [nothing]

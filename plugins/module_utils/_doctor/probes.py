@@ -1,0 +1,68 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Probes: each with its own time, none of them fatal. Private to the collection."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from typing import Any, Callable, Dict, Sequence, Tuple
+
+from .._node.facts import environment
+from .._text import Refusal
+
+
+class Slow(Refusal):
+    """It took longer than it may."""
+
+
+def output_of(command: Sequence[str], deadline: float, most: int = 64 << 20) -> Tuple[int, str]:
+    """(status, output) of a program; 127 where there is none. Errors: Slow."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            start_new_session=True,
+        )
+    except OSError:
+        return 127, ""
+    try:
+        output = process.communicate(timeout=deadline)[0]
+    except subprocess.TimeoutExpired:
+        # Not waited for: what hangs in the kernel does not even die of SIGKILL.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        raise Slow("%s gave no answer in %g s: run it on the node" % (command[0], deadline)) from None
+    return process.returncode, output[-most:].decode("utf-8", "replace")
+
+
+def gather(probes: Dict[str, Tuple[float, Callable[[], Any]]]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Runs {name: (seconds, function)} side by side -> ({name: what it saw}, {name: why it saw nothing}).
+
+    A probe that hangs, as on a share that is gone, is left behind: its thread ends with the process.
+    """
+    seen: Dict[str, Any] = {}
+    failed: Dict[str, str] = {}
+
+    def look(name: str, probe: Callable[[], Any]) -> None:
+        try:
+            seen[name] = probe()
+        except Exception as error:  # whatever a broken node answers, the others are looked at
+            failed[name] = str(error) or type(error).__name__
+
+    threads = []
+    for name, (seconds, probe) in probes.items():
+        thread = threading.Thread(target=look, args=(name, probe), daemon=True)
+        thread.start()
+        threads.append((name, seconds, thread))
+    for name, seconds, thread in threads:
+        thread.join(seconds)
+        if name not in seen and name not in failed:
+            failed[name] = "no answer in %g s" % seconds
+    # A copy: what comes too late is not half of it.
+    return dict(seen), dict(failed)

@@ -1,0 +1,282 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The machine under the services: cards, fabric, disks, clock, firewall, and what others run on it. Private to the
+collection."""
+
+import glob
+import http.client
+import json
+import os
+import socket
+import time
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from .._exporter.cards import control_group, unit_of
+from .._exporter.config import read, watched
+from .._exporter.exposition import parse
+from .._exporter.machine import certificate_ends, clock_synchronized, fenced
+from .._llama.api import rows, table
+from .._node import fabric, nvidia_smi, paths
+from .._watchdog.firewall import LIST
+from .probes import output_of
+
+# Seconds for an answer of a small program.
+SHORT = 5.0
+# Of one in Python, which starts slowly on a node at work.
+FIREWALLD = 15.0
+MIB = 1 << 20
+SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
+# What holds a card's clock down because it has to; its own power limit is not among them.
+THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_power_brake_slowdown")
+# Blocks of a model's file that are looked at, and how many of them.
+BLOCK, BLOCKS = 4096, 16
+METRICS_MOST = 2000
+LARGEST = 1 << 20
+
+
+def cards(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+    """{cards, driver}: cards with what of our units is on each, driver: {available, reason, version}."""
+    facts = nvidia_smi.collect()
+    found = []
+    for gpu in facts["gpus"]:
+        own: Dict[str, int] = {}
+        strangers = []
+        for process in gpu["processes"]:
+            unit = unit_of(control_group(process["pid"])) if process["pid"] else ""
+            if unit:
+                own[unit] = own.get(unit, 0) + int((process["memory_used_mib"] or 0) * MIB)
+            elif process["type"] != "G":
+                strangers.append(
+                    {
+                        "pid": process["pid"],
+                        "name": os.path.basename(str(process.get("name") or "")),
+                        "bytes": int((process["memory_used_mib"] or 0) * MIB),
+                    }
+                )
+        throttles = [one for one in gpu["throttle_reasons"] or [] if one in THROTTLES]
+        found.append(
+            {
+                "index": gpu["index"],
+                "name": gpu["name"],
+                "numa_node": gpu["numa_node"],
+                "total": int((gpu["memory_total_mib"] or 0) * MIB) or None,
+                "free_ratio": gpu["memory_free_mib"] / gpu["memory_total_mib"]
+                if gpu["memory_free_mib"] is not None and gpu["memory_total_mib"]
+                else None,
+                "temperature": gpu["temperature_c"],
+                "throttles": throttles,
+                "throttled": bool(throttles),
+                "uncorrected": gpu["ecc"]["volatile_uncorrected"],
+                "units": sorted(own),
+                "strangers": strangers,
+                "stranger": ", ".join("%(name)s[%(pid)s]" % one for one in strangers),
+                "stranger_bytes": sum(one["bytes"] for one in strangers),
+                "stranger_servers": any(one["name"] in SERVERS for one in strangers),
+            }
+        )
+    xids = [dict(one, node=None) for one in facts["xids"] or []]
+    return {
+        "cards": found,
+        "xids": xids,
+        "driver": {"available": facts["available"], "reason": facts["reason"], "version": facts["driver"]},
+    }
+
+
+def disks(models: Iterable[str]) -> List[Dict[str, Any]]:
+    """File systems under what the services read and write, each once."""
+    places = ["/", paths.STATE, paths.BUILDS, paths.TENSORS, "/var/log", "/var/tmp"]
+    places += sorted({os.path.dirname(one) for one in models})
+    found: Dict[Any, Dict[str, Any]] = {}
+    for path in places:
+        try:
+            device, seen = os.stat(path).st_dev, os.statvfs(path)
+        except OSError:
+            continue
+        size = seen.f_blocks * seen.f_frsize
+        free = seen.f_bavail * seen.f_frsize
+        if size and device not in found:
+            inodes = seen.f_favail / seen.f_files if seen.f_files else 1.0
+            found[device] = {
+                "path": path,
+                "size": size,
+                "free": free,
+                "free_ratio": free / size,
+                "inodes_ratio": inodes,
+            }
+    return list(found.values())
+
+
+def models(served: Mapping[str, str]) -> List[Dict[str, Any]]:
+    """The files of models that heads serve: whether they are there and begin like a model, and how many of some blocks
+    in them are zero."""
+    found = []
+    for path, service in sorted(served.items()):
+        one: Dict[str, Any] = {"path": path, "service": service, "exists": os.path.isfile(path)}
+        if one["exists"]:
+            with open(path, "rb") as stream:
+                one["magic"] = stream.read(4) == b"GGUF"
+                size = one["size"] = os.fstat(stream.fileno()).st_size
+                zero = 0
+                for part in range(BLOCKS):
+                    stream.seek(size // 4 + (size - size // 4) * part // BLOCKS)
+                    block = stream.read(BLOCK)
+                    zero += bool(block) and not any(block)
+                one["zero_blocks"], one["looked_at"] = zero, BLOCKS
+        found.append(one)
+    return found
+
+
+def fabric_of(address: Optional[str], peers: Sequence[str], sysfs: str = "/sys") -> Dict[str, Any]:
+    """The interface of the fabric address, and an InfiniBand one of the node that is up and not used. Errors:
+    Refusal."""
+    links = {}
+    for folder in sorted(glob.glob(os.path.join(sysfs, "class/net/*"))):
+        name = os.path.basename(folder)
+        links[name] = fabric.describe(name, sysfs)
+    spare = [name for name, one in sorted(links.items()) if one["link_layer"] == "InfiniBand" and one["state"] == "up"]
+    found: Dict[str, Any] = {"address": address, "infiniband": ", ".join(spare) or None}
+    if address:
+        facts = fabric.collect(address, peers, sysfs=sysfs)
+        for name in ("interface", "link_layer", "state", "rate_gbps", "warnings"):
+            found[name] = facts[name]
+        found["warning"] = facts["warnings"][0] if facts["warnings"] else None
+    return found
+
+
+def addresses_of(units: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+    """The node's fabric address as its worker has it, and those of the workers of its heads."""
+    own = [str(unit["endpoint"]).rpartition(":")[0] for unit in units if unit.get("kind") == "rpc" and unit["endpoint"]]
+    peers = {str(one).rpartition(":")[0] for unit in units for one in unit.get("rpc_endpoints") or ()}
+    told = table(_json(paths.SAMPLER)).get("fabric_address")
+    return {"address": own[0] if own else told or None, "peers": sorted(peers)}
+
+
+def firewall() -> Dict[str, Any]:
+    """{fences: of each worker whether the kernel's rules refuse everybody but its head; firewalld, lost: rules of ours
+    that firewalld has no more, with the zone where they were}."""
+    found: Dict[str, Any] = {"fences": [], "lost": [], "firewalld": False}
+    workers = [one for one in watched() if one.kind == "rpc"]
+    if workers:
+        status, text = output_of(LIST, SHORT)
+        for one in workers:
+            port = one.told.get("port")
+            if isinstance(port, int):
+                closed = fenced("" if status else text, port)
+                found["fences"].append({"unit": one.unit, "service": one.service, "port": port, "fenced": closed == 1})
+    if output_of(["firewall-cmd", "--state"], FIREWALLD)[0] == 0:
+        found["firewalld"] = True
+        listed = output_of(["firewall-cmd", "--list-all-zones"], FIREWALLD)[1]
+        active = output_of(["firewall-cmd", "--get-active-zones"], FIREWALLD)[1]
+        found["lost"] = lost(read(paths.RPC_RULES) + read(paths.CLIENT_RULES), listed, active)
+    return found
+
+
+def lost(recorded: str, listed: str, active: str) -> List[Dict[str, str]]:
+    """Rules of the running firewalld that were added and are not there, or are in a zone that no interface has."""
+    zones: Dict[str, str] = {}
+    for block in listed.split("\n\n"):
+        lines = block.strip().splitlines()
+        if lines:
+            zones[lines[0].split()[0]] = block
+    used = {line.split()[0] for line in active.splitlines() if line and not line[0].isspace()}
+    found = []
+    for line in recorded.splitlines():
+        place, _space, rest = line.partition(" ")
+        zone, _space, rule = rest.partition(" ")
+        if place != "running":
+            continue
+        if rule not in zones.get(zone, ""):
+            found.append({"zone": zone, "text": rule, "why": "it is not there any more"})
+        elif used and zone not in used:
+            found.append(
+                {"zone": zone, "text": rule, "why": "no interface is in that zone, but in %s" % ", ".join(sorted(used))}
+            )
+    return found
+
+
+def machine() -> Dict[str, Any]:
+    """{clock, numa, selinux, slurm, certificate}."""
+    balancing = read("/proc/sys/kernel/numa_balancing").strip()
+    return {
+        "clock": {"synchronized": clock_synchronized()},
+        "numa": {
+            "nodes": len(glob.glob("/sys/devices/system/node/node[0-9]*")) or None,
+            "balancing": int(balancing) if balancing.isdigit() else None,
+        },
+        "slurm": slurm(),
+        "certificate": _certificate(),
+    }
+
+
+def slurm() -> Dict[str, Any]:
+    """Jobs of ours that wait: [{job, name, reason}]; nothing where Slurm is not."""
+    if not any(os.access(os.path.join(folder, "squeue"), os.X_OK) for folder in ("/usr/bin", "/usr/local/bin")):
+        return {"there": False, "pending": []}
+    status, text = output_of(["squeue", "--noheader", "--states=PENDING", "--format=%i|%j|%r"], SHORT)
+    pending = [line.split("|", 2) for line in text.splitlines() if line.count("|") >= 2] if not status else []
+    pending = [one for one in pending if one[1].startswith("llama")]
+    return {"there": True, "pending": [dict(zip(("job", "name", "reason"), one)) for one in pending]}
+
+
+def _certificate() -> Dict[str, Any]:
+    path = str(table(_json(paths.SAMPLER)).get("certificate") or "")
+    expires = certificate_ends(path) if path else None
+    return {"path": path or None, "left": None if expires is None else expires - time.time()}
+
+
+def plans() -> List[Dict[str, Any]]:
+    """By which plan each head was started: the cards that it counts with, and the layers of each."""
+    found = []
+    for path in sorted(glob.glob(paths.PLANS)):
+        service = os.path.basename(path)[len("plan-") : -len(".json")]
+        for plan in rows(_json(path)) or []:
+            # What a plan was made for ends with its places: node, device, MiB of the device, MiB that are kept free.
+            inputs = plan.get("inputs")
+            for place in inputs[-1] if isinstance(inputs, list) and inputs else []:
+                if isinstance(place, list) and len(place) >= 3:
+                    found.append({"service": service, "of": place[0], "device": place[1], "total_mib": place[2]})
+    return found
+
+
+def samples() -> List[Dict[str, Any]]:
+    """What the sampler has written, where one runs: {name, value, and its labels}."""
+    found = []
+    for sample in parse(read(paths.SAMPLES)):
+        found.append(dict(sample.labels, name=sample.name, value=sample.value))
+    return found[:METRICS_MOST]
+
+
+def gateway() -> Dict[str, Any]:
+    """{gateway, asked: names that clients asked for and nobody serves, as the engine counts them}."""
+    told = table(_json(paths.GATEWAY_CONFIG))
+    asked = []
+    if told:
+        for sample in parse(engine_says("/metrics")):
+            if sample.name == "llama_gateway_names_unknown_total" and sample.value > 0:
+                asked.append({"model": sample.labels.get("name"), "count": int(sample.value)})
+    return {"there": bool(told), "asked": asked}
+
+
+def engine_says(path: str, at: str = paths.GATEWAY_SOCKET) -> str:
+    """What the gateway's engine answers, "" for no answer: beside nginx, whose door is for machines elsewhere."""
+    connection = http.client.HTTPConnection("localhost", timeout=SHORT)
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.settimeout(SHORT)
+    try:
+        connection.sock.connect(at)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        text = answer.read(LARGEST).decode("utf-8", "replace")
+        return text if answer.status == 200 else ""
+    except (OSError, http.client.HTTPException):
+        return ""
+    finally:
+        connection.close()
+
+
+def _json(path: str) -> Any:
+    try:
+        return json.loads(read(path))
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,150 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Units of the node, what they were told, and what their servers say once. Private to the collection."""
+
+import time
+from typing import Any, Dict, List, Optional
+
+from .._exporter.config import watched
+from .._llama.api import LlamaApi, NoAnswer, count, parse_metrics, read_api_key, rows, table
+from .._llama.args import told
+from .._node.units import Unit, held_since, number, parse_show, systemctl_show, unit_info
+from .._text import Refusal
+
+PATTERNS = ("llama-*.service", "llama-gateway.socket")
+NGINX = "nginx.service"
+# Beside what _node/units asks for: what a unit waits for, and when its process was started.
+MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "MainPID")
+# Seconds for each question to a server.
+ANSWER = 3.0
+ON_CPU = ("--cpu-moe", "--n-cpu-moe")
+ROLES = {"rpc": "worker", "head": "head", "router": "router"}
+
+
+def look() -> Dict[str, Any]:
+    """{units, held}. Errors: Refusal."""
+    known = unit_info(PATTERNS)
+    if any(unit.name.startswith("llama-gateway") for unit in known):
+        known += [unit for unit in unit_info([NGINX]) if unit.installed]
+    shown = {one["Id"]: one for one in parse_show(systemctl_show([unit.name for unit in known], MORE))} if known else {}
+    now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+    keys = {one.unit: one.told for one in watched()}
+    units = []
+    for unit in known:
+        more = shown.get(unit.name, {})
+        start = number(more, "ExecMainStartTimestampMonotonic") / 1e6
+        units.append(
+            dict(
+                _record(unit),
+                **{
+                    "status": more.get("StatusText") or "",
+                    "started_at": round(now - monotonic + start, 3) if start else None,
+                    "age": round(monotonic - start, 1) if start and unit.main_pid else None,
+                },
+            )
+        )
+    for record in units:
+        if record["kind"] in ("head", "router") and record["active_state"] == "active" and record["url"]:
+            record.update(ask(record, keys.get(record["name"], {})))
+    return {"units": units, "held": held_since()}
+
+
+def _record(unit: Unit) -> Dict[str, Any]:
+    words = list(unit.arguments)
+    line = told(words)
+
+    def value(*flags: str) -> Optional[str]:
+        return ([None] + [given for flag, given in zip(words, words[1:]) if flag in flags])[-1]
+
+    def whole(*flags: str) -> Optional[int]:
+        text = value(*flags)
+        return int(text) if text and text.isdigit() else None
+
+    path = unit.exec_path or ""
+    program = next(
+        (word for word in [path] + words if "/bin/" in word and "llama" in word or "rpc-server" in word), path
+    )
+    return {
+        "name": unit.name,
+        "unit": unit.name,
+        "service": unit.service,
+        "kind": unit.kind,
+        "role": ROLES.get(unit.kind or "", unit.name[: -len(".service")]),
+        "ours": unit.ours,
+        "enabled": unit.enabled,
+        "active_state": unit.active_state,
+        "sub_state": unit.sub_state,
+        "result": unit.result,
+        "restarts": unit.restarts,
+        "failed_in_a_row": unit.failed_in_a_row,
+        "stale": unit.stale,
+        "main_pid": unit.main_pid,
+        "url": unit.url,
+        "endpoint": unit.endpoint,
+        "rpc_endpoints": list(unit.rpc_endpoints),
+        "program": program,
+        "build": program.split("/releases/")[1].split("/")[0] if "/releases/" in program else None,
+        "model": value("--model", "-m"),
+        "parallel": whole("--parallel", "-np"),
+        "ctx_size": whole("--ctx-size", "-c"),
+        "asked_slot_context": line.slot_ctx,
+        "n_predict": line.n_predict or None,
+        "reasoning_off": line.reasoning_off,
+        "embeddings": line.embeddings,
+        "tensor_split": value("--tensor-split", "-ts"),
+        "tensor_cache": "-c" in words or "--cache" in words if unit.kind == "rpc" else None,
+        "numa": value("--numa") or "none",
+        "on_cpu": any(word in ON_CPU for word in words) or value("--n-gpu-layers", "-ngl") == "0",
+    }
+
+
+def ask(record: Dict[str, Any], watch: Dict[str, Any]) -> Dict[str, Any]:
+    """What a server says of itself: {state, ...}. Each path once; one that sleeps is not asked what would wake it, and
+    a router is asked for no model."""
+    try:
+        key = watch.get("api_key_file")
+        api = LlamaApi(record["url"], read_api_key(key) if key else None)
+        status, _body = api.get("/health", ANSWER)
+        if status != 200:
+            return {"state": "loading" if status == 503 else "down", "state_reason": "/health is answered %d" % status}
+        if record["kind"] == "router":
+            return {"state": "ready"}
+        status, props = api.get("/props", ANSWER)
+        found = dict(_props(table(props)) if status == 200 else {}, state="ready")
+        if table(props).get("is_sleeping"):
+            return dict(found, state="sleeping")
+        status, slots = api.get("/slots", ANSWER)
+        if status == 200:
+            found["slots_busy"] = len([one for one in rows(slots) or [] if one.get("is_processing")])
+        status, text = api.get("/metrics", ANSWER)
+        if status == 200 and isinstance(text, str):
+            metrics = parse_metrics(text)
+            found.update({name: metrics.get(name) for name in ("requests_processing", "requests_deferred")})
+        return found
+    except NoAnswer as error:
+        return {"state": {"refused": "loading", "timeout": "hung"}.get(error.kind, "down"), "state_reason": str(error)}
+    except Refusal as error:
+        return {"state": None, "state_reason": str(error)}
+
+
+def _props(props: Dict[str, Any]) -> Dict[str, Any]:
+    template = str(props.get("chat_template") or "")
+    return {
+        "slots": count(props.get("total_slots")) or None,
+        "slot_context": count(table(props.get("default_generation_settings")).get("n_ctx")) or None,
+        "thinks": "<think>" in template or "enable_thinking" in template,
+        "build_info": str(props.get("build_info") or "") or None,
+    }
+
+
+def is_well(record: Dict[str, Any]) -> bool:
+    """Whether a unit does its work now."""
+    if record.get("active_state") != "active":
+        return False
+    return record.get("kind") not in ("head", "router") or record.get("state") in ("ready", "sleeping", None)
+
+
+def models_of(units: List[Dict[str, Any]]) -> Dict[str, str]:
+    """{file: service} of the models that heads serve."""
+    return {str(one["model"]): str(one["service"]) for one in units if one["kind"] == "head" and one["model"]}

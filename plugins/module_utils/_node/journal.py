@@ -1,0 +1,196 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The journal of this node: how it is asked, and what of it somebody reads who wants to know what happened. Private to
+the collection."""
+
+import glob
+import json
+import os
+import re
+import subprocess
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional, Sequence
+
+from .._text import Refusal, printable
+from . import paths
+
+Entry = Dict[str, Any]
+Line = Dict[str, Any]
+# Its identifier is what a sender says of itself: `logger -t` sends any. Its unit is what journald saw.
+WATCHDOG = "llama-watchdog.service"
+GATEWAY = "llama-gateway.service"
+# Lines of the servers themselves are not events; those of the programs that run before and after them are.
+SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server", "stdbuf")
+NAME = re.compile(r"^llama-[\w@.:-]+\.service\Z")
+OF_SERVICE = re.compile(r"^llama-[a-z]+-(.+)\.service\Z")
+# What a build since b8000 puts before a line: minutes, seconds, milliseconds and microseconds, and how grave it is.
+GRAVE = re.compile(r"^(?:\d+\.\d\d\.\d{3}\.\d{3} )?(?P<level>[DIWE]) ")
+TROUBLE = re.compile(
+    r"error|fail|abort|assert|fatal|exception|out of memory|cannot|unable|denied|refused|terminate|signal",
+    re.IGNORECASE,
+)
+MILESTONE = re.compile(r"model loaded|listening on|cleaning up before exit")
+# One message at most, and all that is read of a node's journal, in which a busy server may fill most.
+MOST_LETTERS = 500
+MOST_READ = 32 * 1024 * 1024
+
+
+def entry_time(entry: Entry) -> float:
+    """Seconds since 1970 to the microsecond: the sender's clock, not the time at which a busy journald got round to
+    it."""
+    return int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
+
+
+def matches(units: Sequence[str]) -> List[str]:
+    """What journalctl looks for: what systemd says of units, and what they and the watchdog say themselves."""
+    return (
+        ["_PID=1"]
+        + ["UNIT=" + unit for unit in units]
+        + ["+"]
+        + ["_SYSTEMD_UNIT=" + unit for unit in dict.fromkeys([WATCHDOG] + list(units))]
+    )
+
+
+def ask(arguments: Sequence[str]) -> Iterator[str]:
+    """Lines that journalctl prints; whoever has enough stops asking. Errors: Refusal."""
+    command = ["journalctl", "--quiet", "--no-pager"] + list(arguments)
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, env=dict(os.environ, LC_ALL="C"))
+        except OSError as error:
+            raise Refusal(
+                "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
+                % os.strerror(error.errno or 0)
+            ) from None
+        assert process.stdout
+        try:
+            # Decoded here: a stream of text would be of the locale, and end a line at \r too.
+            for line in process.stdout:
+                yield line.decode("utf-8", "replace")
+            if process.wait():
+                errors.seek(0)
+                said = errors.read(4096).decode("utf-8", "replace").strip()
+                raise Refusal(
+                    "journalctl answered %r: is systemd-journald running on this node?" % (said or process.returncode)
+                )
+        finally:
+            process.stdout.close()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def known_units(unit_dir: str = paths.UNITS) -> List[str]:
+    """Units of our names: those that are installed, and those that the journal has lines of."""
+    installed = [os.path.basename(path) for path in glob.glob(os.path.join(unit_dir, "llama-*.service"))]
+    spoke = [line.strip() for line in ask(["--field=_SYSTEMD_UNIT"])]
+    return sorted({name for name in installed + spoke if NAME.match(name)})
+
+
+def recent(since: float, service: Optional[str], lines: int, everything: bool, units: Sequence[str]) -> Dict[str, Any]:
+    """-> {lines: what units have said since a time, in its order, the newest of it; more: whether older lines were left
+    out}. Errors: Refusal.
+
+    A line: {at, unit, text, folded}. Lines of servers that are about requests are one, with their number as folded,
+    unless everything is wanted.
+    """
+    arguments = ["--output=json", "--reverse", "--since=@%d" % since, "--output-fields=" + ",".join(FIELDS)]
+    found: List[Line] = []
+    folds: Dict[str, Line] = {}
+    read = shown = 0
+    for text in ask(arguments + matches(units)):
+        read += len(text)
+        if read > MOST_READ:
+            return {"lines": _in_order(found), "more": True}
+        entry = json.loads(text)
+        line = _line(entry, service, everything, units)
+        if line is None or line["at"] < since:
+            continue
+        if line["folded"]:
+            fold = folds.setdefault(line["unit"], line)
+            if fold is line:
+                found.append(line)
+            else:
+                fold["folded"] += 1
+            continue
+        if shown == lines:
+            return {"lines": _in_order(found), "more": True}
+        shown += 1
+        folds.pop(line["unit"], None)
+        found.append(line)
+    return {"lines": _in_order(found), "more": False}
+
+
+FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
+
+
+def _in_order(newest_first: List[Line]) -> List[Line]:
+    found = newest_first[::-1]
+    found.sort(key=lambda line: line["at"])  # those of one moment stay as the journal has them
+    return found
+
+
+def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
+    """What is shown of an entry; None where it is none of what was asked for."""
+    unit = entry.get("UNIT") if entry.get("_PID") == "1" else entry.get("_SYSTEMD_UNIT")
+    if not isinstance(unit, str) or unit not in (WATCHDOG, *units):
+        return None
+    message = _text(entry.get("MESSAGE"))
+    request = _request(message) if unit == GATEWAY and entry.get("_PID") != "1" else None
+    if service is not None and not _is_about(service, unit, message, request):
+        return None
+    chatter = not everything and entry.get("_COMM") in SERVERS and _is_chatter(message)
+    text = _told(request) if request is not None else printable(message, MOST_LETTERS)
+    return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}
+
+
+def _text(message: Any) -> str:
+    """journalctl has a message that is no text as a list of bytes, and one of more than 4096 bytes as nothing."""
+    if isinstance(message, str):
+        return message
+    if isinstance(message, list) and all(isinstance(one, int) and 0 <= one < 256 for one in message):
+        return bytes(message).decode("utf-8", "replace")
+    return "(a message that is too long to be shown)"
+
+
+def _request(message: str) -> Optional[Entry]:
+    """A line of the gateway's access log; None for what its engine says else."""
+    if not message.startswith("{"):
+        return None
+    try:
+        found = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "key_seen" in found else None
+
+
+def _is_about(service: str, unit: str, message: str, request: Optional[Entry]) -> bool:
+    if request is not None:
+        return request.get("service") == service
+    if unit in (WATCHDOG, GATEWAY):
+        return re.search(r"(?<![\w.-])%s(?![\w-])" % re.escape(service), message) is not None
+    found = OF_SERVICE.match(unit)
+    return found is not None and found.group(1) == service
+
+
+def _is_chatter(message: str) -> bool:
+    """Whether a server's line is one of the many that it writes while all is well."""
+    if MILESTONE.search(message):
+        return False
+    grave = GRAVE.match(message)
+    return grave.group("level") in "DI" if grave else not TROUBLE.search(message)
+
+
+def _told(request: Entry) -> str:
+    """Of a request what an operator has to see, and nothing of what else the line may hold."""
+    words = {name: printable(request.get(name) or "-", 80) for name in ("service", "model", "key", "status")}
+    seconds = {name: _seconds(request.get(name)) for name in ("ttfb", "seconds")}
+    return "%s: %s, model %s, key %s, first byte %s, %s" % (
+        *(words["service"], words["status"], words["model"], words["key"]),
+        *(seconds["ttfb"], seconds["seconds"]),
+    )
+
+
+def _seconds(value: Any) -> str:
+    return "%.2f s" % value if isinstance(value, (int, float)) and not isinstance(value, bool) else "-"

@@ -1,0 +1,64 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""llama-doctor: what is wrong on this node, why, and what puts it right.
+
+`llama-doctor [--json] [--since 6h] [--explain UNIT]`. Exit codes: 0 nothing found, 1 findings, 2 it could not look. It
+reads: it changes nothing, loads no model and opens no connection to an RPC port.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Any, Dict, List
+
+from .. import _files
+from .._doctor import evidence, explain
+from .._doctor.judge import judge, lines_of
+from .._node import paths
+from .._text import Refusal
+
+RULES_MOST = 4 << 20
+FOUND, NOT_LOOKED = 1, 2
+
+
+def rules_of(path: str = paths.DOCTOR) -> List[Dict[str, Any]]:
+    """The rules that the role has written, in JSON: nodes have no YAML. Errors: Refusal."""
+    try:
+        rules = json.loads(_files.read_ours(path, RULES_MOST).decode("utf-8"))["rules"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise Refusal("%s: cannot be used (%s), rules are needed: run site.yml" % (path, error)) from None
+    return list(rules)
+
+
+def main(arguments: List[str]) -> int:
+    parser = argparse.ArgumentParser(prog="llama-doctor", description="What is wrong on this node, and the fix.")
+    parser.add_argument("--json", action="store_true", help="for programs: evidence and findings")
+    parser.add_argument("--since", default="6h", metavar="TIME", help="how far back: 10m, 6h, 2d (default: 6h)")
+    parser.add_argument("--explain", metavar="UNIT", help="tell the last failure of a unit or service instead")
+    given = parser.parse_args(arguments)
+    node = os.uname().nodename
+    try:
+        if os.geteuid():
+            raise Refusal("user %d seen, root is needed: run sudo llama-doctor" % os.geteuid())
+        since = explain.since_of(given.since, time.time())
+        if given.explain:
+            print("\n".join(explain.story(given.explain, explain.events_of(given.explain, since, node), since)))
+            return 0
+        rules = rules_of()
+        seen = evidence.collect(rules, since, node)
+        findings = judge(rules, seen)
+    except Refusal as error:
+        print("llama-doctor: %s" % error, file=sys.stderr)
+        return NOT_LOOKED
+    if given.json:
+        print(json.dumps({"evidence": seen, "findings": findings}, indent=2, sort_keys=True))
+    else:
+        print("\n".join(lines_of(findings, seen["failed"])))
+    return FOUND if findings else NOT_LOOKED if seen["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

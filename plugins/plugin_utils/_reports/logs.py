@@ -1,0 +1,59 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What logs.yml prints. Private to the collection."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._text import printable
+
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence[str]) -> list[str]:
+    """What all hosts have said in the order of time, and which of them are missing.
+
+    hostvars: `logs_said` of each host that was asked, a result of journal_lines.
+    """
+    said = {host: hostvars[host]["logs_said"] for host in hosts if host in asked}
+    merged = sorted(
+        ((line["at"], host, line) for host, told in said.items() for line in told["lines"]), key=lambda one: one[0]
+    )
+    widths = [
+        max((len(text) for text in column), default=0)
+        for column in (
+            [host for _at, host, _line in merged],
+            [_unit(line) for _at, _host, line in merged],
+        )
+    ]
+    shown = [
+        "%s  %-*s  %-*s  %s" % (_time(at), widths[0], host, widths[1], _unit(line), _text(line))
+        for at, host, line in merged
+    ]
+    notes = ["no unit of ours said anything in this time"] if said and not merged else []
+    notes += [
+        "%s: older lines are left out, the newest are shown: -e lines=NUMBER shows more" % host
+        for host, told in said.items()
+        if told["more"]
+    ]
+    if any(line["folded"] for _at, _host, line in merged):
+        notes.append("lines of servers about requests are counted: -e all=true shows them")
+    notes += ["%s: could not be asked, its lines are missing" % host for host in hosts if host not in asked]
+    return ["times are UTC, by each host's own clock", *shown, *notes]
+
+
+def _time(at: float) -> str:
+    # In whole microseconds: a float of seconds would be cut.
+    return (EPOCH + datetime.timedelta(microseconds=round(at * 1e6))).strftime("%Y-%m-%d %H:%M:%S.%f")
+
+
+def _unit(line: Mapping[str, Any]) -> str:
+    return printable(line["unit"].rpartition(".")[0], 60)
+
+
+def _text(line: Mapping[str, Any]) -> str:
+    if line["folded"]:
+        return "(%d line%s of its server)" % (line["folded"], "" if line["folded"] == 1 else "s")
+    return printable(line["text"], None)

@@ -1,0 +1,417 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's lines of the journal, probes, and the story of a failure."""
+
+import json
+import re
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import (
+    evidence,
+    explain,
+    journal,
+    judge,
+    probes,
+    system,
+    units,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import doctor
+
+HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
+AT = 1795548339.5
+
+
+def entry(text, after=0.0, **fields):
+    return json.dumps(dict({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(int((AT + after) * 1e6))}, **fields))
+
+
+def of_systemd(text, unit, after=0.0):
+    return entry(text, after, _PID="1", UNIT=unit)
+
+
+def of_server(text, unit, after=0.0):
+    return entry(text, after, _PID="818", _SYSTEMD_UNIT=unit, _COMM="llama-server")
+
+
+def of_watchdog(text, after=0.0):
+    return entry(text, after, _PID="247", _SYSTEMD_UNIT="llama-watchdog.service", _COMM="python3")
+
+
+ENDED = "%s: Main process exited, code=killed, status=9/KILL"
+
+
+def because(*entries):
+    lines = journal.explained(journal.parse("\n".join(entries), [HEAD, WORKER]))
+    return [line["because"] for line in lines if "because" in line]
+
+
+@pytest.mark.parametrize(
+    "before, reason",
+    [
+        ([], "unknown"),
+        ([of_watchdog("worker chat: its process has been stopped for 3 s: restarting it", -0.2)], "watchdog"),
+        # Of another unit.
+        ([of_watchdog("head chat: lost its connection to RPC worker 10.1.0.2:50052: restarting it", -0.2)], "unknown"),
+        ([of_systemd(WORKER + ": A process of this unit has been killed by the OOM killer.", WORKER, -0.1)], "memory"),
+        ([of_systemd("Stopping llama-rpc-chat.service - llama.cpp RPC worker of chat...", WORKER, -1)], "stop"),
+        # Long before.
+        ([of_systemd("Stopping llama-rpc-chat.service - llama.cpp RPC worker of chat...", WORKER, -60)], "unknown"),
+        ([of_server("Failed to create server socket", WORKER, -0.1)], "port"),
+        # A server may say what it likes: only systemd tells what systemd does.
+        ([of_server("Stopping llama-rpc-chat.service", WORKER, -0.1)], "unknown"),
+    ],
+)
+def test_why_a_process_ended_is_what_was_said_right_before(before, reason):
+    assert because(*before, of_systemd(ENDED % WORKER, WORKER)) == [reason]
+
+
+def test_the_kernel_names_whom_it_killed_for_memory():
+    def killed(name):
+        return entry("Memory cgroup out of memory: Killed process 818 (%s) total-vm:1kB" % name, 1, _TRANSPORT="kernel")
+
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("ggml-rpc-serve")) == ["memory"]
+    assert because(of_systemd(ENDED % WORKER, WORKER), killed("python3")) == ["unknown"]
+
+
+def test_what_a_server_says_while_it_is_stopped_is_told_from_the_rest():
+    lost = "Remote RPC server crashed or returned malformed response"
+    stop = of_systemd("Stopping llama-head-chat.service - llama.cpp head of chat...", HEAD, -1)
+    told = [of_server(lost, HEAD, -100), stop, of_server(lost, HEAD), of_server(lost, WORKER)]
+    lines = journal.explained(journal.parse("\n".join(told), [HEAD, WORKER]))
+    assert [line["stopping"] for line in lines if line["by"] == "server"] == [False, True, False]
+
+
+def test_what_a_template_says_while_it_loads_is_no_reason():
+    said = "0.00.617.545 I srv          init: init: chat template, example_format: '<|im_start|>system"
+    assert because(of_server(said, HEAD, -1), of_systemd(ENDED % HEAD, HEAD)) == ["unknown"]
+    assert because(of_server("Jinja Exception: unknown method", HEAD, -1), of_systemd(ENDED % HEAD, HEAD)) == [
+        "template"
+    ]
+
+
+def test_lines_of_others_and_what_is_no_line_are_passed_over():
+    text = "\n".join(
+        [
+            "cut off{",
+            "[]",
+            entry(["not", "text"], _SYSTEMD_UNIT=HEAD),
+            entry("no time", __REALTIME_TIMESTAMP="x", _SYSTEMD_UNIT=HEAD),
+            entry("of a job", _SYSTEMD_UNIT="job.service"),
+            # Who only says of itself that it is systemd, or the watchdog.
+            entry(
+                ENDED % HEAD, UNIT=HEAD, _PID="4711", _SYSTEMD_UNIT="job.service", SYSLOG_IDENTIFIER="llama-watchdog"
+            ),
+        ]
+    )
+    assert journal.parse(text, [HEAD]) == []
+
+
+def test_what_is_kept_is_what_rules_ask_for_and_all_of_systemd(monkeypatch):
+    said = {
+        "events": [
+            of_systemd("Started it", HEAD),
+            entry("usb 1-1: new device", _TRANSPORT="kernel"),
+            entry("Memory cgroup out of memory: Killed process 8 (llama-server)", _TRANSPORT="kernel"),
+        ],
+        "servers": [of_server("all slots are idle", HEAD), of_server("something of a rule", HEAD)],
+    }
+    asked = []
+
+    def output_of(command, _deadline):
+        asked.append(command)
+        return 0, "\n".join(said["servers" if "--lines=%d" % journal.SERVERS_MOST in command else "events"])
+
+    monkeypatch.setattr(journal, "output_of", output_of)
+    lines = journal.read([HEAD], AT - 60, 5, ["of a r.le"])
+    assert sorted(line["text"] for line in lines) == [
+        "Memory cgroup out of memory: Killed process 8 (llama-server)",
+        "Started it",
+        "something of a rule",
+    ]
+    assert all("--since=@%d" % (AT - 60) in command for command in asked)
+
+
+def test_a_line_of_the_watchdog_is_of_the_unit_that_it_names():
+    (line,) = journal.parse(of_watchdog("router fast: it says that it is well, but: restarting it"), [HEAD])
+    assert (line["unit"], line["by"], line["text"]) == (
+        "llama-router-fast.service",
+        "watchdog",
+        "it says that it is well, but: restarting it",
+    )
+
+
+def test_a_line_is_over_where_its_unit_is_well_again():
+    known = [
+        {
+            "name": HEAD,
+            "service": "chat",
+            "kind": "head",
+            "active_state": "active",
+            "state": "ready",
+            "started_at": AT + 1,
+        },
+        {"name": WORKER, "service": "chat", "kind": "rpc", "active_state": "activating", "started_at": None},
+    ]
+    lines = [{"at": AT, "unit": unit, "by": "server", "text": ""} for unit in (HEAD, WORKER, None)]
+    lines.append({"at": AT, "unit": None, "by": "watchdog", "text": "firewall: rules were gone: loaded again"})
+    seen = evidence.told(lines, {"units": known, "firewall": {"fences": [{"fenced": True}]}})
+    assert [line["over"] for line in seen] == [True, False, None, True]
+    assert [line.get("service") for line in seen] == ["chat", "chat", None, None]
+    known[0]["state"] = "loading"
+    assert evidence.told(lines, {"units": known, "firewall": {"fences": [{"fenced": False}]}})[0]["over"] is False
+    assert lines[3]["over"] is False
+
+
+def test_the_same_again_is_one_finding_and_what_is_over_a_notice():
+    rule = {
+        "name": "r",
+        "each": "lines",
+        "severity": "problem",
+        "sentence": "{unit} {words}",
+        "cause": "c",
+        "fix": "f",
+        "command": "run {words}",
+        "when": [{"path": "text", "matches": "^(?P<words>.*)!"}],
+    }
+    lines = [
+        {"at": at, "unit": unit, "text": "a b; rm -rf /!", "over": over}
+        for at, unit, over in ((1, HEAD, True), (2, HEAD, True), (3, WORKER, False))
+    ]
+    found = judge.judge([rule], {"node": "node1", "lines": lines})
+    assert [(one["unit"], one["severity"], one["count"], one["at"]) for one in found] == [
+        (WORKER, "problem", 1, 3),
+        (HEAD, "notice", 2, 2),
+    ]
+    # What others wrote is one word for the shell.
+    assert found[0]["command"] == "run 'a b; rm -rf /'"
+    assert [one["severity"] for one in judge.judge([dict(rule, stays=True)], {"node": "node1", "lines": lines})] == [
+        "problem",
+        "problem",
+    ]
+
+
+def test_what_is_not_known_is_no_fault():
+    for operator in judge.OPERATORS:
+        rule = {
+            "name": "r",
+            "each": "units",
+            "severity": "problem",
+            "sentence": "s",
+            "cause": "c",
+            "fix": "f",
+            "command": "x",
+            "when": [{"path": "slots", operator: "x"}],
+        }
+        assert judge.judge([rule], {"units": [{}, {"slots": None}]}) == []
+
+
+def test_the_report_is_what_was_found_then_what_was_not_looked_at():
+    assert judge.lines_of([], {}) == ["nothing found"]
+    assert judge.lines_of([], {"cards": "no answer in 15 s"}) == ["not looked at: cards: no answer in 15 s"]
+    finding = {
+        "severity": "problem",
+        "node": "node1",
+        "service": "chat",
+        "sentence": "it is down",
+        "at": AT,
+        "count": 2,
+        "cause": "c",
+        "fix": "f",
+        "command": "x",
+    }
+    assert judge.lines_of([finding], {}) == [
+        "problem: node1 chat: it is down (2026-11-24 19:25:39 UTC, 2 times)",
+        "  cause: c",
+        "  fix:   f",
+        "  run:   x",
+    ]
+
+
+def test_a_probe_that_hangs_or_breaks_holds_nothing_up():
+    began = time.monotonic()
+
+    def breaks():
+        raise ValueError("broken")
+
+    seen, failed = probes.gather(
+        {"hangs": (0.2, lambda: time.sleep(30)), "breaks": (5, breaks), "sees": (5, lambda: 1)}
+    )
+    assert time.monotonic() - began < 5
+    assert seen == {"sees": 1}
+    assert failed == {"hangs": "no answer in 0.2 s", "breaks": "broken"}
+
+
+def test_a_program_that_hangs_is_ended_and_one_that_is_not_there_says_nothing():
+    with pytest.raises(probes.Slow, match="sleep gave no answer in 0.2 s"):
+        probes.output_of(["sleep", "30"], 0.2)
+    assert probes.output_of(["no-such-program"], 1) == (127, "")
+
+
+@pytest.mark.parametrize("text, seconds", [("90s", 90), ("10m", 600), ("6h", 21600), ("2d", 172800)])
+def test_since(text, seconds):
+    assert explain.since_of(text, AT) == AT - seconds
+
+
+def test_since_is_a_moment_or_refused():
+    assert explain.since_of("1795548339", AT) == 1795548339
+    with pytest.raises(Refusal, match="^since: yesterday seen, a time such as 10m, 6h or 2d is needed: correct it$"):
+        explain.since_of("yesterday", AT)
+
+
+def event(kind, after, unit=HEAD, node="node1", text=""):
+    return {"at": AT + after, "node": node, "unit": unit, "kind": kind, "text": text}
+
+
+def test_the_story_is_of_the_last_failure_over_all_nodes_in_order():
+    told = [
+        event("exited", -900, text="code=killed, status=9/KILL"),
+        event("repair", 0.5, text="lost its connection to RPC worker 10.1.0.2:50052"),
+        event("exited", 0, WORKER, "node2", "code=killed, status=9/KILL"),
+        event("serves", 1.4, text="serves (loaded in 0.8 s)"),
+        # A start by hand, later: no failure.
+        event("started", 900),
+    ]
+    assert explain.story("chat", told, AT - 3600) == [
+        "chat: what happened from 2026-11-24 19:25:39 UTC on, 1.4 s:",
+        "  19:25:39 +  0.000 s  node2 llama-rpc-chat.service: its process ended: code=killed, status=9/KILL",
+        "  19:25:40 +  0.500 s  node1 llama-head-chat.service: the watchdog restarts it: lost its connection to RPC "
+        "worker 10.1.0.2:50052",
+        "  19:25:40 +  1.400 s  node1 llama-head-chat.service: it serves (loaded in 0.8 s)",
+    ]
+    assert explain.story("chat", [event("started", 0)], AT - 60) == ["chat: no failure since 2026-11-24 19:24:39 UTC"]
+
+
+@pytest.mark.parametrize("unit", ["chat", "llama-head-chat", "llama-rpc-chat.service", "llama-router-chat.service"])
+def test_a_service_is_known_by_any_of_its_units(unit):
+    assert explain.service_of(unit) == "chat"
+
+
+def test_a_model_that_is_filled_with_zeros_is_told_from_a_whole_one(tmp_path):
+    whole, zeros, none = (str(tmp_path / name) for name in ("whole.gguf", "zeros.gguf", "none.gguf"))
+    body = bytes(range(1, 256)) * 4000
+    (tmp_path / "whole.gguf").write_bytes(b"GGUF" + body)
+    (tmp_path / "zeros.gguf").write_bytes(b"GGUF" + body[: len(body) // 2] + bytes(len(body) // 2))
+    found = {one["path"]: one for one in system.models({whole: "a", zeros: "b", none: "c"})}
+    assert found[whole]["zero_blocks"] == 0 and found[whole]["magic"]
+    assert found[zeros]["zero_blocks"] > 2
+    assert found[none] == {"path": none, "service": "c", "exists": False}
+
+
+def test_firewalld_has_lost_a_rule_or_its_interface_has_another_zone():
+    rule = 'rule family="ipv4" source address="10.1.0.1" port port="50052" protocol="tcp" accept'
+    listed = "public (active)\n  rich rules:\n\t%s\n\ntrusted\n  rich rules:\n" % rule
+    recorded = "running public %s\npermanent public %s\n" % (rule, rule)
+    assert system.lost(recorded, listed, "public\n  interfaces: eth0\n") == []
+    (moved,) = system.lost(recorded, listed, "trusted\n  interfaces: eth0\n")
+    assert moved["why"] == "no interface is in that zone, but in trusted"
+    (gone,) = system.lost(recorded, "public (active)\n  rich rules:\n", "public\n  interfaces: eth0\n")
+    assert gone["why"] == "it is not there any more"
+
+
+class Asked:
+    """A server that notes what it is asked."""
+
+    def __init__(self, sleeping):
+        self.paths, self.sleeping = [], sleeping
+
+    def get(self, path, _timeout):
+        self.paths.append(path)
+        answers = {
+            "/health": {"status": "ok"},
+            "/props": {
+                "total_slots": 2,
+                "is_sleeping": self.sleeping,
+                "chat_template": "{% if enable_thinking %}",
+                "default_generation_settings": {"n_ctx": 4096},
+            },
+            "/slots": [{"is_processing": True}, {"is_processing": False}],
+            "/metrics": "llamacpp:requests_deferred 3\n",
+        }
+        return 200, answers[path]
+
+
+def test_a_server_is_asked_each_path_once_and_a_sleeping_one_is_not_woken(monkeypatch):
+    record = {"kind": "head", "url": "http://127.0.0.1:8000"}
+    for sleeping, state, asked in (
+        (False, "ready", ["/health", "/props", "/slots", "/metrics"]),
+        (True, "sleeping", ["/health", "/props"]),
+    ):
+        server = Asked(sleeping)
+        monkeypatch.setattr(units, "LlamaApi", lambda *_given, server=server: server)
+        found = units.ask(record, {})
+        assert (found["state"], server.paths) == (state, asked)
+        assert (found["slots"], found["slot_context"], found["thinks"]) == (2, 4096, True)
+    server = Asked(False)
+    monkeypatch.setattr(units, "LlamaApi", lambda *_given: server)
+    assert units.ask({"kind": "router", "url": "http://127.0.0.1:8000"}, {})["state"] == "ready"
+    assert server.paths == ["/health"]
+
+
+ANSWER = b"""HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"""
+METRICS = b"""# TYPE llama_gateway_names_unknown_total counter
+llama_gateway_names_unknown_total{name="gpt-4"} 12
+llama_gateway_names_unknown_total{name="other"} 0
+llama_gateway_requests_total{service="chat",code="200"} 7
+"""
+
+
+def test_names_that_nobody_serves_are_those_that_the_engine_counts(tmp_path, monkeypatch):
+    at = str(tmp_path / "gateway.sock")
+    (tmp_path / "gateway.json").write_text('{"services": {}}')
+    monkeypatch.setattr(paths, "GATEWAY_CONFIG", str(tmp_path / "gateway.json"))
+    monkeypatch.setattr(system.engine_says, "__defaults__", (at,))
+    # Nobody listens: the gateway's end is what other rules are for.
+    assert system.gateway() == {"there": True, "asked": []}
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(at)
+    listener.listen(1)
+
+    def answer():
+        stream = listener.accept()[0]
+        assert stream.recv(4096).startswith(b"GET /metrics ")
+        stream.sendall(ANSWER % (len(METRICS), METRICS))
+        stream.close()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert system.gateway() == {"there": True, "asked": [{"model": "gpt-4", "count": 12}]}
+    thread.join()
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    "findings, failed, code",
+    [([], {}, 0), ([{"rule": "r"}], {}, 1), ([{"rule": "r"}], {"cards": "hung"}, 1), ([], {"cards": "hung"}, 2)],
+)
+def test_the_programs_exit_code(monkeypatch, capsys, findings, failed, code):
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(doctor, "rules_of", list)
+    monkeypatch.setattr(doctor.evidence, "collect", lambda *_asked: {"failed": failed})
+    monkeypatch.setattr(doctor, "judge", lambda *_asked: findings)
+    assert doctor.main(["--json"]) == code
+    assert json.loads(capsys.readouterr().out) == {"evidence": {"failed": failed}, "findings": findings}
+
+
+def test_without_root_and_without_rules_the_program_could_not_look(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: 1000)
+    assert doctor.main([]) == 2
+    assert capsys.readouterr().err == "llama-doctor: user 1000 seen, root is needed: run sudo llama-doctor\n"
+    missing = str(tmp_path / "doctor.json")
+    with pytest.raises(Refusal, match="doctor.json: cannot be used .*, rules are needed: run site.yml$"):
+        doctor.rules_of(missing)
+
+
+def test_what_is_written_for_llama_doctor_goes_as_ours():
+    marks = dict(ours.NODE_FILES)
+    assert re.search(marks[paths.DOCTOR], json.dumps({"rules": []}) + "\n", re.MULTILINE)
+    template = Path(__file__).resolve().parents[5] / "roles/monitoring/templates/llama-doctor.j2"
+    assert re.search(marks[paths.DOCTOR_PROGRAM], template.read_text(), re.MULTILINE)
+    # Somebody else's of the same name stays.
+    assert not re.search(marks[paths.DOCTOR_PROGRAM], "#!/bin/sh\nexec my-own-doctor\n", re.MULTILINE)

@@ -1,0 +1,79 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every rule of the doctor on its own evidence, on what is well, and on the evidence of the others."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor import evidence, judge
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._doctor import rules
+
+# What llama-doctor --json saw on deployed nodes of a lab.
+RECORDED = Path(__file__).resolve().parents[3] / "fixtures/doctor"
+RULES = rules.load()
+NAMES = [rule["name"] for rule in RULES]
+KEYS = set(rules.JUDGED) | {"name", "drills", "seen", "fixture", "healthy"}
+
+
+def shown(fixture, rule):
+    """A fixture as evidence: of node1, or of all nodes."""
+    return dict({"node": "node1", "at": 1795548400.0, "is_held": False}, scope=rule.get("scope"), **fixture)
+
+
+def found_in(rule, fixture):
+    return [one for one in judge.judge([rule], shown(fixture, rule)) if one["rule"] == rule["name"]]
+
+
+def test_names_are_their_own():
+    assert len(set(NAMES)) == len(NAMES) >= 50
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_a_rule_is_well_formed(rule):
+    assert set(rule) <= KEYS
+    assert rule["severity"] in judge.SEVERITIES
+    for condition in rule["when"]:
+        assert set(condition) - {"path"} <= set(judge.OPERATORS), condition
+        assert len(condition) >= 2, condition
+    fields = [one for key in ("sentence", "cause", "fix", "command") for one in judge.FIELD.findall(rule[key])]
+    assert {form for _path, form in fields} <= set(judge.FORMS)
+    assert not rule["sentence"].endswith(".")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_a_rule_finds_its_own_fault_and_says_all_of_it(rule):
+    (finding,) = found_in(rule, rule["fixture"])
+    assert finding["severity"] == rule["severity"] or finding["severity"] == "notice"
+    for key in ("sentence", "cause", "fix", "command"):
+        assert finding[key] and not re.search(r"[{}]|\bunknown\b", finding[key].replace("ps -eo", "")), finding[key]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_a_rule_finds_nothing_in_what_is_well(rule):
+    assert found_in(rule, rule["healthy"]) == []
+    # Nor where nothing is known.
+    assert judge.judge([rule], {"scope": rule.get("scope")}) == []
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_a_rule_finds_nothing_in_what_is_well_for_another(rule):
+    wrong = {other["name"]: found_in(rule, other["healthy"]) for other in RULES if other["name"] != rule["name"]}
+    assert {name: [one["sentence"] for one in found] for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize("recorded", sorted(RECORDED.glob("*.json")), ids=lambda path: path.stem)
+def test_nodes_that_were_recorded_while_they_were_well_have_no_findings(recorded):
+    seen = json.loads(recorded.read_text())
+    assert seen["units"] and seen["lines"] and not seen["failed"]
+    assert [one["sentence"] for one in judge.judge(RULES, seen)] == []
+
+
+def test_lines_of_every_rule_reach_the_judge():
+    """A server's line is kept where a rule's pattern finds it."""
+    wanted = re.compile("|".join("(?:%s)" % one for one in evidence.patterns(RULES)))
+    for rule in RULES:
+        for line in rule["fixture"].get("lines", ()):
+            assert line["by"] != "server" or wanted.search(line["text"]), rule["name"]
