@@ -196,13 +196,19 @@ class Follower(threading.Thread):
 
 
 def once(followed: List[Follower], looks: int = 1) -> None:
-    """Looks at each, all at one time. Two looks give counters a rate."""
+    """Looks at each, all at one time. Two looks give counters a rate. Who does not answer is asked once more: a node
+    may be busy."""
     for number in range(looks):
         time.sleep(PAUSE if number else 0)
-        threads = [threading.Thread(target=one.look, daemon=True) for one in followed]
-        for thread in threads:
-            thread.start()
-        # Connecting, a handshake and the answer each have their patience.
-        end = time.monotonic() + 3 * PATIENCE
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
+        _together(followed)
+    _together([one for one in followed if not one.seen.last])
+
+
+def _together(followed: List[Follower]) -> None:
+    threads = [threading.Thread(target=one.look, daemon=True) for one in followed]
+    for thread in threads:
+        thread.start()
+    # Connecting, a handshake and the answer each have their patience.
+    end = time.monotonic() + 3 * PATIENCE
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))

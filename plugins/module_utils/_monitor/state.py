@@ -14,6 +14,8 @@ from .read import PATIENCE, Follower, Seen
 
 # Seconds after which samples are old: a sampler writes each two.
 OLD = 15.0
+# Seconds for which what was read last holds without an answer.
+GRACE = 3.0
 # Seconds over which a rate is taken, and that it needs. Heads are asked each 15 s, the fabric each two.
 TOKENS, FABRIC = (60.0, 30.0), (10.0, 1.5)
 # Of one host, or one page: whoever says more has gone mad, or wants this program to.
@@ -183,7 +185,9 @@ def _silence(one: Follower, seen: Seen, moment: float) -> Tuple[str, float]:
         return "no answer yet", since
     # Looking up a name or a handshake may hang for longer than any patience.
     late = moment - seen.now.at > one.interval + 3 * PATIENCE
-    return seen.now.error or "no answer" * late, since
+    error = seen.now.error or "no answer" * late
+    # One answer may come late on a node that is busy.
+    return error if not seen.last or since > GRACE else "", since
 
 
 def _age(seen: Seen, samples: Samples, moment: float) -> Optional[float]:

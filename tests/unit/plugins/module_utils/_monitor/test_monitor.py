@@ -56,7 +56,7 @@ llama_gateway_endpoint_state{node="node3",service="embed",state="down"} 1
 WORKER = """llama_sampler_timestamp_seconds %s
 llama_unit_active{role="worker",service="chat",unit="llama-rpc-chat.service"} 1
 llama_unit_wanted{role="worker",service="chat",unit="llama-rpc-chat.service"} 1
-llama_gpu_info{driver="535",gpu="0",name="Tesla V100S",uuid="GPU-1"} 1
+llama_gpu_info{driver="535",gpu="0",name="V100-32GB",uuid="GPU-1"} 1
 llama_gpu_utilization_ratio{gpu="0"} 0.37
 llama_gpu_memory_used_bytes{gpu="0"} 28991029248
 llama_gpu_memory_total_bytes{gpu="0"} 34359738368
@@ -89,7 +89,7 @@ def follower(name, *texts, error="", seconds=2.0, kind="node", place="http://x",
 
 def alerts(*told, error=""):
     found = Follower(Source("alerts", "alertmanager", "http://x"), 2.0)
-    found.take(reading(1010.0, told=told))
+    found.take(reading(1000.0 if error else 1010.0, told=told))
     if error:
         found.take(reading(1011.0, error=error))
     return found
@@ -273,6 +273,22 @@ def test_samples_of_a_node_that_is_gone_are_no_answer():
     assert (verdict.state, verdict.code) == ("unknown", 3)
 
 
+def test_one_answer_that_is_late_is_no_news():
+    late = follower("node1", head())
+    late.take(reading(1002.0, error="no answer in 1.5 s"))
+    for moment, error, seen in ((1002.9, "", "ready"), (1003.1, "no answer in 1.5 s", "unknown")):
+        found = state.put_together([late], now=moment)
+        assert (found.nodes[0].error, found.endpoints[0].state) == (error, seen)
+
+
+def test_who_was_too_busy_is_asked_again(monkeypatch):
+    answers = iter([reading(1.0, error="no answer"), reading(2.0, head())])
+    monkeypatch.setattr(read, "read", lambda source: next(answers))
+    one = follower("node1")
+    read.once([one])
+    assert one.seen.last.at == 2.0
+
+
 def test_a_reader_that_hangs_is_no_answer():
     found = state.put_together([follower("node1", head())], now=1000.0 + 30)
     assert found.nodes[0].error == "no answer" and found.nodes[0].since == 30
@@ -431,7 +447,7 @@ def test_alerts_are_asked_of_alertmanager(tmp_path):
     assert page.asked == ["/api/v2/alerts?active=true"]
     page.text = "[" * 100000
     found.look()
-    assert state.put_together([found]).alerts_error
+    assert found.seen.now.error
     page.stop()
 
 
