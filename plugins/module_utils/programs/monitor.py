@@ -23,7 +23,7 @@ from .._monitor.view import fitting, lines, painted, show
 
 ENTER, LEAVE, HOME, REST = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l", "\033[H", "\033[J"
 # Seconds between two pictures: at most, and at least, as many nodes answer at about the same time.
-LONGEST, SHORTEST = 1.0, 0.2
+LONGEST, SHORTEST = 1.0, 0.5
 END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

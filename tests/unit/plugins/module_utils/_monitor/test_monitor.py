@@ -13,6 +13,7 @@ import re
 import select
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -33,6 +34,8 @@ llama_node_held 0
 llama_endpoint_state{service="chat",state="%s"} 1
 llama_unit_active{role="head",service="chat",unit="llama-head-chat.service"} 1
 llama_unit_wanted{role="head",service="chat",unit="llama-head-chat.service"} 1
+llama_endpoint_asked_seconds{service="chat"} 90
+llama_unit_started_seconds{role="head",service="chat",unit="llama-head-chat.service"} 80
 llama_unit_starting{role="head",service="chat",unit="llama-head-chat.service"} 0
 llama_unit_restarts_total{role="head",service="chat",unit="llama-head-chat.service"} 2
 llama_slots{service="chat"} 2
@@ -241,6 +244,8 @@ OFF = unit(unit(head(ready="stopped"), "active", 0), "wanted", 0)
         (OFF, "stopped", 0, "stopped on node1, as it is to be"),
         (OFF.replace("held 0", "held 1"), "held", 0, "held on node1, as it is to be"),
         (unit(head(), "wanted", 0), "ready", 0, "ready on node1, where it is not to be"),
+        # It has been restarted since it was asked.
+        (head().replace('service"} 80', 'service"} 95'), "loading", 2, "loading on node1"),
         # The part of the sampler that asks the head hangs.
         ("\n".join(one for one in head().split("\n") if "endpoint" not in one), "unknown", 3, "unknown on node1"),
     ],
@@ -448,6 +453,23 @@ def test_alerts_are_asked_of_alertmanager(tmp_path):
     page.text = "[" * 100000
     found.look()
     assert found.seen.now.error
+    page.stop()
+
+
+def test_a_gateway_is_read_by_its_address_whatever_its_certificate_names(tmp_path):
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=models.example"]
+        + ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")],
+        check=True,
+        capture_output=True,
+    )
+    page = Page(GATEWAY)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+    page.server.socket = context.wrap_socket(page.server.socket, server_side=True)
+    gateway = Follower(Source("gateway", "gw", page.url.replace("http:", "https:")), 1.0)
+    gateway.look()
+    assert state.put_together([gateway]).gateways[0][1:5] == ("", pytest.approx(0, abs=2), 3, 2)
     page.stop()
 
 
