@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -103,6 +103,12 @@ upgrade-test:  ## a real upgrade, b7772 to b11434, and back (compiles b7772 once
 
 services-test:  ## a service of every shape on one lab, proved, killed and proved again (about six minutes)
 	@tests/e2e/services.sh
+
+changes-test:  ## twenty clients at a gateway while playbooks change what serves: none may lose a request (about ten minutes)
+	@tests/e2e/changes.sh
+
+gateway-host-test:  ## a gateway on a host that is no node, with a registry on a share (about five minutes)
+	@tests/e2e/gateway_host.sh
 
 # At a deployed gateway: make clients-test with LLAMA_GATEWAY and what tests/e2e/gateway_clients.py names beside it.
 clients-test:  ## the openai SDK, litellm, TensorZero and curl at a gateway of its own (about a minute)

@@ -27,7 +27,7 @@ options:
     type: int
     default: 200
   all:
-    description: Whether the lines that servers write about requests are returned too; else they are counted.
+    description: Whether the lines that servers write while all is well are returned too; else they are counted.
     type: bool
     default: false
 extends_documentation_fragment:

@@ -89,7 +89,7 @@ def seen(answers):
 
 
 def table(rows):
-    head = ("under %d clients" % CLIENTS, "took s", "requests", "failed", "longest request s", "longest silence s", "load")
+    head = ("under %d clients" % CLIENTS, "took s", "requests", "failed", "longest s", "silence s", "load")
     lines = ["| %s |" % " | ".join(head), "|---|" + "--:|" * (len(head) - 1)]
     for row in rows:
         told = "".join("; %d x %s" % (count, why) for why, count in row["failed"].items())

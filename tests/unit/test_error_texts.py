@@ -46,7 +46,8 @@ PRODUCED = (
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py", "plugin_utils/_cluster_plan/routers.py",
     "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_builds.py",
-    "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_head.py",
+    "plugin_utils/_intent/check_family.py", "plugin_utils/_intent/check_gateway.py",
+    "plugin_utils/_intent/check_head.py",
     "plugin_utils/_intent/check_header.py", "plugin_utils/_intent/check_models.py",
     "plugin_utils/_intent/check_nodes.py", "plugin_utils/_intent/check_routers.py",
     "plugin_utils/_intent/check_services.py",
@@ -86,6 +87,26 @@ def chat(**keys):
     """What a service with these keys is told; None removes a key."""
     service = {name: value for name, value in dict(CHAT, **keys).items() if value is not None}
     return intent(services={"chat": service})
+
+
+# Behind a gateway.
+LONE = {"model": "m", "quant": "Q8_0", "head": "node1", "port": 8001}
+
+
+def gateway(services=None, **facts):
+    """What an inventory with this gateway is told."""
+    known = dict(INVENTORY["hostvars"], gw=dict({"ansible_host": "10.0.0.9"}, **facts))
+    return intent(
+        services=services or {"chat": LONE},
+        models=dict.fromkeys(("m", "other"), INVENTORY["models"]["m"]),
+        groups=dict(INVENTORY["groups"], all=[*INVENTORY["groups"]["all"], "gw"], llama_gateway=["gw"]),
+        hostvars=known,
+    )
+
+
+def two(first=None, **second):
+    """Two services behind a gateway: chat, and code with another model."""
+    return gateway({"chat": dict(LONE, **(first or {})), "code": dict(LONE, model="other", port=8002, **second)})
 
 
 DRAFT = {"model": "m", "quant": "Q8_0"}
@@ -413,6 +434,135 @@ REFUSALS = [
     ("llama_services.chat.quant:", "missing", "one of the quants of the model is needed", chat(quant=None)),
     ("llama_services.chat.port:", "'8000' seen", "a whole number is needed", chat(port="8000")),
     ("llama_services.chat.port:", "80000 seen", "1 to 65535 is needed", chat(port=80000)),
+    # The gateway.
+    (
+        "llama_services.chat.tier:",
+        "seen without a gateway",
+        "a host in group llama_gateway is needed",
+        chat(tier="fast"),
+    ),
+    (
+        "llama_services.code.tier:",
+        "fast seen for chat too",
+        "one service for each tier is needed",
+        two({"tier": "fast"}, tier="fast"),
+    ),
+    (
+        "llama_services.chat.tier:",
+        "deep is not in gateway_tiers",
+        "one of fast, reasoning is needed",
+        two({"tier": "deep"}),
+    ),
+    ("llama_services.chat.fallback:", "itself seen", "another service is needed", two({"fallback": "chat"})),
+    ("llama_services.chat.fallback:", "cod is no service", "did you mean code?", two({"fallback": "cod"})),
+    (
+        "llama_services.chat.fallback:",
+        "code seen, which is for embeddings",
+        "one for chat is needed",
+        two({"fallback": "code"}, embeddings=True),
+    ),
+    (
+        "llama_services.chat.fallback:",
+        "the circle chat -> code -> chat seen",
+        "an end is needed",
+        two({"fallback": "code"}, fallback="chat"),
+    ),
+    (
+        "llama_services.code.model:",
+        "m seen as a name of chat too",
+        "a name of one service alone is needed behind a gateway",
+        gateway({"chat": LONE, "code": dict(LONE, port=8002)}),
+    ),
+    (
+        "gateway_auth:",
+        "'log-only' seen",
+        "one of required, log_only is needed",
+        gateway(gateway_auth="log-only"),
+    ),
+    (
+        "gateway_unknown_model:",
+        "default seen without llama_routes.default",
+        "a model that answers is needed",
+        gateway(gateway_unknown_model="default"),
+    ),
+    ("gateway_max_body:", "'32MB' seen", "a size up to 512m is needed", gateway(gateway_max_body="32MB")),
+    ("gateway_tls:", "'/c.pem' seen", "a map is needed", gateway(gateway_tls="/c.pem")),
+    (
+        "gateway_tls.certifcate:",
+        "unknown key",
+        "did you mean certificate?",
+        gateway(gateway_tls={"certificate": "/c", "key": "/k", "certifcate": "/c"}),
+    ),
+    (
+        "gateway_tls.colour:",
+        "unknown key",
+        "known keys: certificate, key",
+        gateway(gateway_tls={"certificate": "/c", "key": "/k", "colour": "/c"}),
+    ),
+    ("gateway_tls:", "no key seen", "both files are needed", gateway(gateway_tls={"certificate": "/c"})),
+    (
+        "gateway_tls.key:",
+        "'k.pem' seen",
+        "an absolute path without spaces is needed",
+        gateway(gateway_tls={"certificate": "/c", "key": "k.pem"}),
+    ),
+    ("gateway_keys:", "no map seen", "a map of name to key is needed", gateway(gateway_keys=["s3cret"])),
+    (
+        "gateway_keys.a b:",
+        "the name stands in the log",
+        "letters, digits, dots and dashes are needed",
+        gateway(gateway_keys={"a b": "s3cret"}),
+    ),
+    (
+        "gateway_keys.a:",
+        "no plain text seen",
+        "letters, digits and punctuation",
+        gateway(gateway_keys={"a": "s3cret key"}),
+    ),
+    (
+        "gateway_keys.b:",
+        "the key of a seen",
+        "one of its own is needed",
+        gateway(gateway_keys={"a": "s3cret", "b": "s3cret"}),
+    ),
+    (
+        "gateway_addresses:",
+        "'10.0.0.5' seen",
+        "a list of addresses is needed",
+        gateway(gateway_addresses="10.0.0.5"),
+    ),
+    ("gateway_addresses:", "'gw' seen", "addresses of gw are needed", gateway(gateway_addresses=["gw"])),
+    (
+        "llama_address:",
+        "'a b' seen for gw",
+        "an IPv4 address or a host name is needed",
+        gateway(llama_address="a b"),
+    ),
+    (
+        "llama_gateway:",
+        "gw comes to its nodes from gw",
+        "an IPv4 address is needed",
+        gateway(ansible_host="gw"),
+    ),
+    (
+        "gateway_auth:",
+        "log_only seen with the public address 8.8.8.8 of gw",
+        "required is needed",
+        gateway(gateway_auth="log_only", gateway_addresses=["8.8.8.8"]),
+    ),
+    (
+        "gateway_tiers:",
+        "a list of 1 seen",
+        "a map of tier to port is needed",
+        gateway(gateway_tiers=[8080]),
+    ),
+    ("gateway_port:", "0 seen", "1 to 65535 is needed", gateway(gateway_port=0)),
+    (
+        "gateway_tiers.fast:",
+        "8000 on gw is taken by gateway_port",
+        "a port of its own is needed",
+        gateway({"chat": dict(LONE, tier="fast")}, gateway_tiers={"fast": 8000}),
+    ),
     (
         "llama_services.code.port:",
         "8000 on node1 is taken by llama_services.chat.port",

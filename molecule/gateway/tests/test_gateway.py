@@ -166,6 +166,18 @@ def test_without_a_key_nobody_is_served(door):
     assert door.get("/health", headers={}).status_code == 200
 
 
+def test_without_hosts_of_monitoring_nobody_sees_what_the_engine_counts(lab, door):
+    for path in ("/metrics", "//metrics", "/v1/../metrics", "/v1/%2e%2e/metrics", "/task/x/metrics", "/v1/metrics"):
+        assert door.raw("GET " + path) in (400, 404), path
+    # At the port of a tier it is the server's page, for whoever has a key.
+    found = door.get("/metrics", FAST)
+    assert "llamacpp:" in found.text and "llama_gateway" not in found.text
+    assert door.get("/metrics", FAST, headers={}).status_code == 401
+    # Behind nginx the page is there.
+    page = lab.node3.check_output("curl -s --unix-socket /run/llama-gateway/gateway.sock http://x/metrics")
+    assert 'llama_gateway_endpoint_state{node="' in page
+
+
 def test_a_stream_arrives_as_it_is_made(door):
     came, tokens = [], 64
     for line in door.chat("small", stream=True, tokens=tokens, ignore_eos=True).iter_lines():

@@ -56,10 +56,13 @@ def collect(rules: Iterable[Mapping[str, Any]], since: Optional[float] = None, n
 
 def told(lines: List[Dict[str, Any]], evidence: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Lines with the service of their unit, with whether its present run says them (current), and with whether what
-    they tell of is over: the unit is well, by another run than the one that said it."""
+    they tell of is over: the unit is well, or has served since."""
     known = {unit["name"]: unit for unit in evidence["units"]}
     fences = table_of(evidence.get("firewall"))
     fenced = all(one["fenced"] for one in fences.get("fences") or ())
+    served = {
+        line["unit"]: line["at"] for line in lines if line["by"] == "watchdog" and line["text"].startswith("serves")
+    }
     for line in lines:
         unit = known.get(line["unit"] or "")
         if unit is None:
@@ -69,7 +72,7 @@ def told(lines: List[Dict[str, Any]], evidence: Mapping[str, Any]) -> List[Dict[
         start = unit.get("started_at")
         line["service"] = unit["service"]
         line["current"] = bool(start and line["at"] >= start - 1)
-        line["over"] = units.is_well(unit)
+        line["over"] = units.is_well(unit) or line["at"] < served.get(line["unit"], 0.0)
     return lines
 
 

@@ -15,7 +15,7 @@ from .._text import Refusal
 PATTERNS = ("llama-*.service", "llama-gateway.socket")
 NGINX = "nginx.service"
 # Beside what _node/units asks for: what a unit waits for, and when its process was started.
-MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "MainPID")
+MORE = ("Id", "StatusText", "ExecMainStartTimestampMonotonic", "InactiveExitTimestampMonotonic")
 # Seconds for each question to a server.
 ANSWER = 3.0
 ON_CPU = ("--cpu-moe", "--n-cpu-moe")
@@ -34,13 +34,14 @@ def look() -> Dict[str, Any]:
     for unit in known:
         more = shown.get(unit.name, {})
         start = number(more, "ExecMainStartTimestampMonotonic") / 1e6
+        began = number(more, "InactiveExitTimestampMonotonic") / 1e6
         units.append(
             dict(
                 _record(unit),
                 **{
                     "status": more.get("StatusText") or "",
                     "started_at": round(now - monotonic + start, 3) if start else None,
-                    "age": round(monotonic - start, 1) if start and unit.main_pid else None,
+                    "starts_for": round(monotonic - began, 1) if unit.active_state == "activating" and began else None,
                 },
             )
         )

@@ -14,6 +14,7 @@ import shlex
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .._text import duration, printable
+from .config import SILENCE
 
 KEY = "LLAMA_API_KEY"
 # Of a model whose context nobody set, which llama-server takes from its file: a small one.
@@ -22,6 +23,7 @@ ASSUMED_CONTEXT = 4096
 ANSWER_PART = 4
 # Seconds that a client waits longer than the gateway, whose error says more than the client's own.
 GRACE = 30
+LONGEST = int(SILENCE) + GRACE
 
 
 class Entry:
@@ -32,7 +34,7 @@ class Entry:
         self.aliases = aliases
         self.context: Optional[int] = model.get("slot_ctx_size")
         self.embeddings: bool = bool(model.get("embeddings"))
-        self.timeout = int(service.get("timeout") or 7200) + GRACE
+        self.timeout = int(service.get("timeout") or SILENCE) + GRACE
         limit = model.get("max_tokens") or self.known_context // ANSWER_PART
         self.output: int = max(1, min(limit, self.known_context))
 
@@ -133,7 +135,7 @@ def openai(config: Mapping[str, Any], url: str) -> str:
         "    base_url=%s," % quoted(url + "/v1"),
         '    api_key=os.environ.get("%s", "none"),' % KEY,
         "    # A long prompt may take this long until its first token.",
-        "    timeout=%d," % max([entry.timeout for entry in models] or [7200 + GRACE]),
+        "    timeout=%d," % max([entry.timeout for entry in models] or [LONGEST]),
         ")",
         "",
         'if __name__ == "__main__":',
@@ -192,7 +194,7 @@ def opencode(config: Mapping[str, Any], url: str) -> str:
         "options": {
             "baseURL": url + "/v1",
             "apiKey": "{env:%s}" % KEY,
-            "timeout": 1000 * max([entry.timeout for entry in chat] or [7200 + GRACE]),
+            "timeout": 1000 * max([entry.timeout for entry in chat] or [LONGEST]),
         },
         "models": models,
     }
@@ -216,7 +218,7 @@ def open_webui(config: Mapping[str, Any], url: str) -> str:
         "OPENAI_API_KEY=KEY",
         "ENABLE_OLLAMA_API=false",
         "ENABLE_PERSISTENT_CONFIG=false",
-        "AIOHTTP_CLIENT_TIMEOUT=%d" % max([entry.timeout for entry in models] or [7200 + GRACE]),
+        "AIOHTTP_CLIENT_TIMEOUT=%d" % max([entry.timeout for entry in models] or [LONGEST]),
     ]
     if chat:
         lines.append("DEFAULT_MODELS=%s" % default_of(config, chat))
@@ -262,7 +264,7 @@ def tensorzero(config: Mapping[str, Any], url: str) -> str:
     )
     lines = head(config, url, use) + [
         "[gateway]",
-        "global_outbound_http_timeout_ms = %d" % (1000 * max([entry.timeout for entry in models] or [7200 + GRACE])),
+        "global_outbound_http_timeout_ms = %d" % (1000 * max([entry.timeout for entry in models] or [LONGEST])),
     ]
     for entry in models:
         for name in [entry.name] + entry.aliases:
@@ -290,7 +292,7 @@ def haproxy(config: Mapping[str, Any], url: str) -> str:
         "HAProxy in front of the gateway: haproxy -c -f llama.cfg, then in /etc/haproxy/. It passes on the clients' "
         "keys.\nThe nodes' own ports are no servers here: the gateway knows what is loaded, full or draining."
     )
-    wait = max([entry.timeout for entry in models] or [7200 + GRACE])
+    wait = max([entry.timeout for entry in models] or [LONGEST])
     lines = head(config, url, use) + [
         "defaults",
         "    mode http",

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .._text import Refusal, printable
 
+# Seconds without a byte, and how many requests may wait, of a service for which nothing else is told.
+SILENCE, QUEUE = 7200.0, 64
 NEXT = "run site.yml with --tags gateway again"
 
 
@@ -176,8 +178,8 @@ def _service(name: str, reader: Reader) -> Service:
         endpoints=endpoints,
         started=reader.choice("state", ("started", "stopped"), "started") == "started",
         fallback=reader.get("fallback", (str, type(None))),
-        timeout=float(reader.get("timeout", (float, int), 7200.0)),
-        queue=reader.get("queue", (int,), 64),
+        timeout=float(reader.get("timeout", (float, int), SILENCE)),
+        queue=reader.get("queue", (int,), QUEUE),
     )
 
 

@@ -1,8 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doors: what each port of the gateway gives out itself, what it passes on, and to whom. Private to the
-collection."""
+"""What each port of the gateway gives out itself, what it passes on, and to whom. Private to the collection."""
 
 import json
 import time
@@ -18,8 +17,11 @@ from .request import Head
 from .routing import Route
 from .status_page import PAGE
 
-# Without a key: they name what serves, and nothing of what is asked. nginx lets the monitoring hosts alone to /metrics.
-OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients", "/metrics")
+# Without a key: they name what serves, and nothing of what is asked.
+OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
+# Without a key too, at the gateway's own port: nginx lets the hosts of monitoring alone come here. At a tier's port it
+# is the server's page.
+METRICS = "/metrics"
 METHODS = "GET, POST, OPTIONS"
 
 
@@ -32,7 +34,7 @@ class Passed(NamedTuple):
 
 
 class State:
-    """What a door looks at: the engine is one."""
+    """What is looked at for that: the engine is one."""
 
     config: Config
     fleet: Fleet
@@ -46,7 +48,8 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Optional[A
         return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
     if head.method == "OPTIONS":
         return Answer(204, b"", headers=_preflight(head))
-    is_open = head.method in ("GET", "HEAD") and (path in OPEN or path.startswith("/clients/"))
+    own = path == METRICS and head.get("x-llama-tier") is None
+    is_open = head.method in ("GET", "HEAD") and (own or path in OPEN or path.startswith("/clients/"))
     if state.config.required and not known and not is_open:
         words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
         return answers.error(401, "invalid_api_key", words)
@@ -71,8 +74,10 @@ def judge(state: State, head: Head, target: Target, body: bytes) -> Union[Answer
         own = _own(state, head, task, path)
         if own is not None:
             return own
-        found = routing.of_model(state.config, task or head.get("x-task"), asked)
-        if isinstance(asked, str) and asked not in state.config.names:
+        task = task or head.get("x-task")
+        found = routing.of_model(state.config, task, asked)
+        # Where a task is named, the model that stands beside it is not asked for.
+        if task is None and isinstance(asked, str) and asked not in state.config.names:
             state.counts.unknown(answers.shown(asked))
     return found if isinstance(found, Answer) else Passed(target._replace(path=path), parsed, found)
 
@@ -144,7 +149,7 @@ def _page(state: State, path: str) -> Optional[Answer]:
         if ready:
             return answers.json_answer({"status": "ok"})
         return answers.error(503, "no_endpoint", "no service is ready: see /status", retry_after=10)
-    if path == "/metrics":
+    if path == METRICS:
         return Answer(200, state.counts.text(fleet).encode("utf-8"), metrics.TYPE)
     if path == "/status.json":
         return answers.json_answer(status(state))

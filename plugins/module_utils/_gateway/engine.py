@@ -109,6 +109,7 @@ class Engine(doors.State):
         except Refusal as refusal:
             say("gateway: %s; what was configured before still holds" % refusal)
             return
+        self.counts.read = time.time()
         self._configure()
         self.prober.follow()
         say("gateway: configuration read again")
@@ -196,7 +197,9 @@ class Engine(doors.State):
             # A connection without a request, as a health check makes, is none.
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
-                self.counts.ended(entry.fields)
+                # Who looks at pages is no client of a model.
+                if entry.fields["service"] or entry.fields["path"] not in (*doors.OPEN, doors.METRICS):
+                    self.counts.ended(entry.fields)
             self._left()
 
     async def _answer(self, connection: Connection, entry: Entry) -> None:

@@ -34,6 +34,8 @@ SOON, FULL, GONE = 10, 5, 5
 WORDS_LOADING = b"Loading model"
 # The type of the error of a prompt that is longer than a slot.
 WORDS_CONTEXT = b"exceed_context_size_error"
+# As much of an answer as such words are looked for in.
+BEGINNING = 4096
 
 
 class Cut(Unanswered):
@@ -259,9 +261,13 @@ class Forward:
         body = b"".join(pieces)
         if head.status == 503 and WORDS_LOADING in body and self._target.path != "/health":
             raise Loading()
-        if head.status == 400 and WORDS_CONTEXT in body[:4096]:
-            self._entry.set(refused="context")
+        self._judge(head, body)
         await self._connection.write(told + body, self._entry, head.status)
+
+    def _judge(self, head: upstream.Head, beginning: bytes) -> None:
+        """Why a server has refused the request, by the first bytes of its answer."""
+        if head.status == 400 and WORDS_CONTEXT in beginning[:BEGINNING]:
+            self._entry.set(refused="context")
 
     async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
         """The head goes with the first byte of the body: until then another server may answer."""
@@ -278,6 +284,7 @@ class Forward:
             else:
                 data, ends = data[: framing.feed(data)], framing.done
             if not self._connection.started:
+                self._judge(head, data)
                 await self._connection.write(told + data, self._entry, head.status)
             else:
                 await self._connection.write(data, self._entry)

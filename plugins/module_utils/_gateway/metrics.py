@@ -42,6 +42,7 @@ class Counts:
     """Since the engine began."""
 
     def __init__(self) -> None:
+        self.read = time.time()  # when what is configured was read
         self._requests: Dict[Tuple[str, str], int] = {}
         self._seconds: Dict[str, Histogram] = {}
         self._first: Dict[str, Histogram] = {}
@@ -94,7 +95,7 @@ class Counts:
                 histogram.tell(one, service)
         for name, counts, words in (
             ("retries_total", self._retries, "Servers that a request was sent to after the first."),
-            ("fallbacks_total", self._fallbacks, "Requests of a service that its fallback answered."),
+            ("fallbacks_total", self._fallbacks, "Requests of a service that went to its fallback."),
             ("context_refused_total", self._context, "Requests that were longer than a slot."),
         ):
             one = family(name, "counter", words)
@@ -108,10 +109,15 @@ class Counts:
         state = family("endpoint_state", "gauge", "The state that holds.")
         for service, pool in fleet.pools.items():
             queued.add(len(pool.queue), service=service)
+            # A node may have several of one service, those of jobs: a sample is told once.
+            nodes: Dict[str, int] = {}
             for endpoint in pool.endpoints:
-                flight.add(endpoint.in_flight, service=service, node=endpoint.where.node)
-                state.add(1, service=service, node=endpoint.where.node, state=endpoint.state)
-        family("read_seconds", "gauge", "When this was written, since 1970.").add(round(time.time(), 1))
+                _one_more(nodes, endpoint.where.node, endpoint.in_flight)
+            for node, count in nodes.items():
+                flight.add(count, service=service, node=node)
+            for node, seen in sorted({(one.where.node, one.state) for one in pool.endpoints}):
+                state.add(1, service=service, node=node, state=seen)
+        family("read_seconds", "gauge", "When the configuration was read, since 1970.").add(round(self.read, 1))
         return render(found)
 
 

@@ -52,7 +52,7 @@ def normalise(target: str) -> Optional[Target]:
 
 
 def is_closed(method: str, path: str) -> bool:
-    """Whether no client may ask for it, at whichever door. Letters count alike in both cases, and what stands behind a
+    """Whether no client may ask for it, at whichever port. Letters count alike in both cases, and what stands behind a
     semicolon, which some programs take for parameters, not at all."""
     parts = [part.partition(";")[0] for part in path.lower().split("/") if part]
     # A server may be asked with or without /v1.

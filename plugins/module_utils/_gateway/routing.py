@@ -1,7 +1,7 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which service a request is for, by its door, task and model. Private to the collection."""
+"""Which service a request is for, by its port, task and model. Private to the collection."""
 
 from typing import Any, Dict, NamedTuple, Optional, Union
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .._node.notify import say
 from .._text import printable
-from .config import Address, Config, Model, Service
+from .config import QUEUE, SILENCE, Address, Config, Model, Service
 from .replicas import CHANGE, MAINTENANCE, Drained
 
 # Bytes of a file: many times what thousands of endpoints need; and slots that a file may claim.
@@ -136,6 +136,6 @@ def _service(entry: Dict[str, Any], models: List[str]) -> Service:
         endpoints=(),
         started=True,
         fallback=None,
-        timeout=7200.0,
-        queue=64,
+        timeout=SILENCE,
+        queue=QUEUE,
     )

@@ -31,6 +31,7 @@ TROUBLE = re.compile(
     re.IGNORECASE,
 )
 MILESTONE = re.compile(r"model loaded|listening on|cleaning up before exit")
+FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
 # One message at most, and all that is read of a node's journal, in which a busy server may fill most.
 MOST_LETTERS = 500
 MOST_READ = 32 * 1024 * 1024
@@ -92,7 +93,7 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     """-> {lines: what units have said since a time, in its order, the newest of it; more: whether older lines were left
     out}. Errors: Refusal.
 
-    A line: {at, unit, text, folded}. Lines of servers that are about requests are one, with their number as folded,
+    A line: {at, unit, text, folded}. Lines that a server writes while all is well are one, with their number as folded,
     unless everything is wanted.
     """
     arguments = ["--output=json", "--reverse", "--since=@%d" % since, "--output-fields=" + ",".join(FIELDS)]
@@ -122,13 +123,9 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     return {"lines": _in_order(found), "more": False}
 
 
-FIELDS = ("MESSAGE", "UNIT", "_PID", "_COMM", "_SYSTEMD_UNIT", "_SOURCE_REALTIME_TIMESTAMP")
-
-
 def _in_order(newest_first: List[Line]) -> List[Line]:
-    found = newest_first[::-1]
-    found.sort(key=lambda line: line["at"])  # those of one moment stay as the journal has them
-    return found
+    newest_first.reverse()
+    return sorted(newest_first, key=lambda line: line["at"])
 
 
 def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequence[str]) -> Optional[Line]:
@@ -140,7 +137,9 @@ def _line(entry: Entry, service: Optional[str], everything: bool, units: Sequenc
     request = _request(message) if unit == GATEWAY and entry.get("_PID") != "1" else None
     if service is not None and not _is_about(service, unit, message, request):
         return None
-    chatter = not everything and entry.get("_COMM") in SERVERS and _is_chatter(message)
+    chatter = not everything and (
+        _is_of_no_service(request) if request is not None else entry.get("_COMM") in SERVERS and _is_chatter(message)
+    )
     text = _told(request) if request is not None else printable(message, MOST_LETTERS)
     return {"at": entry_time(entry), "unit": unit, "text": "" if chatter else text, "folded": 1 if chatter else 0}
 
@@ -180,6 +179,12 @@ def _is_chatter(message: str) -> bool:
         return False
     grave = GRAVE.match(message)
     return grave.group("level") in "DI" if grave else not TROUBLE.search(message)
+
+
+def _is_of_no_service(request: Entry) -> bool:
+    """Whether somebody has got a page of the gateway's own, as Prometheus does all the time."""
+    status = request.get("status")
+    return not request.get("service") and isinstance(status, int) and status < 400
 
 
 def _told(request: Entry) -> str:

@@ -28,7 +28,8 @@ Sighting = Dict[str, Any]
 
 
 def look(folder: str, uids: Sequence[int]) -> bytes:
-    """{device, files: {name: {mtime, text or refused}}} as JSON. It may hang. Errors: OSError."""
+    """{device, folder: what is wrong with it, or nothing, files: {name: {mtime, text or refused}}} as JSON. It may
+    hang. Errors: OSError."""
     here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         found: Dict[str, Sighting] = {}
@@ -40,9 +41,26 @@ def look(folder: str, uids: Sequence[int]) -> bytes:
             if seen and len(into) < MOST_FILES:
                 into[name] = seen
         found.update(refused)
-        return json.dumps({"device": os.fstat(here).st_dev, "files": found}).encode("ascii")
+        seen_folder = os.fstat(here)
+        told = {"device": seen_folder.st_dev, "folder": _of_folder(folder, seen_folder, uids), "files": found}
+        return json.dumps(told).encode("ascii")
     finally:
         os.close(here)
+
+
+def _of_folder(folder: str, seen: os.stat_result, uids: Sequence[int]) -> str:
+    """Who may write in it can take endpoints away, though not add one. With the sticky bit only those of his own."""
+    if seen.st_uid and seen.st_uid not in uids:
+        return "%s: user id %d seen as its owner, 0 or one of gateway_registry_uids is needed: chown it" % (
+            folder,
+            seen.st_uid,
+        )
+    if seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX:
+        return (
+            "%s: mode %04o seen, a directory in which its owner alone may write is needed, or others can take "
+            "endpoints away: chmod go-w" % (folder, stat.S_IMODE(seen.st_mode))
+        )
+    return ""
 
 
 def _read(here: int, name: str, uids: Sequence[int]) -> Optional[Sighting]:
@@ -117,7 +135,7 @@ class Registry:
             return False
         self._answered += min(now - self._good, 2 * LOOK) if self._good is not None else 0.0
         self._good = now
-        complaints: Dict[str, str] = {}
+        complaints: Dict[str, str] = {"": seen["folder"]} if seen["folder"] else {}
         good: Dict[str, Tuple[files.Endpoint, int]] = {}
         for name, one in seen["files"].items():
             try:

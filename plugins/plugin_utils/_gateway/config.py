@@ -6,6 +6,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._gateway.config import SILENCE
 from ...module_utils._plan.full_prompt import measured
 from ...module_utils._settings import context, is_stopped, kind_of, resolved, value
 from .._intent import gateway
@@ -15,8 +16,8 @@ from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.routers import served_alone
 from .._intent.services import ports
 
-# Seconds without a byte: for a service of which no prompt was measured, the least, and times a full prompt.
-UNMEASURED, LEAST, TIMES = 7200.0, 2700.0, 1.5
+# Seconds without a byte where a prompt was measured: the least, and times a full prompt.
+LEAST, TIMES = 2700.0, 1.5
 UNSERVED = "no service of this inventory serves it"
 # llama-server's words for the most tokens of an answer, which no key says.
 MOST = ("-n", "--predict", "--n-predict")
@@ -47,7 +48,7 @@ def gateway_config(
             **_service(name, one, models, answering, builds_of(hostvars[host]), plan),
             "endpoints": _endpoints(one, port_of[name], models, groups, hostvars),
             "timeout": _timeout(name, one, plan, given.get("prompts") or {}),
-            "queue": int(told("queue", 64)),
+            "queue": int(told("queue")),
         }
         for name, one in services.items()
     }
@@ -157,7 +158,7 @@ def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Map
     given = context(service)
     slots += [given // value(service, "parallel")] if given else []
     if not rates or not slots:
-        return UNMEASURED
+        return SILENCE
     return max(LEAST, TIMES * max(slots) / min(rates))
 
 

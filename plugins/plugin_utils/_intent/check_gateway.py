@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ...module_utils._gateway.request import BODY
 from ...module_utils._settings import PORT, is_stopped
 from . import gateway
 from .check_nodes import ADDRESS
@@ -22,6 +23,8 @@ NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
 CHOICES = {"gateway_auth": ("required", "log_only"), "gateway_unknown_model": ("404", "400", "default")}
 PARTS = ("certificate", "key")
+SIZE = re.compile(r"^([1-9][0-9]{0,9})([kKmMgG]?)\Z")
+UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def gateway_errors(services: Services, models: Models, groups: Groups, hostvars: HostVars, routes: Any) -> list[str]:
@@ -39,7 +42,8 @@ def gateway_errors(services: Services, models: Models, groups: Groups, hostvars:
     service_of = managed(services, groups)
     for host in hosts:
         facts = hostvars[host]
-        told = _choice_errors(facts, routes) + _tls_errors(facts) + _key_errors(facts.get("gateway_keys"))
+        told = _choice_errors(facts, routes) + _body_errors(facts) + _tls_errors(facts)
+        told += _key_errors(facts.get("gateway_keys"))
         told += _address_errors(host, hostvars) + _port_errors(host, facts, service_of, services, groups)
         found += [sentence for sentence in told if sentence not in found]
     return found
@@ -127,6 +131,15 @@ def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
                 "name it there"
             )
     return found
+
+
+def _body_errors(facts: Mapping[str, Any]) -> list[str]:
+    """The engine holds a body whole, and has a limit of its own."""
+    given = gateway.setting("gateway_max_body", facts)
+    size = SIZE.match(str(given))
+    if size and int(size.group(1)) * UNITS[size.group(2).lower()] <= BODY:
+        return []
+    return ["gateway_max_body: %s seen, a size up to %dm is needed: write 32m" % (shown(given), BODY >> 20)]
 
 
 def _tls_errors(facts: Mapping[str, Any]) -> list[str]:

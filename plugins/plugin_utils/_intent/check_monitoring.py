@@ -20,6 +20,8 @@ from .values import IPV4, is_a, plain, shown
 PORTS = {"monitoring_port": 9090, "monitoring_alertmanager_port": 9093}
 # The rules look back one minute.
 INTERVAL = (1, 15)
+# As journald writes sizes.
+JOURNAL_SIZE = re.compile(r"^[1-9][0-9]*[KMGT]?\Z")
 RETENTION = re.compile(r"^([0-9]+(ms|[smhdwy]))+\Z")
 
 
@@ -30,6 +32,8 @@ def monitoring_errors(services: Services, groups: Groups, hostvars: HostVars) ->
         return []
     service_of = managed(services, groups)
     found: list[str] = []
+    for host in dict.fromkeys([*groups.get("llama_nodes", []), *gateway.all_hosts(groups)]):
+        found += [sentence for sentence in _journal_errors(hostvars[host]) if sentence not in found]
     for host in dict.fromkeys([*hosts, *gateway.all_hosts(groups)]):
         told = _port_errors(host, groups, hostvars, service_of, services)
         if host in hosts:
@@ -86,6 +90,17 @@ def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
         for place, url in enumerate(webhooks, 1)
         if not _is_url(url)
     ]
+    return found
+
+
+def _journal_errors(facts: Mapping[str, Any]) -> list[str]:
+    """journald would go on without what it cannot read."""
+    found = []
+    size, days = facts.get("monitoring_journal_max_use", "2G"), _number(facts.get("monitoring_journal_days", 14))
+    if not JOURNAL_SIZE.match(str(size)):
+        found.append("monitoring_journal_max_use: %s seen, a size is needed: write 2G" % shown(size))
+    if not is_a(days, int) or days < 1:
+        found.append("monitoring_journal_days: %s seen, a number of days is needed: write 14" % shown(days))
     return found
 
 

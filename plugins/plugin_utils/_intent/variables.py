@@ -24,8 +24,8 @@ INTENT = {
     "llama_services": "What runs, see below.",
     "llama_models": "What may be served, see below.",
     "llama_routes": "Tasks of the gateway's clients to models: `{default: NAME, tasks: {TASK: NAME}}`.",
-    "gateway_registry_suffix": "What the file of a service is called in a registry, behind its number: `{SERVICE: "
-    "WORD}` (default: the service's name).",
+    "gateway_registry_suffix": "What the file of a service is called in a registry, behind its number: "
+    "`{SERVICE: WORD}` (default: the service's name).",
     "llama_api_keys": "The keys of clients: `{SERVICE: [KEY]}`, from a vault.",
     "llama_address": "The address that clients reach a node at (default: `ansible_host`).",
     "llama_fabric_address": "The IPv4 address of a node on the network that carries RPC.",
@@ -64,9 +64,8 @@ EXTRA = (
         "park",
         "quant",
     ),
-    *("retire", "service", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial", "ubatch_size", "undo"),
-    "since",
-    "url",
+    *("retire", "service", "since", "slot_ctx_size", "state", "teardown_models", "tensor_split", "trial"),
+    *("ubatch_size", "undo", "url"),
 )
 # What was one release for all nodes, and its key in an entry of llama_builds now.
 MOVED = {

@@ -39,7 +39,7 @@ def log_lines(hostvars: Mapping[str, Any], hosts: Sequence[str], asked: Sequence
         if told["more"]
     ]
     if any(line["folded"] for _at, _host, line in merged):
-        notes.append("lines of servers about requests are counted: -e all=true shows them")
+        notes.append("(NUMBER lines): what servers write while all is well, -e all=true shows it")
     notes += ["%s: could not be asked, its lines are missing" % host for host in hosts if host not in asked]
     return ["times are UTC, by each host's own clock", *shown, *notes]
 
@@ -55,5 +55,5 @@ def _unit(line: Mapping[str, Any]) -> str:
 
 def _text(line: Mapping[str, Any]) -> str:
     if line["folded"]:
-        return "(%d line%s of its server)" % (line["folded"], "" if line["folded"] == 1 else "s")
+        return "(%d line%s)" % (line["folded"], "" if line["folded"] == 1 else "s")
     return printable(line["text"], None)

@@ -122,6 +122,16 @@ def test_the_second_replica_keeps_serving_where_the_first_does_not_answer(replic
     assert drains(replicas) == []
 
 
+def test_the_second_replica_keeps_its_model_where_the_first_does_not_load_the_new_one(replicas):
+    status, output = replicas.run("switch_model", "-e", "service=embed quant=Q4_X")
+    assert status != 0 and "the new model does not serve" in output and "the old one serves again" in output, output
+    events = told(replicas)
+    assert in_order(events, "node1 stopped %s" % UNIT, "node1 started %s" % UNIT, "node1 ask %s" % UNIT), events
+    assert "node2 stopped %s" % UNIT not in events, events
+    assert "drains embed on node1 for change, embed on node2 for change" not in events, events
+    assert drains(replicas) == []
+
+
 def test_a_site_that_fails_leaves_nothing_draining(replicas):
     status, _output = replicas.run("site", "-e", "tag=b2-mute")
     assert status != 0

@@ -167,6 +167,9 @@ def test_a_line_is_over_where_its_unit_is_well_again():
     known[0]["state"] = "loading"
     assert evidence.told(lines, {"units": known, "firewall": {"fences": [{"fenced": False}]}})[0]["over"] is False
     assert lines[3]["over"] is False
+    # It has served since, and what is the matter now is another story.
+    lines.append({"at": AT + 9, "unit": HEAD, "by": "watchdog", "text": "serves (loaded in 0.8 s)"})
+    assert evidence.told(lines, {"units": known})[0]["over"] is True
 
 
 def test_the_same_again_is_one_finding_and_what_is_over_a_notice():

@@ -424,8 +424,7 @@ def test_doors(made):
     assert {one["id"] for one in gateway.ask("/v1/models")[2]["data"]} == {"big", "BIG", "m1", "M1", "m2"}
     assert gateway.ask("/v1/models/M1")[2]["meta"]["alias_of"] == "m1"
     assert gateway.ask("/v1/models/no")[0] == 404
-    # nginx lets the monitoring hosts alone there.
-    assert gateway.ask("/metrics")[0] == 200
+    assert gateway.ask("/props")[0] == 404
     assert gateway.ask("/v1/models", method="DELETE")[0] == 403
     assert gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://o")[1]["access-control-allow-origin"]
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")

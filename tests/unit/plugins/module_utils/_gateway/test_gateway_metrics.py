@@ -1,56 +1,251 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""What the gateway's engine counts, and what of it a client can make grow or see."""
+
+import json
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter.exposition import parse
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import metrics
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.metrics import Counts
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.log import Entry
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.replicas import Fleet
-
-FIELDS = {"service": "chat", "status": 200, "seconds": 1.5, "ttfb": 0.2, "queued": 0.0, "tries": 1, "fallback": None}
-
-
-def page(counts):
-    """{(name, labels in order): value}"""
-    found = parse(counts.text(Fleet()))
-    return {(one.name, *(one.labels[key] for key in sorted(one.labels))): one.value for one in found}
-
-
-def test_requests_by_service_and_status():
-    counts = Counts()
-    counts.ended(FIELDS)
-    counts.ended(dict(FIELDS, status=503))
-    counts.ended(dict(FIELDS, service=None, status=401))
-    # A client that left before anything was answered.
-    counts.ended(dict(FIELDS, status=None, ttfb=None))
-    found = page(counts)
-    assert found["llama_gateway_requests_total", "200", "chat"] == 1
-    assert found["llama_gateway_requests_total", "503", "chat"] == 1
-    assert found["llama_gateway_requests_total", "401", ""] == 1
-    assert found["llama_gateway_requests_total", "499", "chat"] == 1
-    assert found["llama_gateway_seconds_count", "chat"] == 3
-    assert found["llama_gateway_first_byte_seconds_count", "chat"] == 2
-
-
-@pytest.mark.parametrize(
-    ("seconds", "below"), [(0.0, 0.05), (0.05, 0.05), (0.051, 0.1), (1800.0, 1800.0), (1800.1, None)]
+from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
+    CHUNKED,
+    Gateway,
+    Server,
+    chat,
+    configuration,
+    plain,
+    request,
+    service,
+    wait_for,
 )
-def test_a_time_counts_in_its_bucket_and_in_those_above(seconds, below):
-    counts = Counts()
-    counts.ended(dict(FIELDS, seconds=seconds))
-    found = page(counts)
-    buckets = {bound: found["llama_gateway_seconds_bucket", "%g" % bound, "chat"] for bound in metrics.BOUNDS}
-    assert buckets == {bound: int(below is not None and bound >= below) for bound in metrics.BOUNDS}
-    assert found["llama_gateway_seconds_bucket", "+Inf", "chat"] == 1
-    assert found["llama_gateway_seconds_sum", "chat"] == seconds
+
+CONTEXT = {
+    "error": {
+        "code": 400,
+        "message": "request (9000 tokens) exceeds the available context size (4096 tokens), try increasing it",
+        "type": "exceed_context_size_error",
+        "n_prompt_tokens": 9000,
+        "n_ctx": 4096,
+    }
+}
 
 
-def test_names_that_nothing_serves_are_counted_and_bounded():
-    counts = Counts()
-    for number in range(2 * metrics.NAMES):
-        counts.unknown("name-%d" % number)
-    counts.unknown("name-0")
-    found = {key[1]: value for key, value in page(counts).items() if key[0] == "llama_gateway_names_unknown_total"}
-    assert found["name-0"] == 2 and found[metrics.OTHER] == metrics.NAMES
+@pytest.fixture
+def made(tmp_path):
+    gateways = []
+
+    def make(services, keys=None, **config):
+        gateways.append(Gateway(tmp_path, configuration(services, **config), keys))
+        return gateways[-1]
+
+    yield make
+    for gateway in gateways:
+        gateway.stop()
+        assert gateway.ended.wait(5), "something is still open"
+
+
+def page(gateway):
+    status, headers, body = gateway.ask("/metrics")
+    assert (status, headers["content-type"]) == (200, metrics.TYPE)
+    return body.decode("utf-8")
+
+
+def samples(text):
+    """{name: {labels without braces: value}}, and no sample twice."""
+    found = {}
+    for one in parse(text):
+        labels = ",".join("%s=%s" % item for item in sorted(one.labels.items()))
+        assert labels not in found.setdefault(one.name[len("llama_gateway_") :], {}), (one.name, labels)
+        found[one.name[len("llama_gateway_") :]][labels] = one.value
+    return found
+
+
+def counted(gateway, seen):
+    """What the page says once seen(samples) holds: a request is counted after its last byte."""
+    found = []
+
+    def look():
+        found[:] = [samples(page(gateway))]
+        return seen(found[0])
+
+    wait_for(look)
+    return found[0]
+
+
+def requests(count, **labels):
+    wanted = ",".join("%s=%s" % item for item in sorted(labels.items()))
+    return lambda found: found.get("requests_total", {}).get(wanted) == count
+
+
+def ended(**fields):
+    entry = Entry()
+    entry.set(**dict({"service": "big", "status": 200, "seconds": 1.0, "ttfb": 0.2, "tries": 1}, **fields))
+    return entry.fields
+
+
+def test_a_request_is_counted_with_its_times(made):
+    gateway = made(service("big", Server()))
+    for _one in range(3):
+        assert gateway.ask(body=chat())[0] == 200
+    found = counted(gateway, requests(3, service="big", code="200"))
+    assert found["seconds_count"] == found["first_byte_seconds_count"] == {"service=big": 3}
+    assert found["queue_seconds_bucket"]["le=0.05,service=big"] == 3
+    assert 0 < found["first_byte_seconds_sum"]["service=big"] <= found["seconds_sum"]["service=big"] < 10
+    assert found["in_flight"] == {"node=n1,service=big": 0} and found["queued"] == {"service=big": 0}
+    assert found["endpoint_state"] == {"node=n1,service=big,state=ready": 1}
+    assert found["retries_total"] == found["fallbacks_total"] == found["context_refused_total"] == {"service=big": 0}
+
+
+def test_who_waits_and_what_runs_is_told_as_it_is(made):
+    server = Server().waits()
+    gateway = made(service("big", server))
+    ends = [gateway.open(request(body=chat()))]
+    wait_for(lambda: server.requests)
+    ends.append(gateway.open(request(body=chat())))
+    found = counted(gateway, lambda found: found["queued"]["service=big"] == 1)
+    assert found["in_flight"] == {"node=n1,service=big": 1}
+    for end in ends:
+        end.close()
+    counted(gateway, requests(2, service="big", code="499"))
+
+
+def test_another_server_and_the_fallback_are_counted(made):
+    broken = Server(act=lambda server, end: None)
+    services = {**service("big", broken, Server("two")), **service("small", Server("three"))}
+    gateway = made(services)
+    for _one in range(2):
+        assert gateway.ask(body=chat())[0] == 200
+    tried = len(broken.requests)
+    found = counted(gateway, requests(2, service="big", code="200"))
+    assert tried and found["retries_total"] == {"service=big": tried, "service=small": 0}
+
+
+def test_the_service_that_should_have_answered_has_the_fallback(made):
+    services = {**service("big", fallback="small", state="stopped"), **service("small", Server())}
+    gateway = made(services)
+    assert gateway.ask(body=chat())[0] == 200
+    found = counted(gateway, requests(1, service="small", code="200"))
+    assert found["fallbacks_total"] == {"service=big": 1, "service=small": 0}
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_prompt_that_is_too_long_is_counted(made, chunked):
+    body = json.dumps(CONTEXT).encode()
+    answer = plain(body, 400)
+    if chunked:
+        # As a router passes on what its model's server has said.
+        answer = CHUNKED.replace(b"200 OK", b"400 Bad Request") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    gateway = made(service("big", Server(act=lambda server, end: end.sendall(answer))))
+    assert gateway.ask(body=chat())[0] == 400
+    found = counted(gateway, requests(1, service="big", code="400"))
+    assert found["context_refused_total"] == {"service=big": 1}
+
+
+def test_another_refusal_of_a_server_is_none_of_the_context(made):
+    other = plain(b'{"error":{"code":400,"message":"bad","type":"invalid_request_error"}}', 400)
+    # Nor is an answer that speaks of one.
+    speaks = plain(json.dumps(CONTEXT).encode())
+    answers = [other, speaks]
+    gateway = made(service("big", Server(act=lambda server, end: end.sendall(answers.pop(0)))))
+    assert [gateway.ask(body=chat())[0] for _one in (1, 2)] == [400, 200]
+    found = counted(gateway, requests(1, service="big", code="200"))
+    assert found["context_refused_total"] == {"service=big": 0}
+
+
+def test_names_that_nothing_serves_are_counted_up_to_a_limit(made):
+    gateway = made(service("big", Server()), unserved={"old": "retired"})
+    for number in range(metrics.NAMES + 5):
+        assert gateway.ask(body=chat("gone%d" % number))[0] == 404
+    for name in ("gone0", "old", 'a"\\\nb', "BIG"):
+        gateway.ask(body=chat(name))
+    found = counted(gateway, requests(metrics.NAMES + 8, service="", code="404"))["names_unknown_total"]
     assert len(found) == metrics.NAMES + 1
+    assert (found["name=gone0"], found["name=gone31"], found["name=" + metrics.OTHER]) == (2, 1, 7)
+
+
+def test_the_name_beside_a_task_is_not_asked_for(made):
+    gateway = made(service("big", Server()), routes={"default": None, "tasks": {"code": "big"}})
+    assert gateway.ask("/task/code/v1/chat/completions", chat("gpt"))[0] == 200
+    assert gateway.ask(body=chat("gpt"), X_Task="code")[0] == 200
+    assert gateway.ask(body=chat("gpt"))[0] == 404
+    found = counted(gateway, requests(1, service="", code="404"))
+    assert found["names_unknown_total"] == {"name=gpt": 1}
+
+
+def test_a_name_that_the_default_answers_is_told_too(made):
+    gateway = made(service("big", Server()), unknown_model="default", routes={"default": "big", "tasks": {}})
+    assert gateway.ask(body=chat("gpt"))[0] == 200
+    assert counted(gateway, requests(1, service="big", code="200"))["names_unknown_total"] == {"name=gpt": 1}
+
+
+def test_who_looks_at_pages_is_no_client(made):
+    gateway = made(service("big", Server()))
+    for path in ("/health", "/status.json", "/metrics", "/metrics"):
+        assert gateway.ask(path)[0] == 200
+    assert gateway.ask("/nothing")[0] == 404
+    found = counted(gateway, requests(1, service="", code="404"))
+    assert found["requests_total"] == {"code=404,service=": 1}
+
+
+def test_the_page_has_nothing_of_what_was_asked_or_answered(made):
+    server = Server(act=lambda server, end: end.sendall(plain(b'{"content": "the-answer"}')))
+    gateway = made(service("big", server), {"clients": {"alice": "sk-secret"}, "services": {"big": "sk-inner"}})
+    gateway.ask(body=chat(text="the-question"), Authorization="Bearer sk-secret", X_Real_IP="192.0.2.7")
+    counted(gateway, requests(1, service="big", code="200"))
+    text = page(gateway)
+    for word in ("the-question", "the-answer", "sk-secret", "sk-inner", "alice", "192.0.2.7"):
+        assert word not in text
+
+
+def test_without_a_key_only_the_gateways_own_page_is_shown(made):
+    server = Server()
+    gateway = made(service("big", server, tier="fast"), auth="required")
+    assert gateway.ask("/metrics")[0] == 200
+    assert gateway.ask("/metrics", X_Llama_Tier="fast")[0] == 401, "the page of the server at the port of a tier"
+    assert gateway.ask("/task/x/metrics")[0] == 404
+    assert gateway.ask("/metrics", X_Llama_Tier="fast", Authorization="Bearer sk-me")[0] == 200
+    assert [head[0].split()[1] for head, _body in server.requests] == ["/metrics"]
+
+
+def test_when_the_configuration_was_read_is_told(made):
+    gateway = made(service("big", Server()))
+    first = samples(page(gateway))["read_seconds"][""]
+    assert abs(first - time.time()) < 60
+    gateway.write("gateway.json", "{")
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    time.sleep(0.2)
+    assert samples(page(gateway))["read_seconds"][""] == first, "what is broken was not read"
+    gateway.write("gateway.json", configuration(service("big", Server())))
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    wait_for(lambda: samples(page(gateway))["read_seconds"][""] > first)
+
+
+def test_two_endpoints_of_a_service_on_one_node_are_one_sample(made):
+    services = service("big", Server(), Server())
+    services["big"]["endpoints"][1]["node"] = "n1"
+    found = samples(page(made(services)))
+    assert found["in_flight"] == {"node=n1,service=big": 0}
+    assert found["endpoint_state"] == {"node=n1,service=big,state=ready": 1}
+
+
+def test_a_histogram_counts_what_is_up_to_each_bound():
+    counts = metrics.Counts()
+    for seconds in (0.05, 0.06, 7.0, 5000.0):
+        counts.ended(ended(seconds=seconds))
+    counts.ended(ended(status=None, seconds=None, ttfb=None))
+    found = samples(counts.text(Fleet()))
+    buckets = found["seconds_bucket"]
+    assert [buckets["le=%s,service=big" % bound] for bound in ("0.05", "0.1", "5", "10", "1800", "+Inf")] == [
+        2,
+        3,
+        3,
+        4,
+        4,
+        5,
+    ]
+    assert found["first_byte_seconds_count"] == {"service=big": 4}, "the one that had no byte is not among them"
+    assert found["requests_total"] == {"code=200,service=big": 4, "code=499,service=big": 1}

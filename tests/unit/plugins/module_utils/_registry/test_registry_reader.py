@@ -114,7 +114,7 @@ def test_while_the_share_hangs_nothing_grows_old(share):
 def test_an_empty_directory_below_a_share_that_is_not_mounted_changes_nothing(share):
     share.write()
     share.look()
-    seen = {"device": -1, "files": {}}
+    seen = {"device": -1, "folder": "", "files": {}}
     assert share.registry.looked(seen, share.now + 1) is False
     assert share.ports == [8081]
     again = Share(share.folder, device=share.registry.device)
@@ -161,6 +161,39 @@ def test_a_file_that_others_own_or_may_write_does_not_count(share):
     share.look()
     assert share.ports == []
     assert share.told[-1].startswith("4711-72b.json: no file with one name seen")
+
+
+def test_a_directory_in_which_others_may_write_is_told_of_once(share):
+    share.write()
+    os.chmod(share.folder, 0o775)
+    share.looks(3)
+    assert share.ports == [8081], "what counts is judged by its own file"
+    assert share.told == [
+        "%s: mode 0775 seen, a directory in which its owner alone may write is needed, or others can take endpoints "
+        "away: chmod go-w" % share.folder
+    ]
+    # With the sticky bit others can only add what does not count.
+    for mode in (0o1777, 0o755):
+        os.chmod(share.folder, mode)
+        share.look()
+    assert len(share.told) == 1
+    os.chmod(share.folder, 0o757)
+    share.look()
+    assert share.told[1:] == [share.told[0].replace("0775", "0757")]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a directory away")
+def test_a_directory_of_somebody_else_is_told_of(share):
+    os.chown(share.folder, 4321, 4321)
+    share.look()
+    assert share.told == [
+        "%s: user id 4321 seen as its owner, 0 or one of gateway_registry_uids is needed: chown it" % share.folder
+    ]
+    share.told.clear()
+    share.look(uids=[4321])
+    os.chown(share.folder, 0, 0)
+    share.look()
+    assert share.told == []
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to give a file away")

@@ -165,6 +165,14 @@ def test_a_name_of_a_service_that_is_stopped_is_free():
             "llama_gateway: ctl comes to its nodes from ctl, an IPv4 address is needed: give it llama_address in "
             "hosts.yml",
         ),
+        *(
+            (
+                {"gateway_max_body": wrong},
+                "gateway_max_body: %s seen, a size up to 512m is needed: write 32m" % seen,
+            )
+            for wrong, seen in (("32MB", "'32MB'"), (0, "0"), ("513m", "'513m'"), ("1g", "'1g'"))
+        ),
+        *(({"gateway_max_body": size}, None) for size in ("32m", "512M", "1048576", 65536, "800k")),
         ({"gateway_port": 0}, "gateway_port: 0 seen, 1 to 65535 is needed: choose another number"),
         (
             {"gateway_tiers": [8080]},

@@ -163,3 +163,24 @@ def test_prometheus_has_a_port_of_its_own_on_a_node():
         "monitoring_port: 8000 on node1 is taken by llama_services.reasoning.port, a port of its own is needed: choose "
         "another"
     ]
+
+
+@pytest.mark.parametrize(
+    ("variables", "told_of"),
+    [
+        ({"monitoring_journal_max_use": "900M", "monitoring_journal_days": "3"}, []),
+        (
+            {"monitoring_journal_max_use": "2 GB", "monitoring_journal_days": 0},
+            [
+                "monitoring_journal_max_use: '2 GB' seen, a size is needed: write 2G",
+                "monitoring_journal_days: 0 seen, a number of days is needed: write 14",
+            ],
+        ),
+        (
+            {"monitoring_journal_days": "2w"},
+            ["monitoring_journal_days: '2w' seen, a number of days is needed: write 14"],
+        ),
+    ],
+)
+def test_what_journald_would_not_read(variables, told_of):
+    assert told(on="node1", **variables) == told_of
