@@ -24,7 +24,8 @@ SAMPLED = """
     llama_endpoint_state llama_endpoint_ready llama_endpoint_asked_seconds llama_slots llama_slots_busy
     llama_context_slot_tokens llama_context_used_tokens llama_prompt_tokens_total llama_generated_tokens_total
     llama_requests_processing llama_requests_deferred llama_busy_without_tokens_seconds
-    llama_generation_tokens_per_second llama_baseline_tokens_per_second llama_conversation_ok llama_conversation_timestamp_seconds
+    llama_generation_tokens_per_second llama_baseline_tokens_per_second
+    llama_conversation_ok llama_conversation_timestamp_seconds
     llama_gpu_info llama_gpu_utilization_ratio llama_gpu_memory_used_bytes llama_gpu_memory_total_bytes
     llama_gpu_power_watts llama_gpu_temperature_celsius llama_gpu_throttled llama_gpu_ecc_uncorrected_total
     llama_gpu_xid_total llama_gpu_foreign_processes llama_gpu_foreign_memory_bytes llama_gpu_unit_memory_bytes
