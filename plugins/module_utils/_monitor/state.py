@@ -251,7 +251,7 @@ def _endpoint(node: str, service: str, seen: Samples, held: bool, lost: bool) ->
         # A head is asked each 15 s, systemd each two.
         starts = any(seen.value("llama_unit_starting", unit=name) == 1 for name in names)
         state = "starting" if starts else "down" if wanted else "held" if held else "stopped"
-    elif state in READY:
+    elif units:
         asked = seen.value("llama_endpoint_asked_seconds", **own) or math.inf
         # What it said was said by another process.
         if any((seen.value("llama_unit_started_seconds", unit=name) or 0.0) > asked for name in names):

@@ -246,6 +246,7 @@ OFF = unit(unit(head(ready="stopped"), "active", 0), "wanted", 0)
         (unit(head(), "wanted", 0), "ready", 0, "ready on node1, where it is not to be"),
         # It has been restarted since it was asked.
         (head().replace('service"} 80', 'service"} 95'), "loading", 2, "loading on node1"),
+        (head(ready="down").replace('service"} 80', 'service"} 95'), "loading", 2, "loading on node1"),
         # The part of the sampler that asks the head hangs.
         ("\n".join(one for one in head().split("\n") if "endpoint" not in one), "unknown", 3, "unknown on node1"),
     ],
