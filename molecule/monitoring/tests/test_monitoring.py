@@ -131,6 +131,26 @@ def test_the_journal_lasts_and_is_one_story(lab):
     assert "serves (loaded in " in output and "key-of-the-lab" not in output
 
 
+def test_commands_are_for_everybody(lab):
+    nobody = "setpriv --reuid=65534 --regid=65534 --clear-groups "
+    assert lab.node3.check_output(nobody + "llama-service-status") == "chat: ready on node1"
+    assert lab.node1.check_output(nobody + "llama-service-status chat") == "chat: ready on this node"
+    shown = lab.node3.check_output(nobody + "llama-cluster-monitor --once --width 80").splitlines()
+    assert "  3 nodes" in shown[0] and max(map(len, shown)) <= 80
+    assert [line.split()[1] for line in shown if re.match(r"node[123]  ", line)][:3] == ["answers"] * 3
+
+
+def test_a_dead_worker_shows_within_five_seconds(lab):
+    lab.eventually(lambda: lab.node3.run("llama-service-status").rc == 0, 60, "a service that is ready")
+    lab.node2.check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
+    began = time.monotonic()
+    lab.eventually(lambda: lab.node3.run("llama-service-status").rc in (1, 2), 30, "a worker that is missed")
+    took = time.monotonic() - began
+    print("llama-service-status knows it %.1f s after kill -9 of a worker" % took)
+    assert took <= 5
+    lab.eventually(lambda: lab.node3.run("llama-service-status").rc == 0, 60, "a service that is ready again")
+
+
 def test_removed_again(lab):
     status, output = lab.playbook("teardown", *INVENTORY)
     assert status == 0, output
@@ -138,6 +158,8 @@ def test_removed_again(lab):
         assert not node.file("/etc/systemd/system/llama-sampler.service").exists
         assert not node.file("/etc/llama-cluster").exists
         assert not node.file("/etc/systemd/journald.conf.d/90-llama-cluster.conf").exists
+        assert not node.file("/usr/local/bin/llama-cluster-monitor").exists
+        assert not node.file("/usr/local/bin/llama-service-status").exists
         assert not node.service("llama-sampler").is_running
     for unit in ("prometheus", "prometheus-alertmanager"):
         assert not lab.node3.service(unit).is_running and not lab.node3.service(unit).is_enabled

@@ -55,9 +55,11 @@ class Asked:
         self._before: Dict[Tuple[Optional[str], str], float] = {}  # as the server counts
         self._totals: Dict[str, float] = {}  # over all processes and models since this began
         self._rate: Optional[float] = None
+        self._asked = 0.0
         self._requested = time.monotonic()  # when somebody was last seen to ask
 
     def look(self) -> List[Family]:
+        self._asked = time.time()
         process = self._unit.look(time.monotonic())
         seen = Seen()
         if process != self._process:
@@ -184,6 +186,7 @@ class Asked:
 
         gauge("llama_endpoint_state", "The state that holds.", 1, state=seen.state)
         gauge("llama_endpoint_ready", "Whether the endpoint answers.", int(seen.state in ("ready", "sleeping")))
+        gauge("llama_endpoint_asked_seconds", "When that was so, since 1970.", round(self._asked, 3))
         gauge("llama_slots", "Slots of the server.", seen.slots)
         gauge("llama_slots_busy", "Slots at work.", seen.busy)
         gauge("llama_context_slot_tokens", "Context of a slot.", seen.context)

@@ -62,6 +62,7 @@ class Units:
             "Whether it is to run: enabled, its node is not held, its service not stopped.",
         )
         failed = Family("llama_unit_failed", "gauge", "Whether systemd has given it up, or its last run failed.")
+        starting = Family("llama_unit_starting", "gauge", "Whether it is on its way: a head may wait for its workers.")
         restarts = Family("llama_unit_restarts_total", "counter", "Starts by systemd after a run had ended.")
         started = Family("llama_unit_started_seconds", "gauge", "When its process began, since 1970.")
         memory = Family("llama_memory_bytes", "gauge", "Memory of the unit's control group.")
@@ -82,6 +83,8 @@ class Units:
             enabled = one.get("UnitFileState") in ("enabled", "enabled-runtime")
             wanted.add(int(enabled and not held and unit not in self._told.stopped), **labels)
             failed.add(int(one.get("ActiveState") == "failed" or one.get("SubState") == "auto-restart"), **labels)
+            starts = one.get("ActiveState") == "activating" and one.get("SubState") != "auto-restart"
+            starting.add(int(starts), **labels)
             restarts.add(number(one, "NRestarts"), **labels)
             started.add(self._start(unit, number(one, "ExecMainStartTimestampMonotonic")), **labels)
             if role == "watchdog":
@@ -101,6 +104,7 @@ class Units:
             active,
             wanted,
             failed,
+            starting,
             restarts,
             started,
             memory,

@@ -4,20 +4,33 @@
 """The pages and files that samples come from, each read by itself: a node that is gone or hangs keeps nobody waiting.
 Private to the collection."""
 
+import contextlib
+import email.utils
 import json
+import re
+import socket
 import ssl
 import threading
 import time
-import urllib.request
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from urllib.parse import urlsplit
 
 from .._exporter.exposition import Sample, parse
-from .._llama.api import rows, table
+from .._llama.api import plain, rows, table
 from .._node import paths
 from .._text import printable
 
-# Seconds for a page, and bytes of it.
-PATIENCE, LARGEST = 1.5, 16 << 20
+# Seconds for a page, its bytes, and samples of ours on it.
+PATIENCE, LARGEST, MOST = 1.5, 4 << 20, 20000
+# Seconds for which counters are kept, and between two looks where there is nothing before: a sampler looks each two.
+WINDOW, PAUSE = 60.0, 2.1
+COUNTERS = (
+    "llama_generated_tokens_total",
+    "llama_fabric_received_bytes_total",
+    "llama_fabric_sent_bytes_total",
+)
+HEADER = re.compile(rb"^(date|content-length):[ \t]*([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
+STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})\b")
 
 
 class Source(NamedTuple):
@@ -29,12 +42,25 @@ class Source(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """at: of the monotonic clock; samples: of a page, alerts: of alertmanager; error: why there is nothing new."""
+    """at: of the monotonic clock; clock: what the host of the page says that it is, in seconds since 1970; samples: of
+    a page, alerts: of alertmanager; error: why there is nothing new."""
 
     at: float
-    samples: List[Sample]
-    alerts: List[Dict[str, Any]]
-    error: str
+    clock: Optional[float] = None
+    samples: Tuple[Sample, ...] = ()
+    alerts: Tuple[Dict[str, Any], ...] = ()
+    error: str = ""
+
+
+Counts = Dict[Tuple[str, Tuple[Tuple[str, str], ...]], float]
+
+
+class Seen(NamedTuple):
+    """last: the newest whole reading; now: the newest of any kind; counts: of the readings of the last minute."""
+
+    last: Optional[Reading] = None
+    now: Optional[Reading] = None
+    counts: Tuple[Tuple[float, Counts], ...] = ()
 
 
 def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> List[Source]:
@@ -44,84 +70,145 @@ def sources(monitor: str = paths.MONITOR, own: str = paths.SAMPLES) -> List[Sour
             told = table(json.load(stream))
     except (OSError, ValueError):
         return [Source("node", "this node", own)]
-    found = [Source("node", str(name), str(url)) for name, url in table(told.get("nodes")).items()]
-    found += [Source("gateway", str(name), str(url)) for name, url in table(told.get("gateway")).items()]
+    found = [Source("node", printable(name), str(url)) for name, url in table(told.get("nodes")).items()]
+    found += [Source("gateway", printable(name), str(url)) for name, url in table(told.get("gateway")).items()]
     if isinstance(told.get("alertmanager"), str):
         found.append(Source("alerts", "alertmanager", told["alertmanager"] + "/api/v2/alerts?active=true"))
     return found
 
 
-def fetch(place: str) -> str:
-    """The text of a page or a file. Errors: OSError."""
+def fetch(place: str) -> Tuple[str, Optional[float]]:
+    """The text of a page or a file, and what its host's clock said. Errors: OSError, ValueError."""
     if place.startswith("/"):
-        with open(place, encoding="utf-8", errors="replace") as stream:
-            return stream.read(LARGEST)
-    # By addresses of the inventory: nothing lies between, and a certificate names the gateway otherwise.
-    unchecked = ssl.create_default_context()
-    unchecked.check_hostname = False
-    unchecked.verify_mode = ssl.CERT_NONE
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unchecked)
-    )
+        with open(place, "rb") as stream:
+            return _bounded(stream.read(LARGEST + 1)).decode("utf-8", "replace"), time.time()
+    head, _, body = _answer(place).partition(b"\r\n\r\n")
+    status = STATUS.match(head)
+    if not status or status.group(1) != b"200":
+        # A page that points elsewhere is not followed there.
+        raise ValueError("status %s" % status.group(1).decode("ascii") if status else "no answer of HTTP")
+    headers = {name.lower(): value for name, value in HEADER.findall(head)}
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and len(length) < 10 and len(body) < int(length):
+        raise ValueError("an answer that was cut off")
+    return body.decode("utf-8", "replace"), _clock(headers.get(b"date", b"").decode("latin-1"))
+
+
+def _answer(url: str) -> bytes:
+    """All of it, in PATIENCE seconds: a byte now and then gains nothing."""
     end = time.monotonic() + PATIENCE
-    with opener.open(place, timeout=PATIENCE) as answer:
-        pieces, size = [], 0
-        while size < LARGEST:
-            piece = answer.read(65536)
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    connection = socket.create_connection((parts.hostname or "", port), PATIENCE)
+    # By its address: the certificate of a gateway names it otherwise.
+    stream = _unchecked().wrap_socket(connection) if parts.scheme == "https" else connection
+    with contextlib.closing(stream):
+        path = parts.path + ("?" + parts.query if parts.query else "")
+        stream.sendall(("GET %s HTTP/1.0\r\nHost: %s\r\n\r\n" % (path, parts.netloc)).encode("ascii"))
+        content = b""
+        while len(content) <= LARGEST:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise socket.timeout()
+            stream.settimeout(left)
+            piece = stream.recv(1 << 18)
             if not piece:
                 break
-            pieces.append(piece)
-            size += len(piece)
-            if time.monotonic() > end:
-                raise OSError("only a part came in %g s" % PATIENCE)
-    return b"".join(pieces).decode("utf-8", "replace")
+            content += piece
+    return _bounded(content)
+
+
+def _bounded(content: bytes) -> bytes:
+    if len(content) > LARGEST:
+        raise ValueError("more than %d MiB" % (LARGEST >> 20))
+    return content
+
+
+def _unchecked() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _clock(date: str) -> Optional[float]:
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def read(source: Source) -> Reading:
     """One look."""
     try:
-        text = fetch(source.place)
+        text, clock = fetch(source.place)
+        at = time.monotonic()
         if source.kind == "alerts":
-            return Reading(time.monotonic(), [], rows(json.loads(text)) or [], "")
-        return Reading(time.monotonic(), list(parse(text)), [], "")
+            return Reading(at, clock, alerts=tuple(rows(json.loads(text)) or ()))
+        # Where node_exporter has them on its page, most of it is of others.
+        ours = "\n".join(line for line in text.split("\n") if line.startswith("llama_"))
+        samples = tuple(parse(ours))
+        if len(samples) > MOST:
+            raise ValueError("more than %d samples" % MOST)
+        return Reading(at, clock, samples)
+    except socket.timeout:
+        return Reading(time.monotonic(), error="no answer in %g s" % PATIENCE)
     except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "reason", None) or error
-        reason = getattr(reason, "strerror", None) or reason
-        return Reading(time.monotonic(), [], [], printable(reason) or type(error).__name__)
+        return Reading(time.monotonic(), error=_words(error))
+
+
+def _words(error: BaseException) -> str:
+    return plain(getattr(error, "strerror", None) or error) or type(error).__name__
 
 
 class Follower(threading.Thread):
-    """Reads a source again and again. last: the newest whole reading, before: the one before it, now: the newest of
-    any kind."""
+    """Reads a source again and again, and calls afterwards what it is given."""
 
-    def __init__(self, source: Source, interval: float) -> None:
+    def __init__(self, source: Source, interval: float, told: Callable[[], None] = lambda: None) -> None:
         super(Follower, self).__init__(daemon=True)
-        self.source, self._interval = source, interval
-        self.last: Optional[Reading] = None
-        self.before: Optional[Reading] = None
-        self.now: Optional[Reading] = None
+        self.source, self.interval, self._told = source, interval, told
+        # One value, replaced as a whole: others read it meanwhile.
+        self.seen = Seen()
         self.began = time.monotonic()
 
     def look(self) -> None:
-        reading = read(self.source)
-        if not reading.error:
-            self.before, self.last = self.last, reading
-        self.now = reading
+        self.take(read(self.source))
+        self._told()
+
+    def take(self, reading: Reading) -> None:
+        if reading.error:
+            self.seen = self.seen._replace(now=reading)
+            return
+        counts = {
+            (one.name, tuple(sorted(one.labels.items()))): one.value for one in reading.samples if one.name in COUNTERS
+        }
+        kept = tuple(one for one in self.seen.counts if reading.at - one[0] <= WINDOW)
+        if kept and any(counts.get(key, value) < value for key, value in kept[-1][1].items()):
+            # It began anew.
+            kept = ()
+        self.seen = Seen(reading, reading, kept + ((reading.at, counts),))
 
     def run(self) -> None:
         while True:
             began = time.monotonic()
             self.look()
-            time.sleep(max(0.1, self._interval - (time.monotonic() - began)))
+            time.sleep(max(0.1, self.interval - (time.monotonic() - began)))
 
 
-def once(followed: List[Follower]) -> None:
-    """Two looks at each, a second apart, so that counters have a rate; all sources at one time."""
-    for pause in (1.0, 0.0):
-        threads = [threading.Thread(target=one.look, daemon=True) for one in followed]
-        for thread in threads:
-            thread.start()
-        end = time.monotonic() + 4 * PATIENCE
-        for thread in threads:
-            thread.join(max(0.0, end - time.monotonic()))
-        time.sleep(pause)
+def once(followed: List[Follower], looks: int = 1) -> None:
+    """Looks at each, all at one time. Two looks give counters a rate. Who does not answer is asked once more: a node
+    may be busy."""
+    for number in range(looks):
+        time.sleep(PAUSE if number else 0)
+        _together(followed)
+    _together([one for one in followed if not one.seen.last])
+
+
+def _together(followed: List[Follower]) -> None:
+    threads = [threading.Thread(target=one.look, daemon=True) for one in followed]
+    for thread in threads:
+        thread.start()
+    # Connecting, a handshake and the answer each have their patience.
+    end = time.monotonic() + 3 * PATIENCE
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))

@@ -3,20 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the samples of all nodes say together. Private to the collection."""
 
+import math
 import time
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._exporter.exposition import Sample
 from .._llama.api import table
 from .._text import printable
-from .read import Follower
+from .read import PATIENCE, Follower, Seen
 
 # Seconds after which samples are old: a sampler writes each two.
 OLD = 15.0
-MOST_ALERTS = 50
+# Seconds for which what was read last holds without an answer.
+GRACE = 3.0
+# Seconds over which a rate is taken, and that it needs. Heads are asked each 15 s, the fabric each two.
+TOKENS, FABRIC = (60.0, 30.0), (10.0, 1.5)
+# Of one host, or one page: whoever says more has gone mad, or wants this program to.
+MOST_ALERTS, MOST_SERVICES, MOST_SAMPLES = 200, 64, 1000
 READY = ("ready", "sleeping")
 # Of a service with replicas the best of them counts.
-ORDER = ("ready", "sleeping", "loading", "down", "unknown", "stopped")
+ORDER = ("ready", "sleeping", "loading", "starting", "unknown", "down")
+PAGE = "page"
 
 
 class Endpoint(NamedTuple):
@@ -31,7 +38,8 @@ class Endpoint(NamedTuple):
     waiting: Optional[int]
     used: Optional[int]
     limit: Optional[int]
-    rate: Optional[float]  # tokens/s generated now
+    speed: Optional[float]  # tokens/s of an answer, as the server counts
+    made: Optional[float]  # tokens/s of all answers together, over the last minute
     links: int
     links_up: int
     model: str
@@ -77,6 +85,17 @@ class Node(NamedTuple):
     fabric: str  # up, down or nothing
 
 
+class Gateway(NamedTuple):
+    """error, since: as of a node."""
+
+    host: str
+    error: str
+    since: float
+    waiting: Optional[int]
+    at_work: Optional[int]
+    not_ready: List[str]  # endpoints that get no request, as SERVICE on NODE: STATE
+
+
 class Alert(NamedTuple):
     name: str
     severity: str
@@ -85,22 +104,28 @@ class Alert(NamedTuple):
 
 
 class Cluster(NamedTuple):
+    """alerts_error: why alerts are not known; None where there is no alertmanager to ask."""
+
     endpoints: List[Endpoint]
     nodes: List[Node]
     units: List[Unit]
     cards: List[Card]
     repairs: List[Repair]
+    gateways: List[Gateway]
     alerts: List[Alert]
-    alerts_known: bool
+    alerts_error: Optional[str]
 
 
 class Samples:
     """Of one page, by name."""
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
+    def __init__(self, seen: Seen) -> None:
+        self._counts = seen.counts
         self._by_name: Dict[str, List[Sample]] = {}
-        for one in samples:
-            self._by_name.setdefault(one.name, []).append(one)
+        for one in seen.last.samples if seen.last else ():
+            family = self._by_name.setdefault(one.name, [])
+            if len(family) < MOST_SAMPLES and math.isfinite(one.value):
+                family.append(one)
 
     def of(self, name: str, **labels: str) -> List[Sample]:
         """With these labels."""
@@ -115,113 +140,140 @@ class Samples:
         value = self.value(name, **labels)
         return int(value) if value is not None and abs(value) < 2**62 else None
 
+    def total(self, name: str) -> Optional[int]:
+        found = self.of(name)
+        return int(sum(one.value for one in found)) if found else None
+
+    def rate(self, name: str, over: Tuple[float, float], **labels: str) -> Optional[float]:
+        """Per second, of all counters with these labels. None where it is not known."""
+        longest, needed = over
+        if not self._counts:
+            return None
+        until, now = self._counts[-1]
+        since, then = next(one for one in self._counts if until - one[0] <= longest)
+        keys = [key for key in now if key[0] == name and all(pair in key[1] for pair in labels.items())]
+        if until - since < needed or not keys or any(key not in then for key in keys):
+            return None
+        rate = sum(now[key] - then[key] for key in keys) / (until - since)
+        return rate if math.isfinite(rate) else None
+
 
 def put_together(followed: Sequence[Follower], now: Optional[float] = None) -> Cluster:
     """now: of the monotonic clock."""
     moment = time.monotonic() if now is None else now
-    endpoints: List[Endpoint] = []
-    nodes: List[Node] = []
-    units: List[Unit] = []
-    cards: List[Card] = []
-    repairs: List[Repair] = []
-    alerts: List[Alert] = []
-    known = False
+    found = Cluster([], [], [], [], [], [], [], None)
     for one in followed:
+        seen = one.seen
         if one.source.kind == "alerts":
-            known = one.now is not None and not one.now.error
-            alerts = [_alert(alert) for alert in (one.now.alerts if one.now else [])[:MOST_ALERTS]]
-        elif one.source.kind == "node":
-            _node(one, moment, endpoints, nodes, units, cards, repairs)
-    endpoints.sort(key=lambda one: (one.service, one.node))
-    repairs.sort(key=lambda one: -one.at)
-    return Cluster(endpoints, nodes, units, cards, repairs, sorted(alerts, key=lambda one: one.severity), known)
+            told = [_alert(alert) for alert in (seen.last.alerts if seen.last else ())[:MOST_ALERTS]]
+            error = _silence(one, seen, moment)[0]
+            told.sort(key=lambda alert: (alert.severity != PAGE, alert.name, alert.where))
+            found = found._replace(alerts=[] if error else told, alerts_error=error)
+        elif one.source.kind == "gateway":
+            found.gateways.append(_gateway(one, seen, moment))
+        else:
+            _node(one, seen, moment, found)
+    found.endpoints.sort(key=lambda one: (one.service, one.node))
+    found.repairs.sort(key=lambda one: -one.at)
+    return found
 
 
-def _node(
-    one: Follower,
-    moment: float,
-    endpoints: List[Endpoint],
-    nodes: List[Node],
-    units: List[Unit],
-    cards: List[Card],
-    repairs: List[Repair],
-) -> None:
+def _silence(one: Follower, seen: Seen, moment: float) -> Tuple[str, float]:
+    """Why there is no new reading of a source, and for how many seconds there has been none."""
+    since = max(0.0, moment - (seen.last.at if seen.last else one.began))
+    if not seen.now:
+        return "no answer yet", since
+    # Looking up a name or a handshake may hang for longer than any patience.
+    late = moment - seen.now.at > one.interval + 3 * PATIENCE
+    error = seen.now.error or "no answer" * late
+    # One answer may come late on a node that is busy.
+    return error if not seen.last or since > GRACE else "", since
+
+
+def _age(seen: Seen, samples: Samples, moment: float) -> Optional[float]:
+    """Seconds since the sampler wrote, by the clock of its own host: those of two hosts may differ."""
+    written = samples.value("llama_sampler_timestamp_seconds")
+    if written is None or not seen.last:
+        return None
+    # A page without a date is the sampler's own, which drops what is old.
+    age = abs(seen.last.clock - written) if seen.last.clock is not None else 0.0
+    return age + moment - seen.last.at
+
+
+def _node(one: Follower, seen: Seen, moment: float, cluster: Cluster) -> None:
     name = one.source.name
-    last = one.last
-    error = one.now.error if one.now else "no answer yet"
-    since = moment - (last.at if last else one.began)
-    seen = Samples(last.samples if last else [])
-    written = seen.value("llama_sampler_timestamp_seconds")
-    if not error and last and written is None:
+    samples = Samples(seen)
+    error, since = _silence(one, seen, moment)
+    age = _age(seen, samples, moment)
+    if not error and age is None:
         error = "no samples of a sampler"
-    elif not error and _stands_still(one, written, moment):
-        error, since = "the sampler does not write", moment - one.began
-    before = Samples(one.before.samples if one.before else [])
-    seconds = last.at - one.before.at if last and one.before else 0.0
-    interfaces = seen.of("llama_fabric_up")
-    nodes.append(
+    elif not error and age is not None and age > OLD:
+        error, since = "the sampler does not write", age
+    interfaces = samples.of("llama_fabric_up")
+    held = samples.value("llama_node_held") == 1
+    cluster.nodes.append(
         Node(
             name,
             error,
-            max(0.0, since),
-            seen.value("llama_node_held") == 1,
-            _rate(seen, before, seconds, "llama_fabric_received_bytes_total"),
-            _rate(seen, before, seconds, "llama_fabric_sent_bytes_total"),
-            "" if not interfaces else "up" if all(up.value for up in interfaces) else "down",
+            since,
+            held,
+            None if error else samples.rate("llama_fabric_received_bytes_total", FABRIC),
+            None if error else samples.rate("llama_fabric_sent_bytes_total", FABRIC),
+            "" if error or not interfaces else "up" if all(up.value for up in interfaces) else "down",
         )
     )
-    for state in seen.of("llama_endpoint_state"):
-        endpoints.append(_endpoint(name, state, seen, before, seconds, bool(error)))
-    # What ran there when it was last heard of says nothing now; what was repaired then still was.
-    for unit in [] if error else seen.of("llama_unit_active"):
+    heads = samples.of("llama_unit_active", role="head") + samples.of("llama_unit_active", role="router")
+    services = {head.labels.get("service", "") for head in heads + samples.of("llama_endpoint_state")}
+    for service in sorted(services)[:MOST_SERVICES]:
+        cluster.endpoints.append(_endpoint(name, service, samples, held, bool(error)))
+    # What was repaired when the node was last heard of was so, whatever came after.
+    for repair in samples.of("llama_watchdog_last_repair_seconds"):
+        words = [printable(repair.labels.get(key, "")) for key in ("unit", "reason")]
+        cluster.repairs.append(Repair(repair.value, name, *words))
+    if error:
+        return
+    for unit in samples.of("llama_unit_active"):
         labels = {"unit": unit.labels.get("unit", "")}
-        wanted, restarts = seen.value("llama_unit_wanted", **labels), seen.whole("llama_unit_restarts_total", **labels)
-        units.append(Unit(name, printable(labels["unit"]), unit.value == 1, wanted == 1, restarts or 0))
-    for repair in seen.of("llama_watchdog_last_repair_seconds"):
-        reason = printable(repair.labels.get("reason", ""))
-        repairs.append(Repair(repair.value, name, printable(repair.labels.get("unit", "")), reason))
-    cards.extend(_card(name, info, seen) for info in ([] if error else seen.of("llama_gpu_info")))
+        wanted = samples.value("llama_unit_wanted", **labels) == 1
+        restarts = samples.whole("llama_unit_restarts_total", **labels) or 0
+        cluster.units.append(Unit(name, printable(labels["unit"]), unit.value == 1, wanted, restarts))
+    cluster.cards.extend(_card(name, info, samples) for info in samples.of("llama_gpu_info")[:MOST_SERVICES])
 
 
-def _stands_still(one: Follower, written: Optional[float], moment: float) -> bool:
-    """Whether the sampler has written nothing for a while. By its own stamps: clocks of two hosts may differ."""
-    if one.source.place.startswith("/"):
-        return written is not None and abs(time.time() - written) > OLD
-    before = one.before
-    stamp = Samples(before.samples).value("llama_sampler_timestamp_seconds") if before else None
-    return before is not None and one.last is not None and stamp == written and one.last.at - before.at > OLD
-
-
-def _endpoint(node: str, state: Sample, seen: Samples, before: Samples, seconds: float, lost: bool) -> Endpoint:
-    service = state.labels.get("service", "")
+def _endpoint(node: str, service: str, seen: Samples, held: bool, lost: bool) -> Endpoint:
     own = {"service": service}
-    wanted = seen.of("llama_unit_wanted", role="head", **own) + seen.of("llama_unit_wanted", role="router", **own)
+    units = [one for role in ("head", "router") for one in seen.of("llama_unit_active", role=role, **own)]
+    names = {one.labels.get("unit", "") for one in units}
+    wanted = not units or any(seen.value("llama_unit_wanted", unit=name) == 1 for name in names)
+    states = seen.of("llama_endpoint_state", **own)
+    state = printable(states[0].labels.get("state", "")) if states else "unknown"
+    if units and not any(one.value for one in units):
+        # A head is asked each 15 s, systemd each two.
+        starts = any(seen.value("llama_unit_starting", unit=name) == 1 for name in names)
+        state = "starting" if starts else "down" if wanted else "held" if held else "stopped"
+    elif units:
+        asked = seen.value("llama_endpoint_asked_seconds", **own) or math.inf
+        # What it said was said by another process.
+        if any((seen.value("llama_unit_started_seconds", unit=name) or 0.0) > asked for name in names):
+            state = "loading"
     links = seen.of("llama_rpc_link_up", **own)
     models = [one.labels.get("model", "") for one in seen.of("llama_model_info", **own)]
     return Endpoint(
         printable(service),
         node,
-        "unknown" if lost else printable(state.labels.get("state", "")),
-        any(one.value for one in wanted) if wanted else True,
+        "unknown" if lost else state,
+        wanted,
         seen.whole("llama_slots", **own),
-        seen.whole("llama_slots_busy", **own),
-        seen.whole("llama_requests_deferred", **own),
-        seen.whole("llama_context_used_tokens", **own),
+        None if lost else seen.whole("llama_slots_busy", **own),
+        None if lost else seen.whole("llama_requests_deferred", **own),
+        None if lost else seen.whole("llama_context_used_tokens", **own),
         seen.whole("llama_context_slot_tokens", **own),
-        _rate(seen, before, seconds, "llama_generated_tokens_total", **own)
-        or seen.value("llama_generation_tokens_per_second", **own),
+        None if lost else seen.value("llama_generation_tokens_per_second", **own),
+        None if lost else seen.rate("llama_generated_tokens_total", TOKENS, **own),
         len(links),
-        sum(1 for one in links if one.value),
+        0 if lost else sum(1 for one in links if one.value),
         printable(", ".join(models)),
     )
-
-
-def _rate(seen: Samples, before: Samples, seconds: float, name: str, **labels: str) -> Optional[float]:
-    """Per second; None where it is not known, or the counter began anew."""
-    now, then = seen.value(name, **labels), before.value(name, **labels)
-    if now is None or then is None or seconds <= 0 or now < then:
-        return None
-    return (now - then) / seconds
 
 
 def _card(node: str, info: Sample, seen: Samples) -> Card:
@@ -238,6 +290,26 @@ def _card(node: str, info: Sample, seen: Samples) -> Card:
         seen.value("llama_gpu_temperature_celsius", gpu=gpu),
         tuple(printable(one) for one in reasons),
         seen.whole("llama_gpu_foreign_processes", gpu=gpu) or 0,
+    )
+
+
+def _gateway(one: Follower, seen: Seen, moment: float) -> Gateway:
+    samples = Samples(seen)
+    error, since = _silence(one, seen, moment)
+    if not error and not samples.of("llama_gateway_endpoint_state"):
+        error = "no samples of a gateway"
+    states = [
+        tuple(printable(state.labels.get(key, "")) for key in ("service", "node", "state"))
+        for state in samples.of("llama_gateway_endpoint_state")
+        if state.value == 1
+    ]
+    return Gateway(
+        one.source.name,
+        error,
+        since,
+        None if error else samples.total("llama_gateway_queued"),
+        None if error else samples.total("llama_gateway_in_flight"),
+        [] if error else ["%s on %s: %s" % state for state in sorted(states) if state[2] != "ready"],
     )
 
 
@@ -262,36 +334,35 @@ class Verdict(NamedTuple):
 
 
 WELL, NOT_READY, LOADING, UNKNOWN = 0, 1, 2, 3
+CODES = {"loading": LOADING, "starting": LOADING, "unknown": UNKNOWN}
 
 
-def verdicts(cluster: Cluster) -> List[Verdict]:
+def verdicts(endpoints: Sequence[Endpoint]) -> List[Verdict]:
     """One for each service, by name."""
     by_service: Dict[str, List[Endpoint]] = {}
-    for one in cluster.endpoints:
+    for one in endpoints:
         by_service.setdefault(one.service, []).append(one)
-    return [_verdict(service, endpoints) for service, endpoints in sorted(by_service.items())]
+    return [_verdict(service, own) for service, own in sorted(by_service.items())]
 
 
 def _verdict(service: str, endpoints: Sequence[Endpoint]) -> Verdict:
-    wanted = [one for one in endpoints if one.wanted and one.state != "stopped"]
+    wanted = [one for one in endpoints if one.wanted]
+    parts = ["%s on %s%s" % (one.state, one.node, "" if one.wanted else ", as it is to be") for one in endpoints]
     if not wanted:
-        return Verdict(service, "stopped", WELL, "stopped, as it is to be")
+        # What runs all the same was started by hand.
+        parts = [part.replace("as it is", "where it is not") if part.startswith(READY) else part for part in parts]
+        return Verdict(service, endpoints[0].state, WELL, ", ".join(parts))
     best = min(wanted, key=lambda one: ORDER.index(one.state) if one.state in ORDER else len(ORDER))
     ready = [one for one in wanted if one.state in READY]
-    parts = ["%s on %s" % (one.state, one.node) for one in wanted]
     short = [one for one in ready if one.links_up < one.links]
     parts += ["%d of %d workers connected on %s" % (one.links_up, one.links, one.node) for one in short]
-    code = {"loading": LOADING, "unknown": UNKNOWN}.get(best.state, NOT_READY)
-    return Verdict(
-        service, best.state, WELL if ready and not short else code if not ready else NOT_READY, ", ".join(parts)
-    )
+    code = NOT_READY if ready else CODES.get(best.state, NOT_READY)
+    return Verdict(service, best.state, WELL if len(ready) > len(short) else code, ", ".join(parts))
 
 
-def code_of(found: Sequence[Verdict], cluster: Cluster) -> int:
-    """The worst of all. What cannot be told is no answer that all is well."""
-    codes = {one.code for one in found}
-    if any(node.error for node in cluster.nodes):
-        codes.add(UNKNOWN)
+def code_of(found: Sequence[Verdict], lost: bool) -> int:
+    """The worst of all. lost: whether some node says nothing: what cannot be told is no answer that all is well."""
+    codes = {one.code for one in found} | ({UNKNOWN} if lost else set())
     for code in (NOT_READY, UNKNOWN, LOADING):
         if code in codes:
             return code

@@ -4,20 +4,23 @@
 """A cluster as lines of a terminal. Nothing is wider than the terminal, and nothing in it is more than text: what
 others wrote was made printable before. Private to the collection."""
 
+import os
+import sys
 import time
+import unicodedata
 from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from .._text import duration
-from .state import Card, Cluster, Endpoint, Node
+from .state import PAGE, Card, Cluster, Endpoint, Gateway, Node, Repair
 
 # A terminal of so many columns has room for what is nice to know.
 WIDE = 120
-MOST_REPAIRS, MOST_ALERTS = 5, 8
+MOST_REPAIRS, MOST_ALERTS = 5, 5
 RESET, COLOURS = (
     "\033[0m",
     {"good": "\033[32m", "soon": "\033[33m", "bad": "\033[31m", "dim": "\033[2m", "title": "\033[1m"},
 )
-MOODS = {"ready": "good", "sleeping": "good", "loading": "soon", "stopped": "dim", "down": "bad", "unknown": "bad"}
+MOODS = {"ready": "good", "sleeping": "good", "loading": "soon", "starting": "soon", "stopped": "dim", "held": "soon"}
 GIB = 1 << 30
 
 
@@ -29,27 +32,37 @@ class Line(NamedTuple):
 
 
 def lines(cluster: Cluster, width: int, now: float) -> List[Line]:
-    """now: seconds since 1970."""
-    found = [Line(_cut(_title(cluster, now), width), "title")]
+    """now: seconds since 1970. What is wrong comes first: a terminal may have fewer lines."""
     wide = width >= WIDE
-    found += _block(*_services(cluster.endpoints, wide), width=width)
-    found += _block(*_nodes(cluster, wide), width=width)
-    if cluster.cards:
-        found += _block(*_cards(cluster.cards, wide), width=width)
+    found = [Line(_cut(_title(cluster, now), width), "title")]
+    if cluster.alerts_error:
+        found.append(Line(_cut("alerts are not known: %s" % cluster.alerts_error, width), "bad"))
     if cluster.alerts:
         found.append(Line(""))
         for alert in cluster.alerts[:MOST_ALERTS]:
             text = "%-6s %s: %s (%s)" % (alert.severity, alert.name, alert.summary, alert.where)
-            found.append(Line(_cut(text, width), "bad" if alert.severity == "page" else "soon"))
+            found.append(Line(_cut(text, width), "bad" if alert.severity == PAGE else "soon"))
         more = len(cluster.alerts) - MOST_ALERTS
         found += [Line(_cut("and %d more" % more, width), "soon")] * (more > 0)
+    found += _block(*_services(cluster.endpoints, wide), width=width)
+    found += _block(*_nodes(cluster, wide), width=width)
+    if cluster.gateways:
+        found += _block(*_gateways(cluster.gateways), width=width)
+    if cluster.cards:
+        found += _block(*_cards(cluster.cards, wide), width=width)
     if cluster.repairs:
         found.append(Line(""))
-        for repair in cluster.repairs[:MOST_REPAIRS]:
-            at = time.strftime("%m-%d %H:%M:%S", time.localtime(repair.at))
-            text = "repaired %s %s %s: %s" % (at, repair.node, repair.unit, repair.reason)
-            found.append(Line(_cut(text, width), "dim"))
+        found += [Line(_cut(_repair(one), width), "dim") for one in cluster.repairs[:MOST_REPAIRS]]
     return found
+
+
+def fitting(shown: Sequence[Line], height: int, width: int) -> List[Line]:
+    """As many as a terminal has lines, the last of which stays empty."""
+    room = max(1, height - 1)
+    if len(shown) <= room:
+        return list(shown)
+    more = "and %d more lines: a taller window or --once shows them" % (len(shown) - room + 1)
+    return list(shown[: room - 1]) + [Line(_cut(more, width), "dim")]
 
 
 def painted(shown: Sequence[Line], colour: bool) -> str:
@@ -58,57 +71,87 @@ def painted(shown: Sequence[Line], colour: bool) -> str:
     return "".join(text + "\n" for text in texts)
 
 
+def show(text: str) -> None:
+    """Prints it, also on a terminal that has fewer letters, and to somebody who has gone."""
+    encoding = sys.stdout.encoding or "ascii"
+    try:
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()
+    except OSError:
+        # What is left would be written at the end again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _title(cluster: Cluster, now: float) -> str:
     nodes, lost = len(cluster.nodes), sum(1 for node in cluster.nodes if node.error)
-    parts = ["llama-cluster-monitor %s" % time.strftime("%H:%M:%S", time.localtime(now))]
+    parts = ["llama-cluster-monitor %s" % _time("%H:%M:%S", now)]
     parts.append("%d node%s%s" % (nodes, "s"[: nodes != 1], ", %d without an answer" % lost if lost else ""))
-    if cluster.alerts_known:
+    if cluster.alerts_error == "":
         count = len(cluster.alerts)
         parts.append("%d alert%s" % (count, "s"[: count != 1]) if count else "no alert")
     return "  ".join(parts)
+
+
+def _repair(one: Repair) -> str:
+    return "repaired %s %s %s: %s" % (_time("%m-%d %H:%M:%S", one.at), one.node, one.unit, one.reason)
+
+
+def _time(form: str, at: float) -> str:
+    try:
+        return time.strftime(form, time.localtime(at))
+    except (ValueError, OverflowError, OSError):
+        return "?"
 
 
 Rows = List[Tuple[Sequence[str], str]]
 
 
 def _services(endpoints: Sequence[Endpoint], wide: bool) -> Tuple[Sequence[str], Rows]:
-    heads = ["SERVICE", "NODE", "STATE", "SLOTS", "CONTEXT", "TOKENS/S", "WORKERS"] + ["WAITING", "MODEL"] * wide
+    heads = ["SERVICE", "NODE", "STATE", "SLOTS", "CONTEXT", "TOKENS/S", "WORKERS"]
+    heads += ["WAITING", "TOTAL/S", "MODEL"] * wide
     found: Rows = []
     for one in endpoints:
-        state = one.state if one.wanted or one.state == "stopped" else "%s (not wanted)" % one.state
         workers = "%d/%d" % (one.links_up, one.links) if one.links else "-"
-        cells = [one.service, one.node, state, _of(one.busy, one.slots), _of(one.used, one.limit)]
-        cells += ["-" if one.rate is None else "%.1f" % one.rate, workers]
-        cells += [_number(one.waiting), one.model] * wide
-        mood = "bad" if one.links_up < one.links and one.state in ("ready", "loading") else MOODS.get(one.state, "bad")
+        cells = [one.service, one.node, one.state, _of(one.busy, one.slots), _of(one.used, one.limit)]
+        cells += [_tenths(one.speed), workers]
+        cells += [_number(one.waiting), _tenths(one.made), one.model] * wide
+        mood = "bad" if one.wanted and one.links_up < one.links else MOODS.get(one.state, "bad")
         found.append((cells, mood))
-    return heads, found or [(["no service is known"] + [""] * (len(heads) - 1), "bad")]
+    return heads, found or [(["none"] + [""] * (len(heads) - 1), "soon")]
 
 
 def _nodes(cluster: Cluster, wide: bool) -> Tuple[Sequence[str], Rows]:
-    heads = ["NODE", "STATE", "UNITS", "FABRIC"] + ["RESTARTS"] * wide
+    heads = ["NODE", "STATE", "UNITS", "FABRIC"] + ["RESTARTS", "NOT RUNNING"] * wide
     found: Rows = []
     for node in cluster.nodes:
         own = [one for one in cluster.units if one.node == node.name]
         wanted = [one for one in own if one.wanted]
-        up = sum(1 for one in wanted if one.active)
-        cells = [node.name, _state(node), "%d/%d" % (up, len(wanted)) if own else "-", _fabric(node)]
-        cells += ["%d" % sum(one.restarts for one in own)] * wide
-        mood = "bad" if node.error or up < len(wanted) or node.fabric == "down" else "soon" if node.held else "good"
+        missing = [one.unit for one in wanted if not one.active]
+        units = "%d/%d" % (len(wanted) - len(missing), len(wanted)) if own else "-"
+        cells = [node.name, _state(node.error, node.since, "held for maintenance" if node.held else "answers"), units]
+        cells += [_fabric(node)] + ["%d" % sum(one.restarts for one in own) if own else "-", " ".join(missing)] * wide
+        mood = "bad" if node.error or missing or node.fabric == "down" else "soon" if node.held else "good"
         found.append((cells, mood))
     return heads, found
 
 
-def _state(node: Node) -> str:
-    if node.error:
-        return "gone for %s: %s" % (duration(round(node.since)), node.error)
-    return "held for maintenance" if node.held else "answers"
+def _state(error: str, since: float, well: str) -> str:
+    return "gone for %s: %s" % (duration(round(since)), error) if error else well
 
 
 def _fabric(node: Node) -> str:
     if node.received is None or node.sent is None:
         return node.fabric or "-"
     return "%s, %.1f MB/s in, %.1f out" % (node.fabric, node.received / 1e6, node.sent / 1e6)
+
+
+def _gateways(gateways: Sequence[Gateway]) -> Tuple[Sequence[str], Rows]:
+    found: Rows = []
+    for one in gateways:
+        cells = [one.host, _state(one.error, one.since, "answers"), _number(one.waiting), _number(one.at_work)]
+        cells.append(", ".join(one.not_ready))
+        found.append((cells, "bad" if one.error else "soon" if one.not_ready else "good"))
+    return ["GATEWAY", "STATE", "WAITING", "AT WORK", "NOT READY"], found
 
 
 def _cards(cards: Sequence[Card], wide: bool) -> Tuple[Sequence[str], Rows]:
@@ -128,6 +171,10 @@ def _number(value: Optional[float]) -> str:
     return "-" if value is None else "%.0f" % value
 
 
+def _tenths(value: Optional[float]) -> str:
+    return "-" if value is None else "%.1f" % value
+
+
 def _of(some: Any, all_of_them: Any) -> str:
     return "-" if all_of_them is None else "%s/%s" % ("?" if some is None else some, all_of_them)
 
@@ -135,14 +182,28 @@ def _of(some: Any, all_of_them: Any) -> str:
 def _block(heads: Sequence[str], rows: Rows, width: int) -> List[Line]:
     """A table below an empty line. Columns that are too wide together share what is there."""
     cells = [list(heads)] + [list(row) for row, _mood in rows]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    widths = [max(_columns(row[column]) for row in cells) for column in range(len(heads))]
     room = width - 2 * (len(heads) - 1)
     while sum(widths) > room and max(widths) > 4:
         widths[widths.index(max(widths))] -= 1
     moods = ["dim"] + [mood for _row, mood in rows]
-    shown = ["  ".join(_cut(cell, size).ljust(size) for cell, size in zip(row, widths)).rstrip() for row in cells]
+    shown = ["  ".join(_padded(cell, size) for cell, size in zip(row, widths)).rstrip() for row in cells]
     return [Line("")] + [Line(_cut(text, width), mood) for text, mood in zip(shown, moods)]
 
 
+def _columns(text: str) -> int:
+    """What a terminal takes for it: some letters are two columns wide."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _padded(text: str, width: int) -> str:
+    cut = _cut(text, width)
+    return cut + " " * (width - _columns(cut))
+
+
 def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: max(0, width - 1)] + "~"
+    if _columns(text) <= width:
+        return text
+    while text and _columns(text) > width - 1:
+        text = text[:-1]
+    return (text + "~")[: max(0, width)]

@@ -1,85 +1,87 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""llama-cluster-monitor: what runs, live. On a monitoring host over all nodes, on a node its own.
+"""llama-cluster-monitor: what runs, live. On a monitoring host over all nodes, on another host its own.
 
---once prints it once, --json as JSON for programs; --interval SECONDS between two looks. Ctrl-C ends it. Exit status:
-0, or 2 where it was called wrongly.
+--once prints it once, --json as JSON for programs; --interval SECONDS between two looks at a node. Ctrl-C ends it. Exit
+status: 0, or 2 where it was called wrongly.
 """
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .._monitor.read import Follower, once, sources
 from .._monitor.state import Cluster, put_together, verdicts
-from .._monitor.view import lines, painted
+from .._monitor.view import fitting, lines, painted, show
 
 ENTER, LEAVE, HOME, REST = "\033[?1049h\033[?25l", "\033[?25h\033[?1049l", "\033[H", "\033[J"
+# Seconds between two pictures: at most, and at least, as many nodes answer at about the same time.
+LONGEST, SHORTEST = 1.0, 0.5
+END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def as_json(cluster: Cluster) -> str:
-    told = {
-        name: [one._asdict() for one in value] for name, value in cluster._asdict().items() if name != "alerts_known"
-    }
-    told["services"] = [one._asdict() for one in verdicts(cluster)]
+    told: Dict[str, Any] = {"services": [one._asdict() for one in verdicts(cluster.endpoints)]}
+    for name, value in cluster._asdict().items():
+        told[name] = [one._asdict() for one in value] if isinstance(value, list) else value
     return json.dumps(told, indent=2, sort_keys=True) + "\n"
 
 
-def text(cluster: Cluster, width: int, height: Optional[int], colour: bool) -> str:
-    shown = lines(cluster, width, time.time())
-    return painted(shown if height is None else shown[: max(1, height - 1)], colour)
-
-
-def live(followed: List[Follower], interval: float, colour: bool) -> None:
+def live(sources_seen: List[Any], interval: float, colour: bool) -> None:
     """Until somebody ends it. Lines are written over: a terminal that is cleared flickers."""
+    changed, over = threading.Event(), threading.Event()
+
+    def end(_number: int, _frame: Any) -> None:
+        over.set()
+        changed.set()
+
+    for number in END:
+        signal.signal(number, end)
+    signal.signal(signal.SIGWINCH, lambda _number, _frame: changed.set())
+    followed = [Follower(source, interval, changed.set) for source in sources_seen]
     for one in followed:
         one.start()
-    sys.stdout.write(ENTER)
+    show(ENTER)
     try:
-        while True:
-            size = shutil.get_terminal_size()
-            content = text(put_together(followed), size.columns, size.lines, colour)
-            sys.stdout.write(HOME + content.replace("\n", "\033[K\n") + REST)
-            sys.stdout.flush()
-            time.sleep(min(interval, 1.0))
+        while not over.is_set():
+            size = os.get_terminal_size(sys.stdout.fileno())
+            shown = fitting(lines(put_together(followed), size.columns, time.time()), size.lines, size.columns)
+            show(HOME + painted(shown, colour).replace("\n", "\033[K\r\n") + REST)
+            over.wait(SHORTEST)
+            changed.wait(LONGEST - SHORTEST)
+            changed.clear()
     finally:
-        sys.stdout.write(LEAVE)
-        sys.stdout.flush()
+        show(LEAVE)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="llama-cluster-monitor", description="What runs, live.")
     parser.add_argument("--once", action="store_true", help="print it once and end")
     parser.add_argument("--json", action="store_true", help="print it once, as JSON")
-    parser.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between two looks (default: 2)")
+    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks (default: 1)")
     parser.add_argument("--width", type=int, metavar="COLUMNS", help="of what --once prints (default: the terminal's)")
     given = parser.parse_args(arguments)
-    if given.interval <= 0:
-        parser.error("--interval: %g seen, more than 0 is needed" % given.interval)
-    followed = [Follower(source, given.interval) for source in sources()]
-    terminal = sys.stdout.isatty()
-    colour = terminal and not os.environ.get("NO_COLOR")
-    if given.once or given.json or not terminal:
-        once(followed)
+    if not 0 < given.interval <= 3600:
+        parser.error("--interval: %g seen, more than 0 and at most 3600 is needed" % given.interval)
+    if given.width is not None and given.width < 1:
+        parser.error("--width: %d seen, at least 1 is needed" % given.width)
+    if given.once or given.json or not sys.stdout.isatty():
+        followed = [Follower(source, given.interval) for source in sources()]
+        once(followed, looks=2)
         cluster = put_together(followed)
         width = given.width or shutil.get_terminal_size((80, 24)).columns
-        sys.stdout.write(as_json(cluster) if given.json else text(cluster, max(20, width), None, colour))
+        colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        show(as_json(cluster) if given.json else painted(lines(cluster, width, time.time()), colour))
         return 0
-    signal.signal(signal.SIGTERM, _end)
-    with contextlib.suppress(KeyboardInterrupt):
-        live(followed, given.interval, colour)
+    live(sources(), given.interval, not os.environ.get("NO_COLOR"))
     return 0
-
-
-def _end(_number: int, _frame: Any) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 0: every service that is to run answers, over all of its workers; 1: one does not; 2: one is loading, the others answer;
 3: it cannot be told, because samples are old or a node does not answer. Wrong use ends with 64. On a monitoring host
-over all nodes, on a node of its own.
+over all nodes, on another host its own.
 """
 
 import argparse
@@ -14,7 +14,8 @@ import sys
 from typing import List, Optional
 
 from .._monitor.read import Follower, once, sources
-from .._monitor.state import UNKNOWN, code_of, put_together, verdicts
+from .._monitor.state import code_of, put_together, verdicts
+from .._monitor.view import show
 from .._text import printable
 
 WRONG_USE = 64
@@ -38,27 +39,20 @@ def main(arguments: Optional[List[str]] = None) -> int:
     followed = [Follower(source, 1.0) for source in sources() if source.kind == "node"]
     once(followed)
     cluster = put_together(followed)
-    found = verdicts(cluster)
-    if given.service is not None:
-        found = [one for one in found if one.service == given.service]
-    code = code_of(found, cluster)
+    found = [one for one in verdicts(cluster.endpoints) if given.service in (None, one.service)]
     lost = [node for node in cluster.nodes if node.error]
-    # A node that is gone says nothing of a service that answers elsewhere.
-    if given.service is not None and found:
-        code = found[0].code
+    # A node that says nothing changes nothing about a service that is known from others.
+    code = code_of(found, bool(lost) and not (given.service and found))
     if given.json:
         told = {"code": code, "services": [one._asdict() for one in found]}
         told["unknown"] = [{"node": node.name, "reason": node.error} for node in lost]
-        sys.stdout.write(json.dumps(told, indent=2, sort_keys=True) + "\n")
+        show(json.dumps(told, indent=2, sort_keys=True) + "\n")
         return code
-    for one in found:
-        sys.stdout.write("%s: %s\n" % (one.service, one.words))
-    for node in lost:
-        sys.stdout.write("%s: no samples (%s): see systemctl status llama-sampler there\n" % (node.name, node.error))
-    if not found and not lost:
-        name = printable(given.service) if given.service else "no service"
-        sys.stdout.write("%s: not known here: see llama_services\n" % name)
-        return UNKNOWN
+    lines = ["%s: %s" % (one.service, one.words) for one in found]
+    lines += ["%s: no samples (%s): see systemctl status llama-sampler there" % (one.name, one.error) for one in lost]
+    if not lines:
+        lines = ["%s: not known here: see llama_services" % (printable(given.service or "a service"))]
+    show("".join(line + "\n" for line in lines))
     return code
 
 

@@ -63,6 +63,15 @@ def test_an_idle_head(server, monkeypatch):
     assert [path for _method, path, _body in server.requests] == ["/props", "/metrics"]
 
 
+def test_an_answer_is_as_old_as_its_question(server, monkeypatch):
+    """Whoever reads it holds the start of the process against it, which may have been another one meanwhile."""
+    one = asked(server, monkeypatch)
+    began = [50.0]
+    monkeypatch.setattr(heads.time, "time", lambda: began[0])
+    monkeypatch.setattr(one, "_ask", lambda seen: began.append(began.pop() + 12))
+    assert look(one)["llama_endpoint_asked_seconds", ""] == 50.0
+
+
 def test_a_busy_head_says_how_full_its_slot_is(server, monkeypatch):
     server.responses["/metrics"] = (200, METRICS % (4, "0.5", 9, 1))
     working = copy.deepcopy(fake.WORKING)

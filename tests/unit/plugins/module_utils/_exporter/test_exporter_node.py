@@ -78,6 +78,14 @@ def fixture_node(tmp_path, monkeypatch):
     return asked
 
 
+def test_a_head_that_waits_for_its_workers_is_on_its_way(node, monkeypatch):
+    waits = SHOWN.replace("active\nSubState=running", "activating\nSubState=start-pre", 1)
+    monkeypatch.setattr(units, "systemctl_show", lambda names, _properties: waits)
+    found = units.Units(config.Config()).look()
+    head = "llama-head-chat.service"
+    assert by_unit(found, "llama_unit_starting")[head] == 1 and by_unit(found, "llama_unit_active")[head] == 0
+
+
 def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
     told = config.Config(planned={"llama-head-chat.service": 7}, models={"chat": {"model": "m", "quant": "q"}})
     found = units.Units(told).look()
@@ -86,6 +94,7 @@ def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
     assert by_unit(found, "llama_unit_active") == {head: 1, worker: 0, dog: 1}
     assert by_unit(found, "llama_unit_wanted") == {head: 1, worker: 1, dog: 1}
     assert by_unit(found, "llama_unit_failed") == {head: 0, worker: 1, dog: 0}
+    assert by_unit(found, "llama_unit_starting") == {head: 0, worker: 0, dog: 0}, "one that ended is not on its way"
     assert by_unit(found, "llama_unit_restarts_total")[worker] == 9
     assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3}
     assert by_unit(found, "llama_memory_planned_bytes") == {head: 7}
