@@ -412,6 +412,8 @@ WRITTEN = {
     "etc/llama-cluster/plan-chat.json": '[\n    {\n        "devices": [],\n        "item": "chat"\n    }\n]\n',
     "etc/llama-cluster/preset-fast.ini": "; Written by the collection from llama_services: change the inventory.\n",
     "etc/llama-cluster/watchdog/rpc-chat.json": '{\n    "kind": "rpc",\n    "unit": "llama-rpc-chat.service"\n}\n',
+    "etc/systemd/journald.conf.d/90-llama-cluster.conf": "# What nobody else has told journald on this node; written "
+    "by role monitoring of thefermisea.llama_cluster.\n[Journal]\nStorage=persistent\n",
     "etc/systemd/system/llama-firewall.service": OUR_UNIT,
     "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
     "etc/systemd/system/nftables.service.d/llama-cluster.conf": "[Service]\nExecStartPost=-/bin/systemctl "
