@@ -22,6 +22,7 @@ NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # What journald is told that nobody else has told it.
 JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
+RSYSLOG_DROP_IN = "/etc/rsyslog.d/90-llama-cluster.conf"
 JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
 
 # What the roles configure.
@@ -60,6 +61,8 @@ MONITORING_FILES = MONITORING + "/*"
 MONITOR = MONITORING + "/monitor.json"
 MONITOR_PROGRAM = "/usr/local/bin/llama-cluster-monitor"
 STATUS_PROGRAM = "/usr/local/bin/llama-service-status"
+# For Grafana Alloy: the journal of the services.
+ALLOY = CONFIGURATION + "/alloy.river"
 # What the sampler is told of its node.
 SAMPLER = CONFIGURATION + "/sampler.json"
 # The rules of llama-doctor.

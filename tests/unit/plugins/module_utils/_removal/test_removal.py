@@ -416,6 +416,16 @@ WRITTEN = {
     "by role monitoring of thefermisea.llama_cluster.\n[Journal]\nStorage=persistent\n",
     "etc/systemd/system/llama-firewall.service": OUR_UNIT,
     "etc/systemd/system/llama-watchdog.service": OUR_UNIT,
+    "etc/systemd/system/llama-sampler.service": OUR_UNIT,
+    "etc/llama-cluster/sampler.json": '{\n    "fabric_address": ""\n}\n',
+    "etc/llama-cluster/doctor.json": '{"rules": []}\n',
+    "etc/rsyslog.d/90-llama-cluster.conf": "# Ansible managed\n# The journal of the services, by the collection (see\n",
+    "etc/llama-cluster/alloy.river": "// The journal of the services, by the collection (see its docs/logs.md)\n",
+    "usr/local/bin/llama-cluster-monitor": "#!/bin/sh\n# llama-cluster-monitor: what runs, live.\n",
+    "usr/local/bin/llama-service-status": "#!/bin/sh\n# llama-service-status [SERVICE]: whether services answer.\n",
+    "usr/local/bin/llama-doctor": "#!/bin/sh\n# llama-doctor: what is wrong on this node.\n",
+    "run/llama-cluster/samples.prom": "# HELP llama_sampler_info The sampler.\n",
+    "run/llama-cluster/repairs/llama-head-chat.json": '{"count": 1}\n',
     "etc/systemd/system/nftables.service.d/llama-cluster.conf": "[Service]\nExecStartPost=-/bin/systemctl "
     "try-reload-or-restart llama-firewall.service\n",
     "opt/llama-cluster/bin/llama-program": "cd / && PYTHONPATH=/opt/llama-cluster/lib exec python3 -s -B -m "
@@ -455,7 +465,8 @@ def test_every_file_of_the_roles_is_known(tmp_path):
     foretold = remove_node_files(tmp_path, check=True)
     assert inventory(tmp_path) == before
     assert remove_node_files(tmp_path) == foretold
-    assert sorted(inventory(tmp_path)) == ["etc", "etc/systemd", "etc/systemd/system", "opt", "run", "var", "var/lib"]
+    left = ["etc", "etc/rsyslog.d", "etc/systemd", "etc/systemd/system", "opt", "run", "usr", "usr/local"]
+    assert sorted(inventory(tmp_path)) == [*left, "usr/local/bin", "var", "var/lib"]
 
 
 def test_lists_of_what_is_still_open_in_firewalld_stay(tmp_path):
