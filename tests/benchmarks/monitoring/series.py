@@ -38,6 +38,8 @@ def of_node(number):
     here = 'node="%s"' % node(number)
     yield 'up{job="llama_sampler",%s,instance="%s:9754"}' % (here, node(number)), "constant", 1
     yield 'llama_sampler_info{%s,version="0.2.0"}' % here, "constant", 1
+    for part in ("units", "fabric", "cards"):
+        yield 'llama_sampler_part_up{%s,part="%s"}' % (here, part), "constant", 1
     for name, kind, value in (
         ("llama_sampler_timestamp_seconds", "counter", 1),
         ("llama_sampler_cards_timestamp_seconds", "counter", 1),
