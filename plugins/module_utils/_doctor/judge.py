@@ -91,11 +91,16 @@ def _over(value: Any, other: Any) -> bool:
     return left is not None and right is not None and left > right
 
 
+def _under(value: Any, other: Any) -> bool:
+    least, most = _number(value), _number(other)
+    return least is not None and most is not None and least < most
+
+
 OPERATORS = {
     "is": lambda value, other: value == other,
     "not": lambda value, other: value != other,
     "over": _over,
-    "under": lambda value, other: _over(other, value),
+    "under": _under,
     "among": lambda value, other: value in other,
     "has": lambda value, other: isinstance(value, (list, tuple, Mapping)) and other in value,
     "matches": lambda value, other: re.search(other, str(value)) is not None,

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Prometheus' text format (version 0.0.4), written and read. Private to the collection."""
 
+import math
 import re
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
@@ -60,7 +61,7 @@ def number(value: float) -> str:
     """Whole numbers without an exponent: a counter of bytes stays exact, and readable."""
     if value == int(value) if abs(value) < 2**53 else False:
         return str(int(value))
-    return "NaN" if value != value else repr(value).replace("inf", "Inf")
+    return "NaN" if math.isnan(value) else repr(value).replace("inf", "Inf")
 
 
 def _escaped(text: str) -> str:

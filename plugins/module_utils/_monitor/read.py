@@ -82,7 +82,7 @@ def fetch(place: str) -> Tuple[str, Optional[float]]:
     if place.startswith("/"):
         with open(place, "rb") as stream:
             return _bounded(stream.read(LARGEST + 1)).decode("utf-8", "replace"), time.time()
-    head, _, body = _answer(place).partition(b"\r\n\r\n")
+    head, _end, body = _answer(place).partition(b"\r\n\r\n")
     status = STATUS.match(head)
     if not status or status.group(1) != b"200":
         # A page that points elsewhere is not followed there.

@@ -66,10 +66,9 @@ def ask(arguments: Sequence[str]) -> Iterator[str]:
                 "journalctl cannot be run (%s): the journal is read on nodes with systemd only"
                 % os.strerror(error.errno or 0)
             ) from None
-        assert process.stdout
         try:
             # Decoded here: a stream of text would be of the locale, and end a line at \r too.
-            for line in process.stdout:
+            for line in process.stdout or ():
                 yield line.decode("utf-8", "replace")
             if process.wait():
                 errors.seek(0)
@@ -78,7 +77,8 @@ def ask(arguments: Sequence[str]) -> Iterator[str]:
                     "journalctl answered %r: is systemd-journald running on this node?" % (said or process.returncode)
                 )
         finally:
-            process.stdout.close()
+            if process.stdout:
+                process.stdout.close()
             if process.poll() is None:
                 process.kill()
                 process.wait()

@@ -18,6 +18,7 @@ from .. import _files
 from .._doctor import evidence, explain
 from .._doctor.judge import judge, lines_of
 from .._node import paths
+from .._node.notify import say
 from .._text import Refusal
 
 RULES_MOST = 4 << 20
@@ -45,20 +46,20 @@ def main(arguments: List[str]) -> int:
             raise Refusal("user %d seen, root is needed: run sudo llama-doctor" % os.geteuid())
         since = explain.since_of(given.since, time.time())
         if given.explain:
-            print("\n".join(explain.story(given.explain, explain.events_of(given.explain, since, node), since)))
+            say("\n".join(explain.story(given.explain, explain.events_of(given.explain, since, node), since)))
             return 0
         rules = rules_of()
         seen = evidence.collect(rules, since, node)
         findings = judge(rules, seen)
     except Refusal as error:
-        print("llama-doctor: %s" % error, file=sys.stderr)
+        sys.stderr.write("llama-doctor: %s\n" % error)
         return NOT_LOOKED
     if given.json:
-        print(json.dumps({"evidence": seen, "findings": findings}, indent=2, sort_keys=True))
+        say(json.dumps({"evidence": seen, "findings": findings}, indent=2, sort_keys=True))
     else:
-        print("\n".join(lines_of(findings, seen["failed"])))
+        say("\n".join(lines_of(findings, seen["failed"])))
     return FOUND if findings else NOT_LOOKED if seen["failed"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:]))

@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         """Not 2, which says that something loads."""
         sys.stderr.write("%s: %s\n" % (self.prog, message))
-        sys.exit(WRONG_USE)
+        raise SystemExit(WRONG_USE)
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -57,4 +57,4 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

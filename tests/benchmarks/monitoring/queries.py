@@ -83,7 +83,7 @@ class Prometheus:
         )
 
     def __enter__(self):
-        for _ in range(300):
+        for _try in range(300):
             try:
                 urllib.request.urlopen(self._url + "/-/ready", timeout=5).close()
                 return self
@@ -158,7 +158,7 @@ def main():
         with Prometheus(storage) as prometheus:
             results = []
             for who, query, times in asked(arguments, end):
-                answers = [prometheus.ask(query, **times) for _ in range(TIMES)]
+                answers = [prometheus.ask(query, **times) for _time in range(TIMES)]
                 results.append((max(seconds for seconds, _number in answers), answers[0][1], who, query))
     return report(results, arguments)
 

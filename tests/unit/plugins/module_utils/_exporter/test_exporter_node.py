@@ -459,7 +459,11 @@ def test_a_request_without_end_is_not_read(served):
 def test_requests_for_which_no_thread_is_left_take_no_room(served, monkeypatch):
     url, found = served
     start = page.threading.Thread.start
-    monkeypatch.setattr(page.threading.Thread, "start", lambda _self: (_ for _ in ()).throw(RuntimeError("no thread")))
+
+    def no_thread(_thread):
+        raise RuntimeError("no thread")
+
+    monkeypatch.setattr(page.threading.Thread, "start", no_thread)
     for _one in range(page.MOST + 2):
         with pytest.raises(OSError):
             asks(url)

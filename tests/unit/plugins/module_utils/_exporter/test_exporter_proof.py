@@ -46,7 +46,9 @@ def test_a_conversation_is_proved_once_an_hour_when_nobody_asks(server, clock, p
         asked.look()
         return values(prover.look())
 
-    questions = lambda: len(server.asked("/v1/chat/completions"))  # noqa: E731
+    def questions():
+        return len(server.asked("/v1/chat/completions"))
+
     assert (passes(0), questions()) == ({}, 0)
     assert (passes(proof.IDLE + 1)["llama_conversation_ok"], questions()) == (1, 1)
     # It is told of until there is another.

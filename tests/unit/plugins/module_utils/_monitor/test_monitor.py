@@ -429,7 +429,7 @@ def test_a_host_that_answers_otherwise_is_named_in_time(what, error):
     def answer():
         with contextlib.suppress(OSError), server.accept()[0] as stream:
             stream.recv(1000)
-            for _ in range(100) if what == "drip" else ():
+            for _time in range(100) if what == "drip" else ():
                 stream.sendall(b"H")
                 time.sleep(0.1)
             stream.sendall(HOSTILE[what] or b"")

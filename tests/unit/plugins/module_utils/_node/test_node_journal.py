@@ -28,7 +28,7 @@ def server(message, at=1, unit=HEAD):
 def fixture_recent(monkeypatch):
     """recent(entries, as they came) -> ([(seconds, unit, text or number of lines)], whether there was more)"""
 
-    def look(*entries, since=0, service=None, lines=100, everything=False, units=UNITS):
+    def look(*entries, since=0, service=None, lines=100, everything=False, units=()):
         asked = []
 
         def ask(arguments):
@@ -36,7 +36,7 @@ def fixture_recent(monkeypatch):
             yield from (json.dumps(entry) for entry in reversed(entries))
 
         monkeypatch.setattr(journal, "ask", ask)
-        result = journal.recent(since, service, lines, everything, units)
+        result = journal.recent(since, service, lines, everything, units or UNITS)
         assert "--reverse" in asked and "_SYSTEMD_UNIT=" + journal.WATCHDOG in asked
         return [(line["at"], line["unit"], line["folded"] or line["text"]) for line in result["lines"]], result["more"]
 

@@ -48,12 +48,12 @@ SETTINGS = {
 }
 
 
-def sampler(host, groups=GROUPS, **changes):
-    return scrape.sampler_config(SERVICES, MODELS, groups, HOSTVARS, host, dict(TOLD, **changes))
+def sampler(host, groups=None, **changes):
+    return scrape.sampler_config(SERVICES, MODELS, groups or GROUPS, HOSTVARS, host, dict(TOLD, **changes))
 
 
-def told(services=SERVICES, groups=GROUPS, **changes):
-    return scrape.prometheus_config(services, MODELS, groups, HOSTVARS, dict(SETTINGS, **changes))
+def told(services=None, groups=None, **changes):
+    return scrape.prometheus_config(services or SERVICES, MODELS, groups or GROUPS, HOSTVARS, dict(SETTINGS, **changes))
 
 
 def jobs(**changes):
