@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import socket
+import stat
 import time
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
@@ -32,6 +33,8 @@ THROTTLES = ("hw_slowdown", "hw_thermal_slowdown", "sw_thermal_slowdown", "hw_po
 # Blocks of a model's file that are looked at, and how many of them.
 BLOCK, BLOCKS = 4096, 16
 METRICS_MOST = 2000
+# Seconds after which samples are old: a sampler writes each two.
+OLD = 60.0
 LARGEST = 1 << 20
 
 
@@ -114,7 +117,10 @@ def models(served: Mapping[str, str]) -> List[Dict[str, Any]]:
     for path, service in sorted(served.items()):
         one: Dict[str, Any] = {"path": path, "service": service, "exists": os.path.isfile(path)}
         if one["exists"]:
-            with open(path, "rb") as stream:
+            # Others may write the directory: what is there now may be a pipe, at which nobody waits here.
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    continue
                 one["magic"] = stream.read(4) == b"GGUF"
                 size = one["size"] = os.fstat(stream.fileno()).st_size
                 zero = 0
@@ -241,10 +247,12 @@ def plans() -> List[Dict[str, Any]]:
 
 def samples() -> List[Dict[str, Any]]:
     """What the sampler has written, where one runs: {name, value, and its labels}."""
-    found = []
-    for sample in parse(read(paths.SAMPLES)):
-        found.append(dict(sample.labels, name=sample.name, value=sample.value))
-    return found[:METRICS_MOST]
+    found = list(parse(read(paths.SAMPLES)))[:METRICS_MOST]
+    written = next((one.value for one in found if one.name == "llama_sampler_timestamp_seconds"), 0.0)
+    # The file outlasts its writer.
+    if time.time() - written > OLD:
+        return []
+    return [dict(one.labels, name=one.name, value=one.value) for one in found]
 
 
 def gateway() -> Dict[str, Any]:

@@ -9,7 +9,6 @@ import itertools
 import os
 import re
 import ssl
-import stat
 import time
 from typing import Any, Dict, List, Optional
 
@@ -121,13 +120,17 @@ def cache_size(folder: str) -> Optional[int]:
     found = None
     for part in (os.path.join(folder, "rpc"), os.path.join(folder, "unproved")):
         try:
-            # The directory is the worker's, who may put there what he likes.
-            if not stat.S_ISDIR(os.lstat(part).st_mode):
-                continue
-            with os.scandir(part) as entries:
+            # The directory is the worker's, who may put there what he likes, and exchange it meanwhile.
+            here = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            with os.scandir("/proc/self/fd/%d" % here) as entries:
                 sizes = [one.stat(follow_symlinks=False).st_size for one in itertools.islice(entries, FILES + 1)]
         except OSError:
             continue
+        finally:
+            os.close(here)
         if len(sizes) > FILES:
             return None
         found = (found or 0) + sum(sizes)

@@ -22,7 +22,7 @@ PROPERTIES = (
 )
 # By the beginning of a unit's name, the longest first.
 ROLES = (
-    ("llama-gateway-registry", "gateway"),
+    ("llama-registry.", "gateway"),
     ("llama-head-", "head"),
     ("llama-rpc-", "worker"),
     ("llama-router-", "router"),

@@ -22,8 +22,9 @@ NFTABLES_DROP_INS = UNITS + "/nftables.service.d"
 NFTABLES_DROP_IN = NFTABLES_DROP_INS + "/llama-cluster.conf"
 # What journald is told that nobody else has told it.
 JOURNALD_DROP_INS = "/etc/systemd/journald.conf.d"
-RSYSLOG_DROP_IN = "/etc/rsyslog.d/90-llama-cluster.conf"
 JOURNALD_DROP_IN = JOURNALD_DROP_INS + "/90-llama-cluster.conf"
+# What has rsyslog send the journal on.
+RSYSLOG_DROP_IN = "/etc/rsyslog.d/90-llama-cluster.conf"
 
 # What the roles configure.
 CONFIGURATION = "/etc/llama-cluster"
@@ -43,9 +44,6 @@ GATEWAY_POLICY = GATEWAY + "/llama_cluster_gateway.cil"
 HELD = CONFIGURATION + "/held.json"
 # A head reads its API keys in a file of its service's name.
 KEYS = CONFIGURATION + "/keys"
-# What a host of monitoring has: rules, targets, dashboards, keys and the configurations of Prometheus and alertmanager.
-MONITORING = CONFIGURATION + "/monitoring"
-MONITORING_FILES = MONITORING + "/*"
 # The memory plan by which a head was started.
 PLANS = CONFIGURATION + "/plan-*.json"
 # The models of a router.

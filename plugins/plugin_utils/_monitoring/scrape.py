@@ -184,10 +184,10 @@ def output_files(found: Mapping[str, Any], settings: Mapping[str, Any]) -> list[
     llama-cluster-monitor reads, and the configuration.
 
     found: of prometheus_config(); settings: as there, and install: whether Prometheus is ours, whose promtool then
-    has the last word.
+    has the last word, unless checked is False: it looks for keys, which a dry run has not written.
     """
     install = settings["install"]
-    checked = ["promtool", "check"] if install else []
+    checked = ["promtool", "check"] if install and settings.get("checked", True) else []
     files: list[dict[str, Any]] = []
     for one in dropped.rules():
         text = one.path.read_text(encoding="utf-8")
@@ -240,11 +240,11 @@ def _alertmanager(webhooks: Sequence[str]) -> dict[str, Any]:
             "group_interval": "30s",
             "repeat_interval": "12h",
         },
-        # The page of a service says all that its notices say.
+        # The page of a service says all that its notices say. Without a service labels that are missing are alike.
         "inhibit_rules": [
             {
-                "source_matchers": ['severity="page"'],
-                "target_matchers": ['severity="notice"'],
+                "source_matchers": ['severity="page"', 'service=~".+"'],
+                "target_matchers": ['severity="notice"', 'service=~".+"'],
                 "equal": ["service", "node"],
             }
         ],

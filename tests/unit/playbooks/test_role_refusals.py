@@ -145,7 +145,7 @@ REFUSALS = {
         "node_forward",
         {"monitoring_forward": {"syslog": "logs", "alloy": "loki:3100"}, "__monitoring_rsyslogd": "FOLDER/old.gguf"},
         "monitoring_forward.syslog: logs seen, HOST:PORT is needed: correct it, or remove the key "
-        "monitoring_forward.alloy: loki:3100 seen, the URL of Loki is needed: write for example "
+        "monitoring_forward.alloy: no URL seen, that of Loki is needed: write for example "
         "http://loki:3100/loki/api/v1/push",
     ),
     "journal that nothing sends": (

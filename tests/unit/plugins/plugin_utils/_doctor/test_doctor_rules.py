@@ -77,3 +77,11 @@ def test_lines_of_every_rule_reach_the_judge():
     for rule in RULES:
         for line in rule["fixture"].get("lines", ()):
             assert line["by"] != "server" or wanted.search(line["text"]), rule["name"]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+def test_no_field_of_a_command_stands_in_quotes(rule):
+    """What servers and units write is quoted where it stands: quotes around that would end it."""
+    command = rule.get("command", "")
+    outside = re.sub(r"'[^']*'|\"[^\"]*\"", "", command)
+    assert re.findall(r"\{[^}]+\}", outside) == re.findall(r"\{[^}]+\}", command)
