@@ -30,7 +30,7 @@ PLUGINS = MODULES + FILTERS
 # The contracts of the collection; whatever else there is its own playbooks and roles call alone.
 PUBLIC = {
     *("gguf_fetch", "gguf_verify", "llama_plan", "nvidia_smi_facts", "llama_fabric_facts", "llama_unit_info"),
-    *("llama_health", "node_serving", "node_rpc", "gateway_config"),
+    *("llama_health", "llama_bench", "node_serving", "node_rpc", "gateway_config"),
 }
 # What runs on nodes, some of which have nothing newer than CPython 3.6.
 ON_NODES = MODULES + sorted(ROOT.glob("plugins/module_utils/**/*.py"))

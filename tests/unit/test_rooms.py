@@ -22,7 +22,7 @@ FLOORS = {
         ("_files", "_settings"),
         ("_node", "_model", "_install", "_job"),
         ("_llama", "_fetch"),
-        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry"),
+        ("_plan", "_serving", "_watchdog", "_adoption", "_removal", "_registry", "_bench"),
         ("_exporter",),
         ("_gateway", "_monitor"),
         ("_doctor",),

@@ -114,7 +114,7 @@ class Head:
         shown = self._show_unit()
         self.pid = number(shown, "MainPID") or None if shown else None
         if shown and self.own_key and self.pid:
-            self.api.use_key(_key_of(shown["Id"]))
+            self.api.use_key(key_of(shown["Id"]))
         # Sockets of a unit that does not run are nobody's.
         seen = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         connected = {one.endpoint for one in seen if one.connected}
@@ -347,7 +347,7 @@ class Head:
         return again
 
 
-def _key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
+def key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
     """The key of a unit of ours, from the file of its service's name; None where there is no such file.
 
     What the unit's process says of its arguments is not believed: one that was taken over would have root read any file

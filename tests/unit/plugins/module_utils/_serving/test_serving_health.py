@@ -244,7 +244,7 @@ def test_connections_of_the_units_processes_count(monkeypatch, server, workers):
 def fixture_keys(tmp_path, monkeypatch):
     folder = tmp_path / "keys"
     folder.mkdir()
-    monkeypatch.setattr(serving_health._key_of, "__defaults__", (str(folder),))
+    monkeypatch.setattr(serving_health.key_of, "__defaults__", (str(folder),))
     return folder
 
 

@@ -1,0 +1,139 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an answer's pieces say: when its first text came, its tokens, what the server measured itself, or why it is an
+error. Private to the collection."""
+
+import json
+import math
+from typing import Any, List, NamedTuple, Optional
+
+from .._llama.api import count, error_text, plain, rows, table
+from .exchange import Exchange, response
+
+
+class Answer(NamedTuple):
+    """Moments of time.monotonic(), seconds, tokens; None for what was not told.
+
+    stamps: of each piece with text or reasoning, in order. error: one sentence, None for a whole answer.
+    prompt_seconds: that the server read the prompt; prompt_rate and rate: its own tokens a second.
+    """
+
+    began: float
+    ended: float
+    error: Optional[str]
+    stamps: List[float]
+    first_text: Optional[float]
+    first_reasoning: Optional[float]
+    prompt_tokens: Optional[int]
+    cached_tokens: Optional[int]
+    tokens: Optional[int]
+    prompt_seconds: Optional[float]
+    prompt_rate: Optional[float]
+    rate: Optional[float]
+    drafted: Optional[int]
+    accepted: Optional[int]
+    text: str
+
+
+def answer(exchange: Exchange) -> Answer:
+    """What has come of it."""
+    ended = exchange.ended or exchange.began
+    nothing: List[float] = []
+    empty = Answer(exchange.began, ended, None, nothing, *[None] * 10, text="")
+    came = response(exchange.pieces)
+    if came is None:
+        return empty._replace(error=exchange.failed or "the connection ended without an answer")
+    if came.status != 200:
+        body = b"\n".join(line for _moment, line in came.lines)[:4096].decode("utf-8", "replace")
+        return empty._replace(error="it answers %d (%s)" % (came.status, error_text(_json(body))))
+    read = _Reader()
+    for moment, line in came.lines:
+        if line.startswith(b"data:"):
+            read.event(moment, line[5:].strip().decode("utf-8", "replace"))
+    error = read.error or exchange.failed
+    if not error and not read.finished:
+        error = "the stream ended without its last piece" if read.stamps else "it answered without a stream"
+    return read.answer(exchange.began, ended, error)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.stamps: List[float] = []
+        self.first_text: Optional[float] = None
+        self.first_reasoning: Optional[float] = None
+        self.text: List[str] = []
+        self.timings: Any = {}
+        self.usage: Any = {}
+        self.finished = False
+        self.error: Optional[str] = None
+
+    def event(self, moment: float, data: str) -> None:
+        if data == "[DONE]":
+            self.finished = True
+            return
+        body = _json(data)
+        if not isinstance(body, dict):
+            self.error = self.error or "a piece of the stream is no JSON (%s)" % plain(data, 80)
+            return
+        if "error" in body:
+            self.error = self.error or "the stream says %s" % error_text(body)
+            return
+        self.timings = table(body.get("timings")) or self.timings
+        self.usage = table(body.get("usage")) or self.usage
+        for choice in rows(body.get("choices")) or []:
+            self._choice(moment, choice)
+
+    def _choice(self, moment: float, choice: Any) -> None:
+        delta = table(choice.get("delta"))
+        text = delta.get("content") or choice.get("text")
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if text:
+            self.first_text = moment if self.first_text is None else self.first_text
+            self.text.append(str(text))
+        if thought:
+            self.first_reasoning = moment if self.first_reasoning is None else self.first_reasoning
+        if text or thought or delta.get("tool_calls"):
+            self.stamps.append(moment)
+        if choice.get("finish_reason"):
+            self.finished = True
+
+    def answer(self, began: float, ended: float, error: Optional[str]) -> Answer:
+        details = table(self.usage.get("prompt_tokens_details"))
+        timed = self.timings
+        prompt_ms = _number(timed.get("prompt_ms"))
+        return Answer(
+            began=began,
+            ended=self.stamps[-1] if self.stamps and not error else ended,
+            error=error,
+            stamps=self.stamps,
+            first_text=self.first_text,
+            first_reasoning=self.first_reasoning,
+            prompt_tokens=_count(self.usage.get("prompt_tokens")),
+            cached_tokens=_count(timed.get("cache_n", details.get("cached_tokens"))),
+            tokens=_count(self.usage.get("completion_tokens", timed.get("predicted_n"))),
+            prompt_seconds=None if prompt_ms is None else prompt_ms / 1000.0,
+            prompt_rate=_number(timed.get("prompt_per_second")),
+            # The rate of a single token is told as if it had taken no time.
+            rate=_number(timed.get("predicted_per_second")) if count(timed.get("predicted_n")) > 1 else None,
+            drafted=_count(timed.get("draft_n")),
+            accepted=_count(timed.get("draft_n_accepted")),
+            text="".join(self.text),
+        )
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _count(value: Any) -> Optional[int]:
+    return count(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _number(value: Any) -> Optional[float]:
+    """A positive finite number; None for anything else."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+    return float(min(value, 1e9)) if good else None

@@ -1,0 +1,98 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Percentiles and rates of many answers. Private to the collection. docs/measuring.md says what each one means."""
+
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+from .answer import Answer
+
+PERCENTILES = (50, 90, 95, 99)
+Figures = Dict[str, Any]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """Of sorted values, with a straight line between two of them (as numpy's default). share: 0 to 100."""
+    place = (len(ordered) - 1) * share / 100.0
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+
+
+def percentiles(values: Iterable[Optional[float]]) -> Optional[Dict[str, Any]]:
+    """{p50, p90, p95, p99, n}, six digits; None where there is no value."""
+    ordered = sorted(value for value in values if value is not None)
+    if not ordered:
+        return None
+    found: Dict[str, Any] = {"p%d" % share: _digits(percentile(ordered, share)) for share in PERCENTILES}
+    return dict(found, n=len(ordered))
+
+
+def figures(answers: Sequence[Answer]) -> Figures:
+    """Of the answers of one cell, see llama_bench. Errors count in requests, errors and reasons alone."""
+    good = [one for one in answers if not one.error]
+    seconds = max(one.ended for one in answers) - min(one.began for one in answers) if answers else 0.0
+    reasons: Dict[str, int] = {}
+    for one in answers:
+        if one.error:
+            reasons[one.error] = reasons.get(one.error, 0) + 1
+    generated = _total([tokens(one) for one in good])
+    return {
+        "requests": len(answers),
+        "errors": len(answers) - len(good),
+        "reasons": reasons,
+        "seconds": _digits(seconds),
+        "prompt_tokens": _total([one.prompt_tokens for one in good]),
+        "cached_tokens": _total([one.cached_tokens for one in good]),
+        "generated_tokens": generated,
+        "tokens_per_second": _digits(generated / seconds) if generated and seconds > 0 else None,
+        "requests_per_second": _digits(len(good) / seconds) if seconds > 0 else None,
+        "request_tokens_per_second": percentiles(_rate(one) for one in good),
+        "queue_seconds": percentiles(_queue(one) for one in good),
+        "time_to_first_token": percentiles(_since(one, one.first_text) for one in good),
+        "time_to_first_reasoning": percentiles(_since(one, one.first_reasoning) for one in good),
+        "inter_token_latency": percentiles(gap for one in good for gap in _gaps(one.stamps)),
+        "end_to_end": percentiles(one.ended - one.began for one in good),
+        "server": {
+            "prompt_tokens_per_second": percentiles(one.prompt_rate for one in good),
+            "tokens_per_second": percentiles(one.rate for one in good),
+            "drafted": _total([one.drafted for one in good]),
+            "accepted": _total([one.accepted for one in good]),
+        },
+    }
+
+
+def tokens(one: Answer) -> int:
+    """Generated tokens as the server counts them, else its pieces."""
+    return len(one.stamps) if one.tokens is None else one.tokens
+
+
+def _rate(one: Answer) -> Optional[float]:
+    """Tokens after the first one, by the time that they took."""
+    taken = one.stamps[-1] - one.stamps[0] if len(one.stamps) > 1 else 0.0
+    return (tokens(one) - 1) / taken if taken > 0 and tokens(one) > 1 else None
+
+
+def _queue(one: Answer) -> Optional[float]:
+    """What a request waited beside the reading of its prompt: in queues, and on the way."""
+    if one.prompt_seconds is None or not one.stamps:
+        return None
+    return max(0.0, one.stamps[0] - one.began - one.prompt_seconds)
+
+
+def _since(one: Answer, moment: Optional[float]) -> Optional[float]:
+    return None if moment is None else moment - one.began
+
+
+def _gaps(stamps: Sequence[float]) -> List[float]:
+    return [after - before for before, after in zip(stamps, stamps[1:])]
+
+
+def _total(values: Sequence[Optional[int]]) -> Optional[int]:
+    """None where one of them was not told."""
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None
+
+
+def _digits(value: float) -> float:
+    return float("%.6g" % value)

@@ -1,0 +1,134 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One cell of a benchmark: a prompt at a depth, asked by so many at a time. Private to the collection."""
+
+import json
+import time
+import uuid
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .._llama.api import LlamaApi, NoAnswer, parse_metrics, table
+from .._text import Refusal
+from .answer import answer
+from .exchange import Target, target
+from .figures import figures, tokens
+from .load import closed_loop, fixed_rate
+
+# Seconds for what a server answers from memory.
+LOOK = 5
+# Of which the text before a prompt consists, over and over.
+FILLER = "The river ran past the mill and the three bridges, and nobody in the town remembered who had built them. "
+# Tokens of FILLER where the server does not count them.
+ABOUT = 22
+
+
+class Cell(NamedTuple):
+    """depth: tokens before the prompt. rate: requests a second instead of `concurrency` at a time."""
+
+    prompt: str
+    text: str
+    depth: int
+    concurrency: int
+    rate: Optional[float]
+    requests: int
+    warmup: int
+
+
+class Asked(NamedTuple):
+    """How each request is put."""
+
+    model: Optional[str]
+    max_tokens: int
+    ignore_eos: bool
+    cache_prompt: bool
+    timeout: float
+
+
+def measure(url: str, key: Optional[str], cell: Cell, asked: Asked) -> Dict[str, Any]:
+    """-> a cell's record, see llama_bench. Errors: Refusal where no request can be put at all."""
+    base = url[: -len("/v1")] if url.rstrip("/").endswith("/v1") else url
+    base = base.rstrip("/")
+    api = LlamaApi(base, key, asked.model)
+    to = target(base, key)
+    before, counted = _filler(api, cell.depth)
+    if cell.warmup:
+        _first(to, [_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)
+    bodies = [_body(asked, before + cell.text) for _number in range(cell.requests)]
+    told, began = _counters(api), time.time()
+    send = [to.post("/v1/chat/completions", body) for body in bodies]
+    if cell.rate is None:
+        done = closed_loop(to, send, cell.concurrency, asked.timeout)
+    else:
+        done = fixed_rate(to, send, cell.rate, asked.timeout)
+    ended = time.time()
+    answers = [answer(one) for one in done]
+    return {
+        "prompt": cell.prompt,
+        "depth": cell.depth,
+        "depth_counted": counted,
+        "concurrency": None if cell.rate is not None else cell.concurrency,
+        "rate": cell.rate,
+        "began": round(began, 3),
+        "ended": round(ended, 3),
+        "others": _others(told, _counters(api), sum(tokens(one) for one in answers)),
+        "figures": figures(answers),
+    }
+
+
+def _first(to: Target, bodies: List[bytes], asked: Asked) -> None:
+    """Requests that are not counted: a server that answers none of them is not measured."""
+    send = [to.post("/v1/chat/completions", body) for body in bodies]
+    errors = [one.error for one in map(answer, closed_loop(to, send, 1, asked.timeout)) if one.error]
+    if len(errors) == len(bodies):
+        raise Refusal(
+            "a request is not answered: %s; a stream of text is needed: look at the service with status.yml" % errors[0]
+        )
+
+
+def _body(asked: Asked, text: str) -> bytes:
+    # What differs comes first: no server has this prompt in its cache.
+    own = text if asked.cache_prompt else "%s: %s" % (uuid.uuid4().hex[:8], text)
+    request: Dict[str, Any] = {
+        "messages": [{"role": "user", "content": own}],
+        "max_tokens": asked.max_tokens,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "cache_prompt": asked.cache_prompt,
+    }
+    if asked.ignore_eos:
+        request["ignore_eos"] = True
+    if asked.model:
+        request["model"] = asked.model
+    return json.dumps(request).encode()
+
+
+def _filler(api: LlamaApi, depth: int) -> Tuple[str, bool]:
+    """Text of `depth` tokens, and whether the server has counted them."""
+    if not depth:
+        return "", True
+    try:
+        status, body = api.tokenize(FILLER, LOOK)
+        given = table(body).get("tokens") if status == 200 else None
+    except (NoAnswer, Refusal):
+        given = None
+    counted = isinstance(given, list) and bool(given)
+    of_one = len(given) if counted and isinstance(given, list) else ABOUT
+    words = FILLER.split(" ")
+    part = " ".join(words[: round(len(words) * (depth % of_one) / of_one)])
+    return FILLER * (depth // of_one) + part + "\n", counted
+
+
+def _counters(api: LlamaApi) -> Optional[float]:
+    """Tokens that the server has generated for anybody; None where it does not tell."""
+    try:
+        status, text = api.get("/metrics", LOOK, of_model=True)
+    except (NoAnswer, Refusal):
+        return None
+    return parse_metrics(text).get("tokens_predicted_total") if status == 200 and isinstance(text, str) else None
+
+
+def _others(before: Optional[float], after: Optional[float], own: int) -> Optional[int]:
+    """Tokens that were generated for others meanwhile."""
+    return None if before is None or after is None else max(0, int(after - before) - own)

@@ -1,0 +1,192 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests that are really sent, to servers on the loopback that do as they are told."""
+
+import contextlib
+import json
+import socket
+import threading
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import exchange, load, run
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.answer import answer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+PIECE = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":null}]}\n\n'
+LAST = b'data: {"choices":[{"delta":{},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+
+
+class Streams:
+    """A server that counts how many requests are under way, and answers them when `release` says so."""
+
+    def __init__(self, act=None):
+        self.act = act or (lambda client: client.sendall(HEAD + PIECE * 3 + LAST))
+        self.open = self.most = 0
+        self.bodies = []
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = "http://127.0.0.1:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                client, _address = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client):
+        with client, client.makefile("rb") as stream:
+            length = 0
+            for line in iter(stream.readline, b"\r\n"):
+                if not line:
+                    return
+                if line.lower().startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            with self.lock:
+                self.bodies.append(json.loads(stream.read(length)) if length else None)
+                self.open += 1
+                self.most = max(self.most, self.open)
+            with contextlib.suppress(OSError):
+                self.act(client)
+            with self.lock:
+                self.open -= 1
+
+
+@pytest.fixture(name="fake")
+def fixture_fake():
+    server = fake_llama_server.FakeLlamaServer()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="streams")
+def fixture_streams():
+    made = []
+
+    def make(act=None):
+        made.append(Streams(act))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.listener.close()
+
+
+def send(to, count=1):
+    return [to.post("/v1/chat/completions", b"{}") for _number in range(count)]
+
+
+def test_so_many_at_a_time(streams):
+    together = threading.Barrier(3, timeout=20)
+
+    def act(client):
+        together.wait()
+        client.sendall(HEAD + PIECE + LAST)
+
+    server = streams(act)
+    to = exchange.target(server.url)
+    done = load.closed_loop(to, send(to, 6), 3, 30)
+    assert [answer(one).error for one in done] == [None] * 6
+    assert server.most == 3
+
+
+def test_a_fixed_rate_waits_for_nobody(streams):
+    together = threading.Barrier(4, timeout=20)
+
+    def act(client):
+        together.wait()
+        client.sendall(HEAD + PIECE + LAST)
+
+    server = streams(act)
+    to = exchange.target(server.url)
+    done = load.fixed_rate(to, send(to, 4), 50, 30)
+    assert [answer(one).error for one in done] == [None] * 4
+    began = sorted(one.began for one in done)
+    assert all(later - earlier >= 0.015 for earlier, later in zip(began, began[1:]))
+
+
+def test_a_server_that_says_nothing_is_given_up(streams):
+    over = threading.Event()
+    server = streams(lambda client: over.wait(20))
+    to = exchange.target(server.url)
+    try:
+        assert answer(load.closed_loop(to, send(to), 1, 0.2)[0]).error == "no whole answer in 0.2 s"
+    finally:
+        over.set()
+
+
+def test_an_endless_answer_is_bounded(streams, monkeypatch):
+    monkeypatch.setattr(exchange, "LARGEST", 1 << 20)
+
+    def act(client):
+        client.sendall(HEAD)
+        while True:
+            client.sendall(PIECE * 100)
+
+    to = exchange.target(streams(act).url)
+    done = load.closed_loop(to, send(to), 1, 30)[0]
+    assert answer(done).error == "an answer of more than 1 MiB"
+    assert sum(len(data) for _moment, data in done.pieces) < 2 << 20
+
+
+def test_nobody_listens():
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        port = one.getsockname()[1]
+    to = exchange.target("http://127.0.0.1:%d" % port)
+    assert answer(load.closed_loop(to, send(to), 1, 5)[0]).error == "no connection (Connection refused)"
+
+
+@pytest.mark.parametrize("url", ["10.0.0.31:8000", "ftp://a", "http://", "http://a:99999"])
+def test_what_is_no_address(url):
+    with pytest.raises(Refusal, match="http://HOST:PORT is needed"):
+        exchange.target(url)
+
+
+ASKED = run.Asked("m", 3, True, False, 30.0)
+CELL = run.Cell("short", "Say a.", 0, 2, None, 4, 1)
+
+
+def test_a_cell(fake):
+    pieces = (HEAD + PIECE * 3 + LAST).decode()
+    fake.responses["/v1/chat/completions"] = (200, pieces.partition("\r\n\r\n")[2])
+    told = iter([100, 130])
+    fake.responses["/metrics"] = lambda: (200, "llamacpp:tokens_predicted_total %d\n" % next(told))
+    cell = run.measure(fake.url, "secret", CELL, ASKED)
+    assert cell["figures"]["errors"] == 0 and cell["figures"]["generated_tokens"] == 12
+    assert cell["others"] == 18 and cell["rate"] is None and cell["concurrency"] == 2
+    bodies = [body for _method, path, body in fake.requests if path == "/v1/chat/completions"]
+    assert len(bodies) == 5 and all(body["model"] == "m" and body["stream"] for body in bodies)
+    # No server has read two of them before.
+    assert len({body["messages"][0]["content"].split(":")[0] for body in bodies}) == 5
+    assert {headers.get("Authorization") for headers in fake.headers} == {"Bearer secret"}
+
+
+def test_a_depth_is_counted_by_the_server(fake):
+    fake.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
+    fake.responses["/tokenize"] = (200, {"tokens": list(range(20))})
+    cell = run.measure(fake.url, None, CELL._replace(depth=50), ASKED)
+    sent = [body for _method, path, body in fake.requests if path == "/v1/chat/completions"][0]["messages"][0][
+        "content"
+    ]
+    assert cell["depth_counted"] and sent.count("The river") == 3 and sent.endswith("\nSay a.")
+    fake.responses["/tokenize"] = (404, "")
+    assert not run.measure(fake.url + "/v1", None, CELL._replace(depth=50), ASKED)["depth_counted"]
+
+
+def test_a_server_that_answers_nothing_is_not_measured(fake):
+    fake.responses["/v1/chat/completions"] = (503, {"error": {"message": "Loading model"}})
+    with pytest.raises(Refusal, match=r"it answers 503 \(Loading model\)"):
+        run.measure(fake.url, None, CELL, ASKED)
+
+
+def test_what_the_server_does_not_tell(fake):
+    fake.responses["/v1/chat/completions"] = (200, (PIECE + LAST).decode())
+    fake.responses["/metrics"] = (501, "")
+    assert run.measure(fake.url, None, CELL, ASKED)["others"] is None
+    fake.responses["/metrics"] = fake_llama_server.metrics()
+    assert run.measure(fake.url, None, CELL, ASKED)["others"] == 0
