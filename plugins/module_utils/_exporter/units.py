@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from .._node import paths, sockets
 from .._node.units import held_since, number, parse_show, systemctl_show
 from .._watchdog import samples
+from .._watchdog.firewall import UNIT as FIREWALL
 from . import config
 from .exposition import Family
 
@@ -100,6 +101,10 @@ class Units:
                 repair = config.repairs(unit)
                 repairs.add(repair["count"], **labels)
                 repaired.add(repair["at"], reason=repair["reason"], **labels)
+        # Its rules are loaded again so soon that nothing else shows it.
+        repair = config.repairs(FIREWALL)
+        repairs.add(repair["count"], unit=FIREWALL, service="", role="firewall")
+        repaired.add(repair["at"], reason=repair["reason"], unit=FIREWALL, service="", role="firewall")
         return [
             active,
             wanted,

@@ -17,6 +17,8 @@ from typing import Callable, List, Optional, Tuple
 from .._node import paths
 
 Say = Callable[[str], None]
+# Counts a repair: of which unit, and why.
+Note = Callable[[str, str], None]
 Run = Callable[[List[str]], Tuple[int, str]]
 UNIT = "llama-firewall.service"
 LIST = ["nft", "--stateless", "list", "table", "inet", "llama_cluster"]
@@ -40,8 +42,8 @@ def run(command: List[str]) -> Tuple[int, str]:
 class Rules:
     """What the kernel has, compared with what it had when the file was last loaded."""
 
-    def __init__(self, say: Say, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
-        self._say, self._run, self._path = say, run, path
+    def __init__(self, say: Say, note: Note, run: Run = run, path: str = paths.FIREWALL_RULES) -> None:
+        self._say, self._note, self._run, self._path = say, note, run, path
         self._file: Optional[Tuple[float, int, int]] = None  # the file as it was loaded
         self._wanted: Optional[str] = None  # the kernel's list then
 
@@ -67,7 +69,9 @@ class Rules:
         if (status, text) == (0, self._wanted):
             return True
         self._load()
-        self._say("firewall: rules were %s: loaded again" % ("gone" if status else "changed"))
+        why = "rules were %s" % ("gone" if status else "changed")
+        self._say("firewall: %s: loaded again" % why)
+        self._note(UNIT, why)
         return self._run(LIST) == (0, self._wanted)
 
     def _load(self) -> None:
@@ -78,8 +82,8 @@ class Rules:
 class Firewall:
     """Waits for changes."""
 
-    def __init__(self, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rules = Rules(say)
+    def __init__(self, say: Say, note: Note, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rules = Rules(say, note)
         self._clock = clock
         self._due = clock()
         self._not_before = self._due

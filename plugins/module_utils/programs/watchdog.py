@@ -286,7 +286,7 @@ class Watchdog:
 
 def main() -> None:
     watchdog = Watchdog()
-    firewall = Firewall(say)
+    firewall = Firewall(say, note_repair)
     told = None
     while True:
         watchdog.apply(read_configuration())

@@ -73,7 +73,9 @@ def fixture_node(tmp_path, monkeypatch):
 
     monkeypatch.setattr(units, "systemctl_show", show)
     monkeypatch.setattr(units, "held_since", lambda: None)
-    monkeypatch.setattr(config, "repairs", lambda unit: {"count": 3 * ("rpc" in unit), "at": None, "reason": ""})
+    monkeypatch.setattr(
+        config, "repairs", lambda unit: {"count": 3 * ("rpc" in unit) + ("firewall" in unit), "at": None, "reason": ""}
+    )
     monkeypatch.setattr(config, "watched", list)
     return asked
 
@@ -96,7 +98,7 @@ def test_units_are_asked_for_at_once_and_those_of_no_interest_not_at_all(node):
     assert by_unit(found, "llama_unit_failed") == {head: 0, worker: 1, dog: 0}
     assert by_unit(found, "llama_unit_starting") == {head: 0, worker: 0, dog: 0}, "one that ended is not on its way"
     assert by_unit(found, "llama_unit_restarts_total")[worker] == 9
-    assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3}
+    assert by_unit(found, "llama_watchdog_repairs_total") == {head: 0, worker: 3, "llama-firewall.service": 1}
     assert by_unit(found, "llama_memory_planned_bytes") == {head: 7}
     assert by_unit(found, "llama_model_info") == {head: 1}
     builds = [labels["build"] for one in found if one.name == "llama_build_info" for _s, labels, _v in one.samples]

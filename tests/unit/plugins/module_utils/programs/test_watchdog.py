@@ -672,8 +672,8 @@ class Kernel:
     def __init__(self, folder):
         self.file = folder / "firewall.nft"
         self.file.write_text("one")
-        self.active, self.table, self.loads, self.said = True, "one", 0, []
-        self.rules = firewall.Rules(self.said.append, self.run, str(self.file))
+        self.active, self.table, self.loads, self.said, self.noted = True, "one", 0, [], []
+        self.rules = firewall.Rules(self.said.append, lambda *words: self.noted.append(words), self.run, str(self.file))
 
     def run(self, command):
         if command[:2] == ["systemctl", "is-active"]:
@@ -698,13 +698,14 @@ def test_rules_that_something_took_are_loaded_again(kernel, table, word):
     kernel.table = table
     assert kernel.rules.check() and kernel.table == "one"
     assert kernel.said == ["firewall: rules were %s: loaded again" % word]
+    assert kernel.noted == [("llama-firewall.service", "rules were %s" % word)]
     assert kernel.rules.check() and kernel.loads == 2
 
 
 def test_new_rules_of_a_role_are_no_damage(kernel):
     kernel.file.write_text("one and two")
     kernel.table = "one and two"
-    assert kernel.rules.check() and kernel.said == []
+    assert kernel.rules.check() and (kernel.said, kernel.noted) == ([], [])
 
 
 def test_rules_of_a_unit_that_is_stopped_or_gone_are_left_alone(kernel):
@@ -730,7 +731,7 @@ class Netlink:
         monkeypatch.setattr(firewall, "socket", types.SimpleNamespace(socket=self._open, **names))
         monkeypatch.setattr(firewall, "select", types.SimpleNamespace(select=self._select))
         monkeypatch.setattr(firewall, "time", types.SimpleNamespace(sleep=self._wait))
-        monkeypatch.setattr(firewall, "Rules", lambda say: self)
+        monkeypatch.setattr(firewall, "Rules", lambda say, note: self)
 
     def _open(self, *words):
         self.opened.append(words)
@@ -778,7 +779,7 @@ class Netlink:
 )
 def test_rules_are_looked_at_every_minute_and_half_a_second_after_a_change(monkeypatch, well, changes, checks):
     netlink = Netlink(monkeypatch, changes, well)
-    firewall.Firewall(None, lambda: netlink.now).round(121)
+    firewall.Firewall(None, None, lambda: netlink.now).round(121)
     assert (netlink.checks, netlink.now, netlink.news) == (checks, 121, [])
     # NETLINK_NETFILTER and the bit of NFNLGRP_NFTABLES, of the kernel's headers.
     assert (netlink.opened, netlink.bound) == ([(socket.AF_NETLINK, socket.SOCK_RAW, 12)], [(0, 0x40)])
@@ -788,7 +789,7 @@ def test_rules_are_looked_at_every_minute_and_half_a_second_after_a_change(monke
 def test_without_news_of_the_kernel_rules_are_looked_at_every_minute(monkeypatch):
     netlink = Netlink(monkeypatch, [], True)
     netlink.changes = None
-    firewall.Firewall(None, lambda: netlink.now).round(121)
+    firewall.Firewall(None, None, lambda: netlink.now).round(121)
     assert (netlink.checks, netlink.now) == ([0, 60, 120], 121)
 
 
