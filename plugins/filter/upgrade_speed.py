@@ -8,12 +8,12 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: whether services are as fast as they were"
 description:
-  - Takes the medians of a short benchmark. A service that never answered is left out, and so are answers without a
-    rate. A service without a baseline is not judged.
+  - Takes the medians of a short benchmark. A service that answered others, or has no rate, is left out. A service
+    without a baseline is not judged.
 options:
   _input:
     description:
-      - Results of M(thefermisea.llama_cluster.llama_health), each with the service as the first one of its C(item).
+      - Results of M(thefermisea.llama_cluster.llama_bench), each with the service's unit as its C(item).
     type: list
     elements: dict
     required: true
@@ -25,12 +25,12 @@ options:
     description: The least part of the baseline that is allowed.
     type: float
     default: 0
-  first:
-    description: Results of the requests that are not counted, each with the service's unit as its C(item).
+  looks:
+    description: Results of M(thefermisea.llama_cluster.llama_health) before that, each with the same C(item).
     type: list
     elements: dict
     default: []
-positional: baselines, min_ratio, first
+positional: baselines, min_ratio, looks
 """
 
 EXAMPLES = """

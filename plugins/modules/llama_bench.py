@@ -30,6 +30,10 @@ options:
     description:
       - File with the server's API key where the module runs, the first line that is no comment.
     type: path
+  api_key:
+    description:
+      - The key itself, for a host that has no file with it.
+    type: str
   model:
     description:
       - Name that requests carry. Needed at a gateway and at a router.
@@ -218,6 +222,7 @@ def main():
             "url": {"type": "str", "required": True},
             "unit": {"type": "str"},
             "api_key_file": {"type": "path", "no_log": False},
+            "api_key": {"type": "str", "no_log": True},
             "model": {"type": "str"},
             "prompts": {"type": "list", "elements": "dict", "required": True, "options": prompt},
             "depths": {"type": "list", "elements": "int", "default": [0]},
@@ -230,14 +235,14 @@ def main():
             "cache_prompt": {"type": "bool", "default": False},
             "timeout": {"type": "float", "default": 600},
         },
-        mutually_exclusive=[("unit", "api_key_file")],
+        mutually_exclusive=[("unit", "api_key_file", "api_key")],
         supports_check_mode=True,
     )
     params = module.params
     asked = Asked(**{name: params[name] for name in Asked._fields})
     cells = []
     try:
-        key = read_api_key(params["api_key_file"]) if params["api_key_file"] else None
+        key = read_api_key(params["api_key_file"]) if params["api_key_file"] else params["api_key"]
         key = key_of(params["unit"]) if params["unit"] else key
         for cell in wanted(params):
             cells.append(measure(params["url"], key, cell, asked))

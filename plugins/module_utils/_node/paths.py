@@ -104,6 +104,8 @@ SERVED = RUN + "/served"
 SERVED_FILES = SERVED + "/llama-*.service"
 # Root's, and always empty: where a router looks for models that its preset does not name.
 NO_MODELS = RUN + "/no-models"
+# What ends the watching of a node whose service is measured.
+BENCH_STOP = RUN + "/bench-*.stop"
 # systemd holds it, and the gateway's engine answers there.
 GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 # What the registry's reader has for the gateway.

@@ -210,15 +210,20 @@ def _model_switched(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, 
         return ["%s: check mode, %s serves on; what would change is shown above" % (run["service"], old)]
     stays = not _is_wanted(files) and files["retire"] == "never"
     kept = ", %s stays on %s" % (files["old"], run["park"] or ", ".join(hosts)) if stays else ""
+    speed = [
+        *speed_lines(*_by_service(hostvars, hosts, "upgrade_measured", "upgrade_baseline")),
+        *unmeasured_lines(*_by_service(hostvars, hosts, "upgrade_unmeasured")),
+    ]
     if run.get("trial"):
         until = minute(hostvars[hosts[0]]["switch_model_trial"]["trials"][0]["until"])
         return [
             "%s: %s serves on trial until %s%s" % (run["service"], new, until, kept),
+            *speed,
             "then %s is back by itself, unless switch_model.yml -e service=%s -e keep=true is run before that"
             % (run["was"], run["service"]),
             "the inventory goes on saying %s, and site.yml and others refuse to run until then" % run["was"],
         ]
-    lines = ["%s: %s serves%s" % (run["service"], new, kept)]
+    lines = ["%s: %s serves%s" % (run["service"], new, kept), *speed]
     if run["was"] != run["quant"]:
         lines.append(_to_write(run["service"], run["quant"], run["was"]))
     return lines

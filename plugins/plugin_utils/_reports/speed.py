@@ -6,54 +6,54 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .bench import value
+
 Rates = Mapping[str, Any]
 RATES = {"tokens_per_second": "generates", "prompt_tokens_per_second": "reads prompts at"}
 
 
 def upgrade_speed(
-    answers: Sequence[Mapping[str, Any]],
+    measured: Sequence[Mapping[str, Any]],
     baselines: Mapping[str, Rates] | None = None,
     min_ratio: float = 0,
-    first: Iterable[Mapping[str, Any]] = (),
+    looks: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """-> {rates, refused: a sentence for each rate below min_ratio of the baseline's, unmeasured: {service: why}}.
-    answers: results of llama_health with deep, of which the first one of each item is the unit that was asked. first:
-    those that are not counted, whose item is the unit."""
-    named = [(answer["item"][0]["service"], answer) for answer in answers]
-    found = rates(named)
-    asked = [(answer["item"]["service"], answer) for answer in first] + named
+
+    measured: results of llama_bench, each with its unit as item. looks: results of llama_health at the same units,
+    before that.
+    """
     why = {
-        service: "%s, %s" % (answer.get("state", "no answer"), answer.get("reason", "no reason given"))
-        for service, answer in asked
-        if service not in found
+        look["item"]["service"]: "%s, %s" % (look.get("state", "no answer"), look.get("reason", "no reason given"))
+        for look in looks
+        if look.get("state") != "ready"
     }
+    found = {}
+    for one in measured:
+        service, cell = one["item"]["service"], (one.get("cells") or [{}])[0]
+        rates_now = rates(cell)
+        if cell.get("others"):
+            why[service] = "busy, others came while it was measured"
+        elif rates_now:
+            found[service] = rates_now
+        else:
+            why[service] = _no_rate(one, cell)
     return {"rates": found, "refused": too_slow(found, baselines or {}, min_ratio), "unmeasured": why}
 
 
-def rates(answers: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Rates]:
-    """{service: {requests, tokens_per_second, prompt_tokens_per_second}}, medians; a service that never answered is
-    left out.
-
-    answers: [(service, result of llama_health with deep)].
-    """
-    of_service: dict[str, list[Mapping[str, Any]]] = {}
-    for service, answer in answers:
-        if (
-            answer.get("state") == "ready"
-            and answer.get("tokens_per_second")
-            and answer.get("prompt_tokens_per_second")
-        ):
-            of_service.setdefault(service, []).append(answer)
-    return {
-        service: dict({key: round(_median([one[key] for one in measured]), 2) for key in RATES}, requests=len(measured))
-        for service, measured in sorted(of_service.items())
-    }
+def rates(cell: Mapping[str, Any]) -> Rates | None:
+    """{requests, tokens_per_second, prompt_tokens_per_second} of a cell of llama_bench, the medians of what the server
+    says of each request; None where it lacks one."""
+    told = {name: value(cell, "figures.server.%s.p50" % name) for name in RATES}
+    if not all(told.values()):
+        return None
+    requests = cell["figures"]["requests"] - cell["figures"]["errors"]
+    return dict({name: round(rate, 2) for name, rate in told.items()}, requests=requests)
 
 
-def _median(values: Iterable[float]) -> float:
-    values = sorted(values)
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2.0
+def _no_rate(one: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+    reasons = list(value(cell, "figures.reasons") or {})
+    return str(reasons[0] if reasons else one.get("msg") or "it tells no rates")
 
 
 def too_slow(now: Mapping[str, Rates], baselines: Mapping[str, Rates], min_ratio: float) -> list[str]:

@@ -7,24 +7,27 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports
 BEFORE = {"chat": {"requests": 5, "tokens_per_second": 40.0, "prompt_tokens_per_second": 200.0, "build": "b1"}}
 
 
-def answer(rate, prompt_rate=100.0, state="ready"):
-    return {"state": state, "tokens_per_second": rate, "prompt_tokens_per_second": prompt_rate}
+def measured(rate, prompt_rate=100.0, service="chat", others=0, errors=0, **also):
+    """A result of llama_bench."""
+    server = {
+        "tokens_per_second": rate and {"p50": rate},
+        "prompt_tokens_per_second": prompt_rate and {"p50": prompt_rate},
+    }
+    figures = {"requests": 5, "errors": errors, "reasons": {"it answers 503 (busy)": errors} if errors else {}}
+    cells = [{"others": others, "figures": dict(figures, server=server)}]
+    return dict({"item": {"service": service}, "cells": cells}, **also)
 
 
 def speed(rate, prompt_rate=200.0):
     return {"chat": {"requests": 5, "tokens_per_second": rate, "prompt_tokens_per_second": prompt_rate}}
 
 
-def test_rates_are_medians_of_the_answers_that_have_some():
-    answers = [("chat", answer(rate, 10 * rate)) for rate in (9.0, 1.0, 5.0)] + [
-        ("chat", answer(100.0, state="busy")),
-        ("chat", answer(None)),
-    ]
-    assert reports_speed.rates(answers) == {
-        "chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}
-    }
-    assert reports_speed.rates([("chat", answer(1.0)), ("chat", answer(2.0))])["chat"]["tokens_per_second"] == 1.5
-    assert reports_speed.rates([("chat", answer(1.0, state="degraded"))]) == {}
+def test_rates_are_those_that_the_server_tells():
+    found = reports_speed.rates(measured(1.2345, 100.456, errors=1)["cells"][0])
+    assert found == {"requests": 4, "tokens_per_second": 1.23, "prompt_tokens_per_second": 100.46}
+    assert reports_speed.rates(measured(None, 10.0)["cells"][0]) is None
+    assert reports_speed.rates(measured(10.0, None)["cells"][0]) is None
+    assert reports_speed.rates({}) is None
 
 
 def test_what_is_at_the_limit_is_allowed():
@@ -39,22 +42,33 @@ def test_what_is_at_the_limit_is_allowed():
 
 
 def test_the_filter_measures_and_judges():
-    answers = [dict(answer(rate, 10 * rate), item=[{"service": "chat"}, 0]) for rate in (9.0, 1.0, 5.0)]
-    rates = {"chat": {"requests": 3, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
-    assert reports_speed.upgrade_speed(answers) == {"rates": rates, "refused": [], "unmeasured": {}}
-    found = reports_speed.upgrade_speed(answers, BEFORE, 0.8)
+    rates = {"chat": {"requests": 5, "tokens_per_second": 5.0, "prompt_tokens_per_second": 50.0}}
+    assert reports_speed.upgrade_speed([measured(5.0, 50.0)]) == {"rates": rates, "refused": [], "unmeasured": {}}
+    found = reports_speed.upgrade_speed([measured(5.0, 50.0)], BEFORE, 0.8)
     assert (found["rates"], found["refused"]) == (rates, reports_speed.too_slow(rates, BEFORE, 0.8))
     assert len(found["refused"]) == 2
 
 
 def test_a_service_that_was_busy_is_named():
-    """One was busy from the beginning, the other from the first answer that counts, the third once."""
-    busy = {"state": "busy", "reason": "1 of 1 slots work"}
-    first = [dict(one, item={"service": name}) for name, one in (("chat", busy), ("embed", answer(1.0)), ("c", busy))]
-    counted = [dict(one, item=[{"service": name}, 0]) for name, one in (("embed", busy), ("c", busy), ("c", answer(1)))]
-    found = reports_speed.upgrade_speed(counted, BEFORE, 0.8, first)
-    why = "busy, 1 of 1 slots work"
-    assert (list(found["rates"]), found["unmeasured"]) == (["c"], {"chat": why, "embed": why})
+    """One was busy from the beginning, one while it was measured, one answered nothing, one could not be asked."""
+    looks = [
+        {"state": "busy", "reason": "1 of 1 slots work", "item": {"service": "chat"}},
+        {"state": "ready", "reason": "it is idle", "item": {"service": "embed"}},
+    ]
+    results = [
+        measured(9.0, service="embed", others=3),
+        measured(None, service="silent", errors=5),
+        {"item": {"service": "locked"}, "msg": "llama_bench: http://h: it answers 401", "failed": True},
+        measured(9.0, service="c"),
+    ]
+    found = reports_speed.upgrade_speed(results, BEFORE, 0.8, looks)
+    assert list(found["rates"]) == ["c"]
+    assert found["unmeasured"] == {
+        "chat": "busy, 1 of 1 slots work",
+        "embed": "busy, others came while it was measured",
+        "silent": "it answers 503 (busy)",
+        "locked": "llama_bench: http://h: it answers 401",
+    }
     assert reports_speed.unmeasured_lines(found["unmeasured"])[0].startswith("chat: its speed was not measured (busy, ")
 
 
@@ -68,22 +82,5 @@ def test_without_a_baseline_nothing_is_judged():
     ]
 
 
-def test_an_answer_needs_both_rates_to_count():
-    answers = [("chat", answer(None, 10.0)), ("chat", answer(10.0, None)), ("chat", answer(0.0)), ("chat", {})]
-    assert reports_speed.rates(answers) == {}
-    assert reports_speed.rates([*answers, ("chat", answer(1.0, 2.0))])["chat"]["requests"] == 1
-
-
-def test_rates_have_two_decimals():
-    measured = reports_speed.rates([("chat", answer(1.2345, 100.456))])["chat"]
-    assert (measured["tokens_per_second"], measured["prompt_tokens_per_second"]) == (1.23, 100.46)
-
-
-def test_the_middle_of_four_is_between_the_two_in_it():
-    answers = [("chat", answer(rate)) for rate in (8.0, 1.0, 4.0, 2.0)]
-    assert reports_speed.rates(answers)["chat"]["tokens_per_second"] == 3.0
-
-
 def test_without_a_ratio_nothing_is_too_slow():
-    answers = [dict(answer(0.1, 0.1), item=[{"service": "chat"}, 0])]
-    assert reports_speed.upgrade_speed(answers, BEFORE)["refused"] == []
+    assert reports_speed.upgrade_speed([measured(0.1, 0.1)], BEFORE)["refused"] == []

@@ -1,0 +1,137 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node does while it is measured, and what it is. Private to the collection."""
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .._node import fabric, nvidia_smi
+from .._node.build import build_info
+
+EVERY = 1.0  # seconds
+# Seconds for one look at the cards, beyond which the samples go on without them.
+CARDS = 10.0
+# At most so many samples, an hour and a half.
+MOST = 5400
+Sample = Dict[str, Any]
+
+
+def watch(seconds: float, over: Callable[[], bool], address: str = "") -> List[Sample]:
+    """Samples of the node until `over` says so or the seconds are up. address: whose interface is counted.
+
+    A sample is {at: seconds since 1970, cpu: busy part of all processors since the one before, or None, rx_bytes and
+    tx_bytes of the interface since boot, or None, cards: [{index, utilization: percent, memory_mib, power_w}]}.
+    """
+    interface = fabric.interface_of(address) if address else None
+    cards = _Cards()
+    cards.start()
+    samples: List[Sample] = []
+    started, before = time.monotonic(), _processors()
+    while len(samples) < MOST:
+        time.sleep(EVERY)
+        now = _processors()
+        received, sent = _bytes(interface)
+        samples.append(
+            {
+                "at": round(time.time(), 3),
+                "cpu": _busy(before, now),
+                "rx_bytes": received,
+                "tx_bytes": sent,
+                "cards": cards.seen(),
+            }
+        )
+        before = now
+        if over() or time.monotonic() - started >= seconds:
+            break
+    cards.over.set()
+    return samples
+
+
+class _Cards(threading.Thread):
+    """Asks nvidia-smi again and again in a thread of its own, since it may hang in the driver."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.over = threading.Event()
+        self._seen: Tuple[float, List[Sample]] = (0.0, [])
+
+    def seen(self) -> List[Sample]:
+        """What the last look showed; nothing of one that is long ago."""
+        at, cards = self._seen
+        return cards if time.monotonic() - at <= CARDS else []
+
+    def run(self) -> None:
+        while not self.over.is_set():
+            facts = nvidia_smi.collect(deadline=CARDS)
+            if not facts["gpus"] and not facts["available"] and "hangs" not in (facts["reason"] or ""):
+                return
+            cards = [
+                {
+                    "index": gpu["index"],
+                    "utilization": gpu["utilization"],
+                    "memory_mib": gpu["memory_used_mib"],
+                    "power_w": gpu["power_w"],
+                }
+                for gpu in facts["gpus"]
+            ]
+            self._seen = (time.monotonic(), cards)
+            self.over.wait(EVERY)
+
+
+def _processors(path: str = "/proc/stat") -> Tuple[int, int]:
+    """(idle, all) ticks of all processors since boot."""
+    with open(path, encoding="ascii") as stream:
+        ticks = [int(one) for one in stream.readline().split()[1:9]]
+    return ticks[3] + ticks[4], sum(ticks)
+
+
+def _busy(before: Tuple[int, int], now: Tuple[int, int]) -> Optional[float]:
+    passed = now[1] - before[1]
+    return round(1 - (now[0] - before[0]) / float(passed), 4) if passed > 0 else None
+
+
+def _bytes(interface: Optional[str], root: str = "/sys/class/net") -> Tuple[Optional[int], Optional[int]]:
+    found: List[Optional[int]] = []
+    for name in ("rx_bytes", "tx_bytes"):
+        count = None
+        with contextlib.suppress(OSError, ValueError), open(
+            os.path.join(root, interface or "none", "statistics", name), encoding="ascii"
+        ) as stream:
+            count = int(stream.read())
+        found.append(count)
+    return found[0], found[1]
+
+
+def fingerprint(address: str, prefix: str, release: Optional[str]) -> Sample:
+    """What figures depend on: {kernel, driver, cards: [names], cpu, cores, build: {release, commit, sha256}, link:
+    {interface, link_layer, rate_gbps}}, None for what is not known. Errors: Refusal."""
+    cards = nvidia_smi.collect(deadline=CARDS)
+    build = build_info(prefix, release)
+    interface = fabric.interface_of(address) if address else None
+    link = fabric.describe(interface)
+    return {
+        "kernel": platform.release(),
+        "driver": cards["driver"],
+        "cards": [gpu["name"] for gpu in cards["gpus"]],
+        "cpu": _model(),
+        "cores": os.cpu_count(),
+        "build": {
+            "release": build["current_build"],
+            "commit": build["build_identity"],
+            "sha256": build["build_sha256"],
+        },
+        "link": {"interface": interface, "link_layer": link["link_layer"], "rate_gbps": link["rate_gbps"]},
+    }
+
+
+def _model(path: str = "/proc/cpuinfo") -> Optional[str]:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return None

@@ -1,0 +1,232 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept and printed of a benchmark: its cells, what the nodes did meanwhile, and what the figures depend on.
+Private to the collection."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...module_utils._llama.args import told
+
+Map = Mapping[str, Any]
+FORMAT = 1
+# Columns of the CSV file, each a path into a cell.
+COLUMNS = (
+    *("prompt", "depth", "concurrency", "rate", "others", "figures.requests", "figures.errors", "figures.seconds"),
+    *("figures.prompt_tokens", "figures.generated_tokens", "figures.tokens_per_second", "figures.requests_per_second"),
+    *("figures.%s.%s" % (name, part) for name in ("request_tokens_per_second",) for part in ("p50", "p90")),
+    *(
+        "figures.%s.%s" % (name, part)
+        for name in ("queue_seconds", "time_to_first_token", "inter_token_latency", "end_to_end")
+        for part in ("p50", "p90", "p95", "p99")
+    ),
+    *("figures.server.prompt_tokens_per_second.p50", "figures.server.tokens_per_second.p50"),
+)
+
+
+def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
+    """-> {heads: those to ask, a router once for each of its models; silent: labels of those that generate nothing}"""
+    found: list[Map] = []
+    silent = []
+    for head in heads:
+        label = head.get("label") or head["service"]
+        of_models = [
+            dict(head, model=one["model"], quant=one["quant"], args=one["args"], label="%s.%s" % (label, one["model"]))
+            for one in head.get("models") or []
+        ]
+        for one in of_models or [dict(head, label=label)]:
+            if told(one.get("args") or []).embeddings:
+                silent.append(one["label"])
+            else:
+                found.append(one)
+    return {"heads": found, "silent": silent}
+
+
+def benchmark(
+    head: Map,
+    cells: Sequence[Map],
+    watches: Map,
+    settings: Map,
+    measured_at: str,
+    plan: Sequence[Map] = (),
+) -> dict[str, Any]:
+    """-> {result, csv, lines, name} of one service: what is kept as JSON and as CSV, what an operator reads, and the
+    files' name without an ending.
+
+    head: an entry of head_instances, of a router with the model that was asked. cells: of llama_bench. watches: {node:
+    result of llama_bench_watch}. settings: how it was asked, with `from` and `prompts`, their texts by name.
+    measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan().
+    """
+    label = str(head.get("label") or head["service"]).replace(" on ", ".")
+    asked = dict(settings, prompts={name: _short(text) for name, text in settings["prompts"].items()})
+    result = {
+        "format": FORMAT,
+        "kind": "benchmark",
+        "service": head["service"],
+        "label": label,
+        "endpoint": settings.get("endpoint") or head["endpoint"],
+        "model": head["model"],
+        "quant": head["quant"],
+        "measured_at": measured_at,
+        "asked_from": settings["from"],
+        "settings": {name: value for name, value in asked.items() if name not in ("from", "endpoint")},
+        "fingerprint": fingerprint(head, watches, plan),
+        "cells": [dict(cell, nodes=_nodes(cell, watches)) for cell in cells],
+    }
+    stamp = measured_at.replace("-", "").replace(":", "")
+    return {
+        "result": result,
+        "csv": _csv(result),
+        "lines": lines(result),
+        "name": "%s-%s" % (stamp, label.replace("/", "_")),
+        "latest": "latest-%s" % label.replace("/", "_"),
+    }
+
+
+def fingerprint(head: Map, watches: Map, plan: Sequence[Map]) -> dict[str, Any]:
+    """What figures depend on, None for what is not known."""
+    machines = {node: watch.get("machine") or {} for node, watch in watches.items()}
+    own = machines.get(head.get("node", ""), {})
+    link = own.get("link") or {}
+    return {
+        "build": own.get("build"),
+        "args": list(head.get("args") or []),
+        "plan": _short(json.dumps(plan, sort_keys=True)) if plan else None,
+        "nodes": {
+            node: {name: machine.get(name) for name in ("kernel", "driver", "cards", "cpu", "cores")}
+            for node, machine in machines.items()
+        },
+        "link": link if head.get("shares") else None,
+    }
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _nodes(cell: Map, watches: Map) -> dict[str, Any]:
+    """What each node did while a cell was measured. Its samples carry the node's own clock."""
+    tokens = cell["figures"].get("generated_tokens")
+    found = {}
+    for node, watch in watches.items():
+        samples = watch.get("samples") or []
+        during = [one for one in samples if cell["began"] <= one["at"] <= cell["ended"] + 1]
+        before = [one for one in samples if one["at"] < cell["began"]]
+        if not during:
+            found[node] = None
+            continue
+        received, sent = (_passed(before[-1:] + during, name) for name in ("rx_bytes", "tx_bytes"))
+        busy = [one["cpu"] for one in during if one["cpu"] is not None]
+        found[node] = {
+            "cpu": round(sum(busy) / len(busy), 4) if busy else None,
+            "cpu_peak": max(busy, default=None),
+            "fabric_rx_bytes": received,
+            "fabric_tx_bytes": sent,
+            "fabric_bytes_per_token": round((received + sent) / tokens)
+            if tokens and received is not None and sent is not None
+            else None,
+            "cards": _cards(before, during),
+        }
+    return found
+
+
+def _passed(samples: Sequence[Map], name: str) -> int | None:
+    counts = [one[name] for one in samples if one.get(name) is not None]
+    return counts[-1] - counts[0] if len(counts) > 1 and counts[-1] >= counts[0] else None
+
+
+def _cards(before: Sequence[Map], during: Sequence[Map]) -> list[dict[str, Any]]:
+    """Of each card the mean of its utilization and power, and its memory at rest and at most."""
+    rest = {card["index"]: card["memory_mib"] for one in before[-1:] for card in one["cards"]}
+    seen: dict[int, list[Map]] = {}
+    for one in during:
+        for card in one["cards"]:
+            seen.setdefault(card["index"], []).append(card)
+    return [
+        {
+            "index": index,
+            "utilization": _mean(card["utilization"] for card in cards),
+            "memory_rest_mib": rest.get(index),
+            "memory_peak_mib": max(
+                (card["memory_mib"] for card in cards if card["memory_mib"] is not None), default=None
+            ),
+            "power_w": _mean(card["power_w"] for card in cards),
+        }
+        for index, cards in sorted(seen.items())
+    ]
+
+
+def _mean(values: Any) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 1) if known else None
+
+
+def value(cell: Map, path: str) -> Any:
+    """What lies at a path such as figures.time_to_first_token.p50; None where a part of it is missing."""
+    found: Any = cell
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _csv(result: Map) -> str:
+    """A row a cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["service", "model", "quant", "measured_at", *COLUMNS])
+    for cell in result["cells"]:
+        who = [result[name] for name in ("service", "model", "quant", "measured_at")]
+        writer.writerow(who + [value(cell, path) for path in COLUMNS])
+    return out.getvalue()
+
+
+def lines(result: Map) -> list[str]:
+    """A small table."""
+    found = [
+        "%s (%s %s), asked from %s" % (result["label"], result["model"], result["quant"], result["asked_from"]),
+        "%-8s %7s %9s %9s %11s %13s %10s %7s"
+        % ("prompt", "depth", "at a time", "tokens/s", "per request", "first token", "p95", "errors"),
+    ]
+    for cell in result["cells"]:
+        figures = cell["figures"]
+        many = "%g/s" % cell["rate"] if cell["rate"] else str(cell["concurrency"])
+        row = [
+            cell["prompt"][:8],
+            cell["depth"],
+            many,
+            _number(figures["tokens_per_second"], "%.1f"),
+            _number(value(figures, "request_tokens_per_second.p50"), "%.1f"),
+            _number(value(figures, "time_to_first_token.p50"), "%.3f s"),
+            _number(value(figures, "time_to_first_token.p95"), "%.3f s"),
+            "%d/%d" % (figures["errors"], figures["requests"]) if figures["errors"] else "0",
+        ]
+        found.append("%-8s %7s %9s %9s %11s %13s %10s %7s" % tuple(row))
+    found += _remarks(result)
+    return found
+
+
+def _number(number: float | None, form: str) -> str:
+    return "-" if number is None else form % number
+
+
+def _remarks(result: Map) -> list[str]:
+    """What makes figures worth less than they look, and why requests failed."""
+    cells = result["cells"]
+    found = []
+    others = sum(cell["others"] or 0 for cell in cells)
+    if others:
+        found.append("disturbed: the server generated %d tokens for others meanwhile" % others)
+    if any(cell["others"] is None for cell in cells):
+        found.append("whether others were served meanwhile is not known: the endpoint tells no counters")
+    if any(not cell["depth_counted"] for cell in cells):
+        found.append("depths are estimated: the endpoint counts no tokens")
+    reasons: dict[str, int] = {}
+    for cell in cells:
+        for reason, count in cell["figures"]["reasons"].items():
+            reasons[reason] = reasons.get(reason, 0) + count
+    return found + ["%d x %s" % (count, reason) for reason, count in sorted(reasons.items())]

@@ -1,0 +1,71 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+import json
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_bench
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+
+STREAM = 'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"length"}]}\n\ndata: [DONE]\n\n'
+PROMPTS = [{"name": "short", "text": "Name a color."}, {"name": "code", "text": "Write a loop."}]
+
+
+@pytest.fixture(name="server")
+def fixture_server():
+    server = fake.FakeLlamaServer()
+    server.responses["/v1/chat/completions"] = (200, STREAM)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(name="run")
+def fixture_run(capsys, server):
+    def run(**options):
+        arguments = dict({"url": server.url + "/v1", "prompts": PROMPTS, "requests": 2}, **options)
+        with patch_module_args(arguments), pytest.raises(SystemExit) as stop:
+            llama_bench.main()
+        return stop.value.code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_every_prompt_depth_and_concurrency_is_a_cell(run, server, tmp_path):
+    (tmp_path / "key").write_text("# a key\nk3y\n")
+    server.responses["/tokenize"] = (200, {"tokens": list(range(20))})
+    code, result = run(depths=[0, 40], concurrency=[1, 2], api_key_file=str(tmp_path / "key"), warmup=3)
+    assert (code, result["changed"], result["disturbed"]) == (0, False, False)
+    seen = [(one["prompt"], one["depth"], one["concurrency"]) for one in result["cells"]]
+    assert seen == [(name, depth, many) for name in ("short", "code") for depth in (0, 40) for many in (1, 2)]
+    assert len(server.asked("/v1/chat/completions")) == 8 * 2 + 3
+    assert {one.get("Authorization") for one in server.headers} == {"Bearer k3y"}
+
+
+def test_a_rate_is_one_cell_a_prompt(run):
+    code, result = run(rate=100, concurrency=[1, 2, 3])
+    assert code == 0
+    assert [(one["rate"], one["concurrency"]) for one in result["cells"]] == [(100, None)] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"requests": 0}, "requests 0 seen, at least 1 is needed"),
+        ({"concurrency": [1, 0]}, "concurrency 0 seen, at least 1 is needed"),
+        ({"depths": [-1]}, "depths -1 seen, at least 0 is needed"),
+        ({"rate": 0}, "rate 0 seen, more than 0 requests a second are needed"),
+        ({"url": "ftp://x"}, "http://HOST:PORT is needed"),
+        ({"api_key_file": "/no/such/key"}, "api_key_file /no/such/key cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, options, sentence):
+    code, result = run(**options)
+    assert code == 1 and sentence in result["msg"]
+
+
+def test_a_wrong_key_is_said(run, server):
+    server.responses["/v1/chat/completions"] = fake.NO_KEY
+    code, result = run(api_key="wrong")
+    assert code == 1 and "it answers 401 (Invalid API Key)" in result["msg"]

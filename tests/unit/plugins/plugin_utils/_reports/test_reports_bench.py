@@ -1,0 +1,206 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is kept of a benchmark, and when a service is slower than it was."""
+
+import copy
+import csv
+import io
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports import bench
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.bench_compare import comparison
+
+HEAD = {
+    "service": "reasoning",
+    "label": "reasoning on node1",
+    "node": "node1",
+    "endpoint": "http://10.0.0.31:8000/v1",
+    "model": "or1-behemoth",
+    "quant": "Q8_0",
+    "args": ["--port", "8000"],
+    "shares": [{"node": "node2"}],
+    "models": [],
+}
+SETTINGS = {
+    "from": "head",
+    "prompts": {"short": "Name a color."},
+    "requests": 4,
+    "max_tokens": 100,
+    "ignore_eos": True,
+    "cache_prompt": False,
+}
+
+
+def pct(p50, p90=None, n=4):
+    return {"p50": p50, "p90": p50 if p90 is None else p90, "p95": p90 or p50, "p99": p90 or p50, "n": n}
+
+
+def cell(rate=12.0, first=1.5, spread=0.0, **changes):
+    figures = {
+        "requests": 4,
+        "errors": 0,
+        "reasons": {},
+        "seconds": 40.0,
+        "prompt_tokens": 128,
+        "cached_tokens": 0,
+        "generated_tokens": 400,
+        "tokens_per_second": rate,
+        "requests_per_second": 0.1,
+        "request_tokens_per_second": pct(rate, rate * (1 + spread)),
+        "queue_seconds": None,
+        "time_to_first_token": pct(first, first * (1 + spread)),
+        "time_to_first_reasoning": None,
+        "inter_token_latency": pct(0.08),
+        "end_to_end": pct(10.0),
+        "server": {"prompt_tokens_per_second": pct(80.0), "tokens_per_second": pct(rate)},
+    }
+    one = {"prompt": "short", "depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
+    return dict(one, began=1000.0, ended=1003.0, figures=figures, **changes)
+
+
+def sample(at, cpu=0.5, rx=0, tx=0, memory=22574, utilization=40):
+    card = {"index": 0, "utilization": utilization, "memory_mib": memory, "power_w": 100.0}
+    return {"at": at, "cpu": cpu, "rx_bytes": rx, "tx_bytes": tx, "cards": [card]}
+
+
+MACHINE = {
+    "kernel": "4.18.0",
+    "driver": "535.183.01",
+    "cards": ["Tesla V100S-PCIE-32GB"],
+    "cpu": "Xeon",
+    "cores": 40,
+    "build": {"release": "b11434", "commit": "abc", "sha256": "d"},
+    "link": {"interface": "ib0", "link_layer": "InfiniBand", "rate_gbps": 100},
+}
+WATCHED = {
+    "machine": MACHINE,
+    "samples": [
+        sample(998, 0.0, 1000, 500),
+        sample(999.5, 0.0, 1000, 500),
+        sample(1001, 0.4, 11000, 5500, 28708, 60),
+        sample(1003, 0.6, 41000, 20500, 26000, 30),
+        sample(1010, 1.0, 99000, 99000, 30000, 100),
+    ],
+}
+
+
+def report(*cells, **changes):
+    watches = {"node1": WATCHED, "node2": {"machine": MACHINE, "samples": []}}
+    return bench.benchmark(
+        dict(HEAD, **changes), list(cells or [cell()]), watches, SETTINGS, "2026-11-25T20:00:00Z", [{"node": "node1"}]
+    )
+
+
+def test_a_result_has_what_the_nodes_did_meanwhile():
+    made = report()
+    (one,) = made["result"]["cells"]
+    node = one["nodes"]["node1"]
+    assert (node["cpu"], node["cpu_peak"]) == (0.5, 0.6)
+    assert (node["fabric_rx_bytes"], node["fabric_tx_bytes"], node["fabric_bytes_per_token"]) == (40000, 20000, 150)
+    assert node["cards"] == [
+        {"index": 0, "utilization": 45.0, "memory_rest_mib": 22574, "memory_peak_mib": 28708, "power_w": 100.0}
+    ]
+    assert one["nodes"]["node2"] is None
+    assert (made["name"], made["latest"]) == ("20261125T200000Z-reasoning.node1", "latest-reasoning.node1")
+
+
+def test_a_result_says_what_its_figures_depend_on():
+    kept = report()["result"]["fingerprint"]
+    assert kept["build"]["release"] == "b11434" and kept["args"] == ["--port", "8000"] and len(kept["plan"]) == 12
+    assert kept["nodes"]["node2"]["driver"] == "535.183.01" and kept["link"]["interface"] == "ib0"
+    assert report(shares=[])["result"]["fingerprint"]["link"] is None
+    # A prompt is nobody's to read in a report.
+    assert report()["result"]["settings"]["prompts"]["short"] != "Name a color."
+
+
+def test_the_csv_has_a_row_a_cell():
+    rows = list(csv.DictReader(io.StringIO(report(cell(), cell(concurrency=5))["csv"])))
+    assert [row["concurrency"] for row in rows] == ["1", "5"]
+    assert rows[0]["figures.tokens_per_second"] == "12.0" and rows[0]["figures.queue_seconds.p50"] == ""
+
+
+def test_lines_say_what_makes_figures_worth_less():
+    failed = cell(others=None, depth_counted=False)
+    failed["figures"].update(errors=1, reasons={"it answers 503 (Loading model)": 1}, tokens_per_second=None)
+    lines = report(cell(others=12), failed)["lines"]
+    assert lines[0] == "reasoning.node1 (or1-behemoth Q8_0), asked from head"
+    assert "disturbed: the server generated 12 tokens for others meanwhile" in lines
+    assert "1 x it answers 503 (Loading model)" in lines
+    assert [line for line in lines if "1/4" in line and " - " in line]
+    assert len([line for line in lines if "not known" in line or "estimated" in line]) == 2
+
+
+def test_a_router_is_asked_for_each_model_that_generates():
+    models = [
+        {"model": "coder", "quant": "Q4_K_M", "args": []},
+        {"model": "embed", "quant": "Q8_0", "args": ["--embeddings"]},
+    ]
+    found = bench.bench_heads([dict(HEAD, models=models, label="fast"), HEAD])
+    assert [(one["model"], one["label"]) for one in found["heads"]] == [
+        ("coder", "fast.coder"),
+        ("or1-behemoth", "reasoning on node1"),
+    ]
+    assert found["silent"] == ["fast.embed"]
+
+
+def compare(new, old, loss=5.0, change=None):
+    before = copy.deepcopy(report(old)["result"])
+    if change:
+        change(before)
+    return comparison(report(new)["result"], before, loss)
+
+
+def test_what_is_as_fast_as_before_passes():
+    compared = compare(cell(), cell())
+    assert compared["refused"] == []
+    assert "  short at 0 tokens, 1 at a time: tokens/s 12.0, 12.0 before (+0.0 %, noise 0.0 %)" in compared["lines"]
+
+
+@pytest.mark.parametrize(("rate", "first", "refused"), [(11.4, 1.5, 0), (11.39, 1.5, 1), (12, 1.575, 0), (12, 1.58, 1)])
+def test_the_loss_is_the_limit(rate, first, refused):
+    assert len(compare(cell(rate, first), cell())["refused"]) == refused
+
+
+def test_a_loss_within_the_noise_passes():
+    # 20 % between p50 and p90 of 4 requests are 7.8 % of error in each, twice their sum 22 %.
+    assert compare(cell(9.0, spread=0.2), cell(spread=0.2))["refused"] == []
+    (sentence,) = compare(cell(8.0, spread=0.2), cell(spread=0.2))["refused"]
+    assert sentence == (
+        "reasoning.node1: short at 0 tokens, 1 at a time: tokens/s 8.0 seen, at least 8.8 is needed (12.0 before, "
+        "5 % and 22.1 % of noise allowed)"
+    )
+
+
+def test_a_service_that_answers_nothing_any_more_is_refused():
+    silent = cell(rate=12.0)
+    silent["figures"].update(tokens_per_second=None, time_to_first_token=None)
+    refused = compare(silent, cell())["refused"]
+    assert refused[0] == "reasoning.node1: short at 0 tokens, 1 at a time: no tokens/s, 12.0 before"
+
+
+def test_what_figures_depend_on_is_told_where_it_changed():
+    def change(before):
+        before["fingerprint"]["build"] = {"release": "b7772", "commit": "old"}
+        before["fingerprint"]["nodes"]["node2"]["driver"] = "470"
+        before["fingerprint"]["args"] = ["--port", "8001"]
+
+    lines = compare(cell(), cell(), change=change)["lines"]
+    assert "  build: b7772 before, b11434 now" in lines
+    assert "  driver of node2: 470 before, 535.183.01 now" in lines
+    assert "  arguments: 8001 before, 8000 now" in lines
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda one: one.update(format=2), "format 2 of kind benchmark seen"),
+        (lambda one: one["settings"].update(max_tokens=64), "max_tokens 64 seen, 100 is needed"),
+        (lambda one: one["settings"]["prompts"].update(short="x"), "prompt short has another text there"),
+        (lambda one: one["cells"][0].update(depth=4096), "no cell in common"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(change, words):
+    with pytest.raises(Refusal, match=words):
+        compare(cell(), cell(), change=change)
