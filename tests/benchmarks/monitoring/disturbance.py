@@ -24,7 +24,7 @@ from overhead import student  # noqa: E402 - beside this directory
 SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 NODES = ["llama-lab%d-node%d" % (SLOT, number) for number in (1, 2, 3)]
 NEEDED = 0.98
-TOKENS = 64
+TOKENS = 256
 BODY = {
     "messages": [{"role": "user", "content": "Tell a long story about three nodes that shared one model."}],
     "max_tokens": TOKENS,
@@ -60,10 +60,12 @@ def tokens_per_second():
 
 
 def used(node):
-    """(processor seconds, bytes of memory) of its sampler so far, as systemd counts them."""
-    shown = inside(node, "systemctl show --property=CPUUsageNSec,MemoryCurrent llama-sampler").split()
-    told = dict(one.split("=") for one in shown)
-    return int(told["CPUUsageNSec"]) / 1e9, int(told["MemoryCurrent"])
+    """(processor seconds, bytes of memory) of its sampler so far, as the kernel counts them of its process."""
+    command = "pid=$(systemctl show --property=MainPID --value llama-sampler) && cat /proc/$pid/stat && getconf CLK_TCK"
+    command += " && awk '/VmRSS/ {print $2}' /proc/$pid/status"
+    stat, ticks, resident = inside(node, command).splitlines()
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / int(ticks), int(resident) * 1024
 
 
 def main():
