@@ -91,13 +91,17 @@ class Lab:
         """llama_services with a changed lab's service; None drops a key."""
         return {"chat": {key: value for key, value in dict(CHAT, **changes).items() if value is not None}}
 
-    @staticmethod
-    def report(service):
-        """The last acceptance report of a service."""
+    @property
+    def reports(self):
+        """Where the inventory keeps what is measured."""
         cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "llama-cluster"
         )
-        return json.loads(pathlib.Path(cache, "reports/llama-lab%d/%s.json" % (SLOT, service)).read_text())
+        return pathlib.Path(cache, "reports/llama-lab%d" % SLOT)
+
+    def report(self, service):
+        """The last acceptance report of a service."""
+        return json.loads((self.reports / ("%s.json" % service)).read_text())
 
     @staticmethod
     def restart(name):

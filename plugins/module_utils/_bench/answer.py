@@ -6,7 +6,7 @@ error. Private to the collection."""
 
 import json
 import math
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from .._llama.api import count, error_text, plain, rows, table
 from .exchange import Exchange, response
@@ -21,26 +21,25 @@ class Answer(NamedTuple):
 
     began: float
     ended: float
-    error: Optional[str]
-    stamps: List[float]
-    first_text: Optional[float]
-    first_reasoning: Optional[float]
-    prompt_tokens: Optional[int]
-    cached_tokens: Optional[int]
-    tokens: Optional[int]
-    prompt_seconds: Optional[float]
-    prompt_rate: Optional[float]
-    rate: Optional[float]
-    drafted: Optional[int]
-    accepted: Optional[int]
-    text: str
+    error: Optional[str] = None
+    stamps: Sequence[float] = ()
+    first_text: Optional[float] = None
+    first_reasoning: Optional[float] = None
+    prompt_tokens: Optional[int] = None
+    cached_tokens: Optional[int] = None
+    tokens: Optional[int] = None
+    prompt_seconds: Optional[float] = None
+    prompt_rate: Optional[float] = None
+    rate: Optional[float] = None
+    drafted: Optional[int] = None
+    accepted: Optional[int] = None
+    text: str = ""
 
 
 def answer(exchange: Exchange) -> Answer:
     """What has come of it."""
     ended = exchange.ended or exchange.began
-    nothing: List[float] = []
-    empty = Answer(exchange.began, ended, None, nothing, *[None] * 10, text="")
+    empty = Answer(exchange.began, ended)
     came = response(exchange.pieces)
     if came is None:
         return empty._replace(error=exchange.failed or "the connection ended without an answer")

@@ -112,7 +112,7 @@ def _short(text: str) -> str:
 def _nodes(cell: Map, watches: Map) -> dict[str, Any]:
     """What each node did while a cell was measured. Its samples carry the node's own clock."""
     tokens = cell["figures"].get("generated_tokens")
-    found = {}
+    found: dict[str, Any] = {}
     for node, watch in watches.items():
         samples = watch.get("samples") or []
         during = [one for one in samples if cell["began"] <= one["at"] <= cell["ended"] + 1]
