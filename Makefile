@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -71,6 +71,12 @@ bench-monitoring:  ## every query of dashboards and rules, asked of a real Prome
 	@tests/lab/venv.sh requirements-dev.txt
 	@tests/lab/prometheus.sh
 	@.venv/bin/python tests/benchmarks/monitoring/queries.py --nodes $(or $(NODES),50)
+
+# make bench-speed GUIDELLM=PROGRAM: also beside guidellm, from a virtual environment of its own.
+bench-speed:  ## how true llama_bench's figures are, beside a server that writes down what it does (a minute)
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/speed/calibration.py
+	@$(if $(GUIDELLM),.venv/bin/python tests/benchmarks/speed/agreement.py $(GUIDELLM))
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)

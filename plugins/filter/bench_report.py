@@ -37,7 +37,11 @@ options:
     type: list
     elements: dict
     default: []
-positional: cells, watches, settings, measured_at, plan
+  slot:
+    description: Tokens of one of its slots.
+    type: int
+    default: 0
+positional: cells, watches, settings, measured_at, plan, slot
 """
 
 EXAMPLES = """
@@ -47,8 +51,9 @@ report: "{{ head | thefermisea.llama_cluster.bench_report(measured.cells, watche
 RETURN = """
 _value:
   description:
-    - RV(_value.result) as docs/measuring.md describes it, the same as RV(_value.csv), RV(_value.lines) to print, and
-      RV(_value.name) and RV(_value.latest), names of files without an ending.
+    - RV(_value.result) as docs/measuring.md describes it, the same as RV(_value.csv), RV(_value.lines) to print,
+      RV(_value.name) and RV(_value.latest), names of files without an ending, and RV(_value.prompt), what the head
+      keeps of how fast it reads.
   type: dict
 """
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...module_utils._llama.args import told
+from ...module_utils._plan.full_prompt import record
 
 Map = Mapping[str, Any]
 FORMAT = 1
@@ -54,13 +55,15 @@ def benchmark(
     settings: Map,
     measured_at: str,
     plan: Sequence[Map] = (),
+    slot: int = 0,
 ) -> dict[str, Any]:
-    """-> {result, csv, lines, name} of one service: what is kept as JSON and as CSV, what an operator reads, and the
-    files' name without an ending.
+    """-> {result, csv, lines, name, latest, prompt} of one service: what is kept as JSON and as CSV, what an operator
+    reads, the files' names without an ending, and what its head keeps of how fast it reads, nothing where no prompt was
+    long enough.
 
     head: an entry of head_instances, of a router with the model that was asked. cells: of llama_bench. watches: {node:
     result of llama_bench_watch}. settings: how it was asked, with `from` and `prompts`, their texts by name.
-    measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan().
+    measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan(). slot: its tokens.
     """
     label = str(head.get("label") or head["service"]).replace(" on ", ".")
     asked = dict(settings, prompts={name: _short(text) for name, text in settings["prompts"].items()})
@@ -85,7 +88,26 @@ def benchmark(
         "lines": lines(result),
         "name": "%s-%s" % (stamp, label.replace("/", "_")),
         "latest": "latest-%s" % label.replace("/", "_"),
+        "prompt": _prompt(head, cells, measured_at, plan, slot),
     }
+
+
+def _prompt(head: Map, cells: Sequence[Map], measured_at: str, plan: Sequence[Map], slot: int) -> dict[str, Any]:
+    """As full_prompt.record(), of the longest prompt that was read by itself and filled half of a slot at least: a
+    short one is read faster, each token."""
+    own = [one for one in plan if one.get("node") == head.get("node") and one.get("model") == head["model"]]
+    found: dict[str, Any] = {}
+    for cell in cells:
+        figures = cell["figures"]
+        rate = value(figures, "server.prompt_tokens_per_second.p50")
+        answered = figures["requests"] - figures["errors"]
+        if cell["concurrency"] != 1 or not rate or not answered or not figures["prompt_tokens"]:
+            continue
+        tokens = figures["prompt_tokens"] // answered
+        if slot and 2 * tokens >= slot and tokens > found.get("tokens", 0) and own:
+            long = {"tokens": tokens, "seconds": round(tokens / rate, 1), "measured_at": measured_at}
+            found = record(long, own[0].get("inputs") or [])
+    return found
 
 
 def fingerprint(head: Map, watches: Map, plan: Sequence[Map]) -> dict[str, Any]:

@@ -29,9 +29,11 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.f
     figures,
     percentile,
 )
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.load import closed_loop  # noqa: E402
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.load import fixed_rate  # noqa: E402
 
-TOKENS = 64
+TOKENS = 128
+# Requests that begin in a second.
+BEGIN = 100
 ASKED = run.Asked(model="paced", max_tokens=TOKENS, ignore_eos=True, cache_prompt=False, timeout=120)
 # streams: (p50, p99) allowed of a time to first token, seconds
 ALLOWED = {1: (0.002, 0.002), 64: (0.002, 0.010)}
@@ -61,12 +63,13 @@ def truth(port):
         return json.load(stream)
 
 
-def compare(port, streams, each):
+def compare(port, streams):
     """One round -> (our tokens/s by the server's, [difference of a time to first token], [of a gap])"""
     truth(port)
     to = target("http://127.0.0.1:%d" % port)
-    bodies = [run._body(ASKED, "calibrate") for _number in range(streams * each)]
-    done = closed_loop(to, [to.post("/v1/chat/completions", body) for body in bodies], streams, 120)
+    bodies = [run._body(ASKED, "calibrate") for _number in range(streams)]
+    # All of them are under way when the last one has begun.
+    done = fixed_rate(to, [to.post("/v1/chat/completions", body) for body in bodies], BEGIN, 120)
     answers = sorted((answer(one) for one in done), key=lambda one: one.began)
     failed = [one.error for one in answers if one.error]
     if failed:
@@ -93,8 +96,8 @@ def main():
     print("| streams | tokens/s, ours by the server's | first token p50 | p99 | between tokens p50 | p99 | (ms late)")
     print("|--:|--:|--:|--:|--:|--:|")
     try:
-        for streams, each in ((1, 2), (8, 2), (64, 2)):
-            seen = [compare(port, streams, each) for _round in range(rounds)]
+        for streams in (1, 8, 64):
+            seen = [compare(port, streams) for _round in range(rounds)]
             ratio = statistics.median(one[0] for one in seen)
             worst = max(abs(one[0] - 1) for one in seen)
             first = sorted(abs(late) for one in seen for late in one[1])

@@ -57,7 +57,7 @@ def cell(rate=12.0, first=1.5, spread=0.0, **changes):
         "server": {"prompt_tokens_per_second": pct(80.0), "tokens_per_second": pct(rate)},
     }
     one = {"prompt": "short", "depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
-    return dict(one, began=1000.0, ended=1003.0, figures=figures, **changes)
+    return dict(dict(one, began=1000.0, ended=1003.0, figures=figures), **changes)
 
 
 def sample(at, cpu=0.5, rx=0, tx=0, memory=22574, utilization=40):
@@ -204,3 +204,18 @@ def test_what_figures_depend_on_is_told_where_it_changed():
 def test_what_cannot_be_compared_is_refused(change, words):
     with pytest.raises(Refusal, match=words):
         compare(cell(), cell(), change=change)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "slot", "concurrency", "kept"),
+    [(8192, 4096, 1, 2048), (8192, 4097, 1, None), (8192, 4096, 2, None), (8192, 0, 1, None), (2048, 512, 1, None)],
+)
+def test_a_prompt_of_half_a_slot_says_how_fast_it_reads(tokens, slot, concurrency, kept):
+    """tokens: of the cell's four requests. Fewer than 1,024 in one are too few to tell."""
+    one = cell(concurrency=concurrency)
+    one["figures"]["prompt_tokens"] = tokens
+    plan = [{"node": "node1", "model": "or1-behemoth", "inputs": ["a"]}]
+    made = bench.benchmark(HEAD, [one], {}, SETTINGS, "2026-11-25T20:00:00Z", plan, slot)["prompt"]
+    assert made.get("tokens") == kept
+    if kept:
+        assert (made["seconds"], made["inputs"]) == (25.6, ["a"])
