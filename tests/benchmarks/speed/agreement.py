@@ -35,16 +35,21 @@ PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]").save_pretraine
 
 def guidellm(program, port, folder):
     """-> (tokens/s of a request, time to first token, time between tokens), medians, seconds"""
-    tokenizer, out = folder / "tokenizer", folder / "out"
+    tokenizer = folder / "tokenizer"
     if not tokenizer.exists():
         subprocess.run([pathlib.Path(program).parent / "python", "-c", TOKENIZER, tokenizer], check=True)
-    command = [program, "run", "--target", "http://127.0.0.1:%d" % port, "--model", "paced"]
-    command += ["--processor", tokenizer, "--rate-type", "concurrent", "--rate", str(STREAMS)]
-    command += ["--max-requests", str(REQUESTS), "--data", "prompt_tokens=32,output_tokens=%d" % ASKED.max_tokens]
-    command += ["--output-dir", out, "--outputs", "json", "--disable-console"]
+    file = folder / "guidellm.json"
+    given = {
+        "backend": "kind=openai_http,target=http://127.0.0.1:%d,model=paced,http2=false" % port,
+        "profile": "kind=concurrent,streams=%d" % STREAMS,
+        "constraint": "kind=max_requests,count=%d" % REQUESTS,
+        "tokenizer": "kind=hf_auto,model=%s" % tokenizer,
+        "data": "kind=synthetic_text,prompt_tokens=32,output_tokens=%d" % ASKED.max_tokens,
+        "output": "kind=json,path=%s" % file,
+    }
+    command = [program, "run", "--disable-console", *("--%s=%s" % one for one in given.items())]
     offline = dict(os.environ, HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
     subprocess.run([str(one) for one in command], check=True, env=offline, stdout=subprocess.DEVNULL)
-    (file,) = out.glob("*.json")
     metrics = json.loads(file.read_text())["benchmarks"][0]["metrics"]
     file.unlink()
     first, between = (
