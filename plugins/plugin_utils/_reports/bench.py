@@ -66,7 +66,9 @@ def benchmark(
     measured_at: ISO 8601, UTC. plan: the service's rows of memory_plan(). slot: its tokens.
     """
     label = str(head.get("label") or head["service"]).replace(" on ", ".")
-    asked = dict(settings, prompts={name: _short(text) for name, text in settings["prompts"].items()})
+    # Older Ansible hands out numbers of templates as text.
+    numbers = {name: int(settings[name]) for name in ("requests", "max_tokens")}
+    asked = dict(settings, prompts={name: _short(text) for name, text in settings["prompts"].items()}, **numbers)
     result = {
         "format": FORMAT,
         "kind": "benchmark",
@@ -104,7 +106,7 @@ def _prompt(head: Map, cells: Sequence[Map], measured_at: str, plan: Sequence[Ma
         if cell["concurrency"] != 1 or not rate or not answered or not figures["prompt_tokens"]:
             continue
         tokens = figures["prompt_tokens"] // answered
-        if slot and 2 * tokens >= slot and tokens > found.get("tokens", 0) and own:
+        if int(slot) and 2 * tokens >= int(slot) and tokens > found.get("tokens", 0) and own:
             long = {"tokens": tokens, "seconds": round(tokens / rate, 1), "measured_at": measured_at}
             found = record(long, own[0].get("inputs") or [])
     return found
