@@ -214,6 +214,21 @@ class Gateway:
         return self.ask("/status.json")[2]["services"][name]
 
 
+@contextlib.contextmanager
+def gateways(folder):
+    """make(services, keys, **keys of gateway.json) -> a Gateway. All of them are stopped afterwards."""
+    made = []
+
+    def make(services, keys=None, **config):
+        made.append(Gateway(folder, configuration(services, **config), keys))
+        return made[-1]
+
+    yield make
+    for gateway in made:
+        gateway.stop()
+        assert gateway.ended.wait(5), "something is still open"
+
+
 def request(path="/v1/chat/completions", body=None, method=None, **headers):
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     lines = ["%s %s HTTP/1.1" % (method or ("GET" if body is None else "POST"), path), "Host: gw"]

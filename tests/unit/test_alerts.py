@@ -22,7 +22,7 @@ NAMES = [name for name, _rule in ALERTS]
 
 
 def rule_tests():
-    """[test] of all rules_test.yml."""
+    """[test] of all rules*_test.yml."""
     return [test for found in dropped.rule_tests() for test in yaml.safe_load(found.path.read_text())["tests"]]
 
 

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...module_utils._gateway.request import BODY
-from ...module_utils._settings import PORT, is_stopped
+from ...module_utils._settings import is_stopped
 from . import gateway
 from .check_nodes import ADDRESS
 from .check_shared import API_KEY
 from .hosts import node_address
 from .records import Groups, HostVars, Models, Service, Services
 from .services import managed
-from .values import is_a, near, plain, shown
+from .values import near, plain, shown
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
@@ -251,13 +251,4 @@ def _port_errors(
     taken = {
         port: "llama_services.%s" % entry for port, entry in gateway.claims(service_of, host, services, groups).items()
     }
-    for entry, given in wanted.items():
-        port = int(given) if re.match(r"^[0-9]{1,5}\Z", str(given)) else given
-        if not is_a(port, int) or not PORT[0] <= port <= PORT[1]:
-            found.append("%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(given), *PORT))
-        elif taken.setdefault(port, entry) != entry:
-            found.append(
-                "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
-                % (entry, port, host, taken[port])
-            )
-    return found
+    return found + gateway.port_errors(host, wanted, taken)

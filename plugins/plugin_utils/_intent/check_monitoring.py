@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ...module_utils._settings import PORT
 from . import gateway, monitoring
 from .hosts import node_address
 from .records import Groups, HostVars, Service, Services
 from .services import managed
-from .values import IPV4, is_a, plain, shown
+from .values import IPV4, is_a, number, plain, shown
 
 PORTS = {"monitoring_port": 9090, "monitoring_alertmanager_port": 9093}
 # The rules look back one minute.
@@ -72,7 +71,7 @@ def _address_errors(host: str, hostvars: HostVars) -> list[str]:
 
 def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
     found = []
-    interval = _number(facts.get("monitoring_interval", 5))
+    interval = number(facts.get("monitoring_interval", 5))
     if not is_a(interval, int) or not INTERVAL[0] <= interval <= INTERVAL[1]:
         found.append(
             "monitoring_interval: %s seen, %d to %d seconds are needed: choose another number"
@@ -96,7 +95,7 @@ def _setting_errors(facts: Mapping[str, Any]) -> list[str]:
 def _journal_errors(facts: Mapping[str, Any]) -> list[str]:
     """journald would go on without what it cannot read."""
     found = []
-    size, days = facts.get("monitoring_journal_max_use", "2G"), _number(facts.get("monitoring_journal_days", 14))
+    size, days = facts.get("monitoring_journal_max_use", "2G"), number(facts.get("monitoring_journal_days", 14))
     if not JOURNAL_SIZE.match(str(size)):
         found.append("monitoring_journal_max_use: %s seen, a size is needed: write 2G" % shown(size))
     if not is_a(days, int) or days < 1:
@@ -110,10 +109,6 @@ def _is_url(text: Any) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and " " not in str(text)
     except ValueError:
         return False
-
-
-def _number(given: Any) -> Any:
-    return int(given) if re.match(r"^[0-9]{1,5}\Z", str(given)) and not isinstance(given, bool) else given
 
 
 def _port_errors(
@@ -134,14 +129,4 @@ def _port_errors(
         named = gateway.tiers(services)
         taken.update({int(port): "gateway_tiers.%s" % tier for tier, port in tiers.items() if tier in named})
         taken[int(gateway.setting("gateway_port", facts))] = "gateway_port"
-    found = []
-    for entry, given in wanted.items():
-        port = _number(given)
-        if not is_a(port, int) or not PORT[0] <= port <= PORT[1]:
-            found.append("%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(given), *PORT))
-        elif taken.setdefault(port, entry) != entry:
-            found.append(
-                "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
-                % (entry, port, host, taken[port])
-            )
-    return found
+    return gateway.port_errors(host, wanted, taken)

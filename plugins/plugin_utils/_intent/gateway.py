@@ -7,12 +7,12 @@ who may use the ports of heads. Private to the collection."""
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._settings import is_stopped
+from ...module_utils._settings import PORT, is_stopped
 from .hosts import expand, node_address
 from .networks import networks_of
 from .records import Groups, HostVars, Models, Service, Services, Settings
 from .routers import quants
-from .values import IPV4
+from .values import IPV4, is_a, number, shown
 
 GROUP = "llama_gateway"
 # Of whoever asks a head from its own node.
@@ -100,4 +100,20 @@ def claims(service_of: list[Service], host: str, services: Services, groups: Gro
     for name, one in services.items():
         if "rpc_port" in one and host in expand(one.get("workers", ""), groups):
             found.setdefault(one["rpc_port"], "%s.rpc_port" % name)
+    return found
+
+
+def port_errors(host: str, wanted: Mapping[str, Any], taken: Mapping[int, str]) -> list[str]:
+    """A sentence for each port of a host that is none, or that another entry has. wanted: {entry: what it says}; taken:
+    {port: the entry that has it}."""
+    found, known = [], dict(taken)
+    for entry, given in wanted.items():
+        port = number(given)
+        if not is_a(port, int) or not PORT[0] <= port <= PORT[1]:
+            found.append("%s: %s seen, %d to %d is needed: choose another number" % (entry, shown(given), *PORT))
+        elif known.setdefault(port, entry) != entry:
+            found.append(
+                "%s: %d on %s is taken by %s, a port of its own is needed: choose another"
+                % (entry, port, host, known[port])
+            )
     return found

@@ -53,6 +53,11 @@ def is_a(value: Any, kind: type) -> bool:
     return isinstance(value, kind)
 
 
+def number(given: Any) -> Any:
+    """A port or a count that a role takes as text too, as a number; anything else as it is."""
+    return int(given) if re.match(r"^[0-9]{1,5}\Z", str(given)) and not isinstance(given, bool) else given
+
+
 def type_errors(entry: str, value: Any, kinds: Kinds, needed: str | None = None, step: str | None = None) -> list[str]:
     """A sentence in a list for a value of another type than ``kinds``, a type or several; [] where it has one of
     them."""

@@ -32,7 +32,7 @@ def rules(roles: Path = ROLES) -> list[Dropped]:
 
 
 def rule_tests(roles: Path = ROLES) -> list[Dropped]:
-    """promtool's tests of these rules: rules_test.yml, and others with another interval."""
+    """promtool's tests of these rules, in files by domain and by interval."""
     return _dropped(roles, "rules*_test.yml")
 
 

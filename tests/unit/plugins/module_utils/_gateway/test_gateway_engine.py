@@ -12,10 +12,10 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway impor
     CHUNKED,
     DONE,
     LOADING,
-    Gateway,
     Server,
     chat,
     configuration,
+    gateways,
     plain,
     request,
     service,
@@ -26,16 +26,8 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway impor
 @pytest.fixture
 def made(tmp_path):
     """made(services, **keys of gateway.json) -> a gateway that is stopped after the test."""
-    gateways = []
-
-    def make(services, keys=None, **config):
-        gateways.append(Gateway(tmp_path, configuration(services, **config), keys))
-        return gateways[-1]
-
-    yield make
-    for gateway in gateways:
-        gateway.stop()
-        assert gateway.ended.wait(5), "something is still open"
+    with gateways(tmp_path) as make:
+        yield make
 
 
 def together(*calls):

@@ -13,10 +13,10 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.replicas import Fleet
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
     CHUNKED,
-    Gateway,
     Server,
     chat,
     configuration,
+    gateways,
     plain,
     request,
     service,
@@ -36,16 +36,9 @@ CONTEXT = {
 
 @pytest.fixture
 def made(tmp_path):
-    gateways = []
-
-    def make(services, keys=None, **config):
-        gateways.append(Gateway(tmp_path, configuration(services, **config), keys))
-        return gateways[-1]
-
-    yield make
-    for gateway in gateways:
-        gateway.stop()
-        assert gateway.ended.wait(5), "something is still open"
+    """made(services, **keys of gateway.json) -> a gateway that is stopped after the test."""
+    with gateways(tmp_path) as make:
+        yield make
 
 
 def page(gateway):
