@@ -439,14 +439,9 @@ class ActionModule(ActionBase):
             or any("-mute.gguf" in word for word in process["arguments"])
         ):
             state, reason = "loading", "it has been loading for ever"
-        planned = (
-            json.loads((self.node.root / "health.json").read_text())
-            if (self.node.root / "health.json").exists()
-            else {}
-        )
         moved = [{"endpoint": one, "connected": True, "bytes_sent": 9, "bytes_received": 9} for one in endpoints]
         answer = {"changed": False, "state": state, "reason": reason, "answer": "Red.", "workers": moved}
-        answer.update({"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}, **planned)
+        answer.update(self._speed())
         if "conversation" in arguments:
             model = " for " + arguments["model"] if "model" in arguments else ""
             self.event("talk %s with %s%s" % (arguments["conversation"], arguments["unit"], model))
@@ -459,6 +454,23 @@ class ActionModule(ActionBase):
         if state in arguments.get("fail_on", ["loading", "degraded", "down"]):
             answer.update(failed=True, msg="llama_health: %s is %s: %s" % (arguments["url"], state, reason))
         return answer
+
+    def _speed(self):
+        """What a file health.json says is said instead."""
+        planned = self.node.root / "health.json"
+        speed = {"tokens_per_second": 10.0, "prompt_tokens_per_second": 50.0}
+        return dict(speed, **(json.loads(planned.read_text()) if planned.exists() else {}))
+
+    def do_llama_bench(self, arguments):
+        """A node with a file `unmeasured` answers no request of it."""
+        self.event("measure %s" % arguments["unit"])
+        refused = self.node.root / "unmeasured"
+        if refused.exists():
+            return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
+        told = self._speed()
+        server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
+        figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
+        return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])

@@ -34,6 +34,7 @@ OURS = (
     "adoption_gateway",
     "adoption_info",
     "gateway_endpoints",
+    "llama_bench",
     "llama_drain",
     "llama_health",
     "llama_load_info",
