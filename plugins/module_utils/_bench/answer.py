@@ -50,7 +50,8 @@ def answer(exchange: Exchange) -> Answer:
     for moment, line in came.lines:
         if line.startswith(b"data:"):
             read.event(moment, line[5:].strip().decode("utf-8", "replace"))
-    error = read.error or exchange.failed
+    # What was given up ends in the middle of a piece.
+    error = exchange.failed or read.error
     if not error and not read.finished:
         error = "the stream ended without its last piece" if read.stamps else "it answered without a stream"
     return read.answer(exchange.began, ended, error)
