@@ -95,10 +95,11 @@ def main():
     )
     params = module.params
     try:
-        machine = fingerprint(params["address"], params["prefix"], params["release"])
         samples = []
         if not module.check_mode:
             samples = watch(params["seconds"], lambda: os.path.exists(params["stop"]), params["address"])
+        # Afterwards: the files of a build are hashed for it, which takes a processor for a while.
+        machine = fingerprint(params["address"], params["prefix"], params["release"])
     except Refusal as error:
         module.fail_json(msg="llama_bench_watch: %s" % error)
     with contextlib.suppress(FileNotFoundError):

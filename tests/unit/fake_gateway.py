@@ -214,9 +214,8 @@ class Gateway:
         return self.ask("/status.json")[2]["services"][name]
 
 
-@contextlib.contextmanager
 def gateways(folder):
-    """make(services, keys, **keys of gateway.json) -> a Gateway. All of them are stopped afterwards."""
+    """For a fixture: make(services, keys, **keys of gateway.json) -> a Gateway. All are stopped afterwards."""
     made = []
 
     def make(services, keys=None, **config):

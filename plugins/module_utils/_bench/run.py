@@ -53,8 +53,8 @@ def measure(url: str, key: Optional[str], cell: Cell, asked: Asked) -> Dict[str,
     to = target(base, key)
     before, counted = _filler(api, cell.depth)
     if cell.warmup:
-        _first(to, [_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)
-    bodies = [_body(asked, before + cell.text) for _number in range(cell.requests)]
+        _first(to, [request_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)
+    bodies = [request_body(asked, before + cell.text) for _number in range(cell.requests)]
     told, began = _counters(api), time.time()
     send = [to.post("/v1/chat/completions", body) for body in bodies]
     if cell.rate is None:
@@ -86,7 +86,7 @@ def _first(to: Target, bodies: List[bytes], asked: Asked) -> None:
         )
 
 
-def _body(asked: Asked, text: str) -> bytes:
+def request_body(asked: Asked, text: str) -> bytes:
     # What differs comes first: no server has this prompt in its cache.
     own = text if asked.cache_prompt else "%s: %s" % (uuid.uuid4().hex[:8], text)
     request: Dict[str, Any] = {

@@ -67,7 +67,7 @@ def compare(port, streams):
     """One round -> (our tokens/s by the server's, [difference of a time to first token], [of a gap])"""
     truth(port)
     to = target("http://127.0.0.1:%d" % port)
-    bodies = [run._body(ASKED, "calibrate") for _number in range(streams)]
+    bodies = [run.request_body(ASKED, "calibrate") for _number in range(streams)]
     # All of them are under way when the last one has begun.
     done = fixed_rate(to, [to.post("/v1/chat/completions", body) for body in bodies], BEGIN, 120)
     answers = sorted((answer(one) for one in done), key=lambda one: one.began)

@@ -26,8 +26,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway impor
 @pytest.fixture
 def made(tmp_path):
     """made(services, **keys of gateway.json) -> a gateway that is stopped after the test."""
-    with gateways(tmp_path) as make:
-        yield make
+    yield from gateways(tmp_path)
 
 
 def together(*calls):

@@ -37,8 +37,7 @@ CONTEXT = {
 @pytest.fixture
 def made(tmp_path):
     """made(services, **keys of gateway.json) -> a gateway that is stopped after the test."""
-    with gateways(tmp_path) as make:
-        yield make
+    yield from gateways(tmp_path)
 
 
 def page(gateway):
