@@ -463,7 +463,6 @@ class ActionModule(ActionBase):
 
     def do_llama_bench(self, arguments):
         """A node with a file `unmeasured` answers no request of it."""
-        self.event("measure %s" % arguments["unit"])
         refused = self.node.root / "unmeasured"
         if refused.exists():
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
