@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""When a hand was last on this node: a file of ours that changed, or a start that was not systemd's own restart. Private
-to the collection.
+"""When a hand was last on this node: a file of ours that changed, or a start that was not systemd's own restart.
+Private to the collection.
 
 Nothing has to be noted for it: the kernel keeps when a file changed last (its ctime, which nobody sets), and systemd
 writes each start to the journal. So a run of a playbook that changed nothing leaves no trace here, and an editor does.

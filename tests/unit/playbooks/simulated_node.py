@@ -471,6 +471,13 @@ class ActionModule(ActionBase):
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
 
+    def do_llama_hand(self, arguments):
+        """The node has been left alone for two days; what a file hand.json says is said instead."""
+        told = {"now": 200000.0, "at": 20000.0, "what": "/etc/llama-cluster changed", "recovered": None}
+        planned = self.node.root / "hand.json"
+        told.update(restart=dict.fromkeys(arguments["units"], "always"), changed=False)
+        return dict(told, **(json.loads(planned.read_text()) if planned.exists() else {}))
+
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
         said = "3686 of the 4096 tokens of a slot read in 15 s"

@@ -1,0 +1,58 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Charts as SVG that stands in a page and takes its colors. Private to the collection."""
+
+import html
+import re
+from collections.abc import Mapping, Sequence
+
+from ...module_utils._text import Refusal
+
+SIZE = {"width": 760, "height": 340}
+
+
+def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> str:
+    """series: {name: a value for each moment, None for none}. Refusal where what draws is not installed."""
+    try:
+        # Half a second, which only this needs.
+        import pygal  # noqa: PLC0415
+        from pygal.style import Style  # noqa: PLC0415
+    except ImportError:
+        raise Refusal(
+            "verify: pygal is not there for this Ansible's Python, 3.1.3 is needed to draw the report: run pip install "
+            "-r requirements.txt"
+        ) from None
+    chart = pygal.Line(
+        # By default it loads a script from elsewhere.
+        js=[],
+        css=[],
+        disable_xml_declaration=True,
+        style=Style(font_family="inherit", label_font_size=12, major_label_font_size=12, legend_font_size=13),
+        title=None,
+        legend_at_bottom=True,
+        legend_at_bottom_columns=2,
+        include_x_axis=True,
+        max_scale=8,
+        dots_size=4,
+        x_label_rotation=25,
+        **SIZE,
+    )
+    chart.x_labels = list(moments)
+    for name, values in series.items():
+        chart.add(name, list(values))
+    return _standing_alone(chart.render(is_unicode=True), title)
+
+
+def _standing_alone(svg: str, title: str) -> str:
+    """Without scripts, styles and names of its own, which would be those of the whole page. Text in it is escaped, so
+    that none looks like a tag."""
+    for part in (
+        r"<!--.*?-->",
+        r"<script\b.*?</script>",
+        r"<style\b.*?</style>",
+        r' id="[^"]*"',
+        r"<title\b.*?</title>",
+    ):
+        svg = re.sub(part, "", svg, flags=re.DOTALL)
+    return svg.replace("<svg ", '<svg role="img" aria-label="%s" ' % html.escape(title), 1)

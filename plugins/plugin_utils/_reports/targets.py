@@ -1,0 +1,252 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of targets, in both readings: as operators wrote it down, and as it means something on these cards. Private
+to the collection. docs/report.md says why there are two."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+Map = Mapping[str, Any]
+TARGET, ACCEPTABLE, BELOW, CRITICAL, UNKNOWN = "target", "acceptable", "below", "critical", "not measured"
+# What is no measurement here.
+GOOD = (TARGET, ACCEPTABLE)
+
+
+class Levels(NamedTuple):
+    """From target and acceptable on a figure is that, and beyond critical critical. Where less is better, critical is
+    the largest of them."""
+
+    target: float
+    acceptable: float
+    critical: float
+    unit: str
+
+    def judge(self, value: float | None) -> str:
+        if value is None:
+            return UNKNOWN
+        sign = -1 if self.critical > self.target else 1
+        if sign * value >= sign * self.target:
+            return TARGET
+        if sign * value >= sign * self.acceptable:
+            return ACCEPTABLE
+        return CRITICAL if sign * value < sign * self.critical else BELOW
+
+    def words(self) -> str:
+        """What the table asks for."""
+        word = "most" if self.critical > self.target else "least"
+        return "at %s %g %s, acceptable %g, critical %g" % (
+            word,
+            self.target,
+            self.unit,
+            self.acceptable,
+            self.critical,
+        )
+
+
+# As the operators' notes have them.
+RATE = Levels(15, 10, 8, "tokens/s")
+FIRST_TOKEN = Levels(2, 5, 10, "s")
+UTILIZATION = Levels(70, 50, 40, "%")
+MEMORY = Levels(28, 30, 30, "GB")
+LINK = Levels(50, 30, 20, "Gb/s")
+# What they want of a model of that name.
+RATES = {"or1": RATE, "strand": Levels(20, 10, 8, "tokens/s"), "deepseek": Levels(10, 8, 8, "tokens/s")}
+FIRST_TOKENS = {"strand": Levels(1, 5, 10, "s")}
+# What means something.
+SHARE = Levels(60, 45, 30, "% of the ceiling")
+# Of a stage's part of the time in which one request is answered.
+BUSY = 0.7
+# Percent beyond the plan.
+BEYOND_PLAN = 10
+
+
+class Reading(NamedTuple):
+    """One row. value: in words, None where nobody measured it, and noted: the verdict of the notes on it; meant: what
+    means something, and judged: the verdict on that. evidence: where both come from; measured_at: when."""
+
+    service: str
+    metric: str
+    value: str | None
+    noted: str
+    target: str
+    meant: str
+    judged: str
+    evidence: str
+    measured_at: str | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+class Measured(NamedTuple):
+    """What is known of a service, None for what nobody measured.
+
+    rate: tokens/s of one request after its first token; first_token, queue: seconds of it. ceiling: see ceiling(), or
+    why there is none in no_ceiling. devices: rows of the plan in the service's report, and peaks: {node: {index: MiB}}.
+    utilization: {(node, index): percent}, while one request at a time was answered. stages: devices that hold layers.
+    """
+
+    label: str
+    model: str
+    rate: float | None = None
+    first_token: float | None = None
+    queue: float | None = None
+    evidence: str = ""
+    measured_at: str | None = None
+    ceiling: float | None = None
+    no_ceiling: str = ""
+    devices: Sequence[Map] = ()
+    seen_at: str | None = None
+    peaks: Mapping[str, Mapping[int, float]] = {}
+    utilization: Mapping[tuple[str, int], float] = {}
+    utilization_at: str | None = None
+    stages: int = 1
+
+
+def ceiling(devices: Sequence[Map], speeds: Mapping[tuple[str, str], float | None], read: float) -> float | str:
+    """Tokens/s that memory allows at most: all devices of a split are read one after the other. A sentence where a
+    bandwidth is not known.
+
+    devices: rows of a plan; speeds: {(node, device): GB/s}; read: the share of the weights that a token needs.
+    """
+    seconds = 0.0
+    for row in devices:
+        speed = speeds.get((row["node"], row["device"]))
+        if row["weights_mib"] and not speed:
+            return "the bandwidth of %s on %s is not known: give it in llama_devices" % (
+                "main memory" if row["device"] == "main" else row["device"],
+                row["node"],
+            )
+        seconds += row["weights_mib"] * 2**20 * read / (speed or 1) / 1e9
+    return 1 / seconds if seconds else "no plan says what a token reads"
+
+
+def share_read(shape: Map) -> float:
+    """The share of a model's weights that one token needs: of a mixture, the experts that are used."""
+    whole = sum(shape["block_bytes"])
+    experts = sum(shape["expert_bytes"]) if shape["n_expert"] else 0
+    used = shape["n_expert_used"] / shape["n_expert"] if shape["n_expert"] else 1
+    return (whole - experts * (1 - used)) / whole if whole else 1.0
+
+
+def share(one: Measured) -> float | None:
+    """Percent of the ceiling."""
+    return 100 * one.rate / one.ceiling if one.rate and one.ceiling else None
+
+
+def readings(one: Measured) -> list[Reading]:
+    """Of one service."""
+    return [_rate(one), _first_token(one), *_utilization(one), *_memory(one)]
+
+
+def link_reading(link: Map | None) -> Reading:
+    """link: a result of that kind. The slowest pair counts."""
+    pairs = [pair for pair in (link or {}).get("pairs") or [] if pair.get("gbit_per_second") is not None]
+    if link is None or not pairs:
+        return Reading(
+            "all", "link", None, UNKNOWN, LINK.words(), "", UNKNOWN, "its idle capacity was not measured", None
+        )
+    slow = min(pairs, key=lambda pair: float(pair["gbit_per_second"]))
+    rate = float(slow["gbit_per_second"])
+    way = "%s to %s" % (slow.get("from"), slow.get("to"))
+    judged = LINK.judge(rate)
+    words = ("idle, the slowest of %d" % len(pairs), judged, way, link["measured_at"])
+    return Reading("all", "link", "%.1f Gb/s" % rate, judged, LINK.words(), *words)
+
+
+def _named(table: Mapping[str, Levels], model: str, levels: Levels) -> Levels:
+    return next((one for name, one in table.items() if name in model.lower()), levels)
+
+
+def _rate(one: Measured) -> Reading:
+    levels = _named(RATES, one.model, RATE)
+    percent = share(one)
+    meant = one.no_ceiling if percent is None else "%.0f %% of %.1f tokens/s" % (percent, one.ceiling or 0)
+    return Reading(
+        one.label,
+        "throughput",
+        None if one.rate is None else "%.1f tokens/s" % one.rate,
+        levels.judge(one.rate),
+        levels.words(),
+        meant if one.rate is not None else "",
+        SHARE.judge(percent),
+        one.evidence,
+        one.measured_at,
+    )
+
+
+def _first_token(one: Measured) -> Reading:
+    levels = _named(FIRST_TOKENS, one.model, FIRST_TOKEN)
+    # What it waited for others says nothing of the service.
+    own = None if one.first_token is None else max(0.0, one.first_token - (one.queue or 0.0))
+    return Reading(
+        one.label,
+        "first token",
+        None if one.first_token is None else "%.3f s" % one.first_token,
+        levels.judge(one.first_token),
+        levels.words(),
+        "" if own is None else "%.3f s without %.3f s of waiting" % (own, one.queue or 0.0),
+        levels.judge(own),
+        one.evidence,
+        one.measured_at,
+    )
+
+
+def _utilization(one: Measured) -> list[Reading]:
+    least = 100 * BUSY / one.stages
+    rows = []
+    for (node, index), percent in sorted(one.utilization.items()):
+        # One request is in one stage at a time.
+        judged = ACCEPTABLE if percent > least else BELOW
+        rows.append(
+            Reading(
+                one.label,
+                "GPU %s %d" % (node, index),
+                "%.0f %%" % percent,
+                UTILIZATION.judge(percent),
+                UTILIZATION.words(),
+                "more than %.0f %% with %d stages" % (least, one.stages),
+                judged,
+                "benchmark",
+                one.utilization_at,
+            )
+        )
+    return rows
+
+
+def _memory(one: Measured) -> list[Reading]:
+    """Of each device: what its card had in use at most, else what the log says was loaded."""
+    rows = []
+    for row in one.devices:
+        known, source = _in_use(one, row)
+        planned = row.get("total_mib") or sum(row["planned_mib"].values())
+        card = row["device"] != "main"
+        gib = known / 1024 if card and known is not None else None
+        allowed = planned * (1 + BEYOND_PLAN / 100)
+        judged = UNKNOWN if known is None else TARGET if known <= planned else ACCEPTABLE
+        rows.append(
+            Reading(
+                one.label,
+                "memory %s %s" % (row["node"], row["device"]),
+                None if known is None else "%d MiB" % known,
+                MEMORY.judge(gib),
+                MEMORY.words(),
+                "" if known is None else "%d MiB planned with the margin" % planned,
+                CRITICAL if known is not None and known > allowed else judged,
+                source,
+                one.seen_at,
+            )
+        )
+    return rows
+
+
+def _in_use(one: Measured, row: Map) -> tuple[float | None, str]:
+    index = str(row["device"]).removeprefix("GPU")
+    peak = one.peaks.get(row["node"], {}).get(int(index)) if index.isdigit() else None
+    used = [size for size in (peak, row.get("card_mib")) if size is not None]
+    if used:
+        return max(used), "its card, at most"
+    if row.get("loaded_mib"):
+        return sum(row["loaded_mib"].values()), "llama.cpp's log"
+    return None, "nobody could say"

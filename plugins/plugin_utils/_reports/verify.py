@@ -1,0 +1,73 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The report that verify.yml ends with: the ten criteria and both readings of the targets, for a terminal and as what
+is kept, and whether the run ends with a failure. Private to the collection."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._intent.records import Groups, HostVars, Models, Services
+from .criteria import MET, NOT_MET, Criterion, criteria
+from .gathered import gathered
+from .targets import Reading, link_reading, readings
+
+FORMAT = 1
+WIDTH = 19
+
+
+def verify_report(
+    hostvars: HostVars,
+    groups: Groups,
+    services: Services,
+    models: Models,
+    models_dir: str,
+    texts: Mapping[str, str],
+    now: str,
+) -> dict[str, Any]:
+    """-> {result, lines, refused: a sentence for each criterion that is not met, name: of the file without its ending};
+    see gathered.gathered()."""
+    seen = gathered(hostvars, groups, services, models, models_dir, texts, now)
+    judged = criteria(seen)
+    rows = [row for one in seen.services if one.generates for row in readings(one.measured)]
+    rows.append(link_reading(seen.kept.latest("link")))
+    result = {
+        "format": FORMAT,
+        "kind": "report",
+        "measured_at": now,
+        "criteria": [one.as_dict() for one in judged],
+        "readings": [row.as_dict() for row in rows],
+        "figures": {
+            one.measured.label: {
+                "model": one.measured.model,
+                "tokens_per_second": one.measured.rate,
+                "ceiling": one.measured.ceiling,
+                "first_token": one.measured.first_token,
+                "measured_at": one.measured.measured_at,
+            }
+            for one in seen.services
+        },
+    }
+    return {
+        "result": result,
+        "lines": lines(judged, rows, seen.kept.unreadable),
+        "refused": [one.refusal() for one in judged if one.verdict == NOT_MET],
+        "name": now.replace("-", "").replace(":", ""),
+    }
+
+
+def lines(judged: Sequence[Criterion], rows: Sequence[Reading], unreadable: Sequence[str]) -> list[str]:
+    """As an operator reads it."""
+    met = [one for one in judged if one.verdict == MET]
+    found = ["acceptance: %d of %d criteria met" % (len(met), len(judged))]
+    found += ["%-*s %s: %s" % (WIDTH, one.verdict, one.name, one.value) for one in judged]
+    found += _table(rows)
+    return found + ["not read: %s, no JSON" % path for path in unreadable]
+
+
+def _table(rows: Sequence[Reading]) -> list[str]:
+    """Both readings side by side."""
+    cells = [("service", "what", "measured", "by the notes", "what it means", "verdict")]
+    cells += [(row.service, row.metric, row.value or "-", row.noted, row.meant or "-", row.judged) for row in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

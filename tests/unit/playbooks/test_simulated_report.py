@@ -1,0 +1,142 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What verify.yml ends with, on simulated nodes: what a localhost task writes lies below node1 there, and what is kept of
+earlier runs in a real directory."""
+
+import json
+
+import pytest
+
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import deployment
+
+BENCHMARK = {
+    "format": 1,
+    "kind": "benchmark",
+    "service": "chat",
+    "label": "chat",
+    "model": "m",
+    "quant": "F16",
+    "measured_at": "2026-11-25T08:00:00Z",
+    "fingerprint": {"build": {"release": "b1"}},
+    "cells": [
+        {
+            "prompt": "short",
+            "depth": 0,
+            "concurrency": 1,
+            "rate": None,
+            "others": 0,
+            "nodes": {},
+            "figures": {
+                "errors": 0,
+                "prompt_tokens": 60,
+                "request_tokens_per_second": {"p50": 12.7},
+                "time_to_first_token": {"p50": 0.8},
+                "queue_seconds": {"p50": 0.01},
+            },
+        }
+    ],
+}
+VERIFIED = {
+    "format": 1,
+    "kind": "verify",
+    "service": "chat",
+    "label": "chat",
+    "measured_at": "2026-11-25T09:00:00Z",
+    "tokens_per_second": 10.0,
+    "plan": [],
+    "workers": [{"node": "node2", "endpoint": "10.0.0.2:50052", "layers": 30, "bytes_sent": 9, "bytes_received": 9}],
+}
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    return deployment(tmp_path_factory, "deployed")
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    """Deployed, with a benchmark and an earlier report, and a log of decisions."""
+    cluster = deployed.copy(tmp_path)
+    (tmp_path / "reports/benchmarks").mkdir(parents=True)
+    (tmp_path / "reports/benchmarks/latest-chat.json").write_text(json.dumps(BENCHMARK))
+    (tmp_path / "reports/chat.json").write_text(json.dumps(VERIFIED))
+    return cluster
+
+
+def written(cluster, name):
+    return cluster.node("node1") / str(cluster.folder / "reports" / name).lstrip("/")
+
+
+def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
+    status, output = cluster.run("verify")
+    assert status == 0, output
+    assert "acceptance: 8 of 10 criteria met" in output
+    assert "met all GPUs active: 1 services with 1 workers" in output
+    assert "met first token < 5 s: chat 0.80 s" in output
+    assert "not measurable here throughput: chat 12.7 tokens/s, what a token reads is not known" in output
+    assert "chat throughput 12.7 tokens/s acceptable" in output
+    result = json.loads(written(cluster, "verify.json").read_text())
+    assert (result["kind"], len(result["criteria"])) == ("report", 10)
+    assert len(list(written(cluster, "verify").iterdir())) == 1
+    page = written(cluster, "report.html").read_text()
+    assert "8 of 10 criteria met" in page and "12.7 tokens/s" in page
+    kept = json.loads(written(cluster, "chat.json").read_text())
+    assert (kept["kind"], kept["label"], kept["workers"][0]["bytes_sent"]) == ("verify", "chat", 9)
+
+
+def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
+    found = dict(VERIFIED, workers=[dict(VERIFIED["workers"][0], bytes_sent=0)])
+    (cluster.folder / "reports/chat.json").write_text(json.dumps(found))
+    status, output = cluster.run("verify")
+    assert status != 0
+    assert "verify: all GPUs active: chat: worker node2 holds 30 layers and moved 0 bytes, every worker has to" in output
+    # What was judged is kept nevertheless.
+    assert "not met" in written(cluster, "report.html").read_text()
+
+
+def test_too_few_hours_are_said_and_are_no_failure(cluster):
+    (cluster.node("node2") / "hand.json").write_text(json.dumps({"at": 200000.0 - 7300, "what": "a unit was started"}))
+    status, output = cluster.run("verify")
+    assert status == 0, output
+    assert "24 h without a hand: 2 of 24 hours, a unit was started on node2" in output and "not yet" in output
+
+
+def test_a_node_that_failed_before_is_named(cluster):
+    (cluster.node("node1") / "closed").touch()
+    cluster.node("asker").write_text("10.0.0.2")
+    status, output = cluster.run("verify")
+    assert status != 0
+    assert "verify: binaries of one version: node1 not looked at, all nodes are needed" in output
+
+
+def test_nothing_changes_and_a_dry_run_writes_nothing(cluster):
+    before = cluster.configuration()
+    status, output = cluster.run("verify", "--check")
+    assert status == 0, output
+    assert "acceptance:" not in output and not written(cluster, "report.html").exists()
+    assert cluster.configuration() == before
+
+
+def test_site_asks_none_of_it(cluster):
+    status, output = cluster.run("site")
+    assert status == 0, output
+    assert "criteria met" not in output and not written(cluster, "verify.json").exists()
+
+
+def test_a_node_with_a_unit_that_does_not_run_as_configured(cluster):
+    unit = cluster.node("node2") / "etc/systemd/system/multi-user.target.wants/llama-rpc-chat.service"
+    unit.unlink()
+    status, output = cluster.run("verify")
+    assert status != 0
+    assert (
+        "verify: workers and head under systemd: llama-rpc-chat.service on node2 not running as configured, units that "
+        "are enabled and run with their configuration are needed: run site.yml" in output
+    )
+
+
+def test_zz_show(cluster):
+    from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import BRIEF
+    status, lines = cluster.run_lines("verify", **BRIEF)
+    open("/tmp/brief.txt", "w").write("\n".join(lines))
+    open("/tmp/page.html", "w").write(written(cluster, "report.html").read_text())
