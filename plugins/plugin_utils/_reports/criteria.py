@@ -86,7 +86,7 @@ def _one_version(seen: Seen, name: str) -> Criterion:
     if refused or seen.missing:
         value, needed = _first(seen, refused)
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    value = "%s, the same on its nodes, on %d" % (" and ".join(found) or "no build", len(seen.nodes))
+    value = "%s, whole and the same on %s" % (" and ".join(found) or "no build", _count(len(seen.nodes), "node"))
     return Criterion(name, MET, value, where, seen.now)
 
 
@@ -123,7 +123,7 @@ def _systemd(seen: Seen, name: str) -> Criterion:
         value = "%s not running as configured" % ", ".join(bad or seen.missing)
         needed = "units that are enabled and run with their configuration are needed: run site.yml"
         return Criterion(name, NOT_MET, value, where, seen.now, needed)
-    return Criterion(name, MET, "%d units, enabled and running" % count, where, seen.now)
+    return Criterion(name, MET, "%s, enabled and running" % _count(count, "unit"), where, seen.now)
 
 
 def _all_work(seen: Seen, name: str) -> Criterion:
@@ -144,7 +144,8 @@ def _all_work(seen: Seen, name: str) -> Criterion:
     if unknown or not seen.services:
         return Criterion(name, NOT_HERE, "; ".join(unknown) or "no service runs", where, date)
     workers = sum(len(one.workers) for one in seen.services)
-    return Criterion(name, MET, "%d services with %d workers" % (len(seen.services), workers), where, date)
+    value = "%s with %s" % (_count(len(seen.services), "service"), _count(workers, "worker"))
+    return Criterion(name, MET, value, where, date)
 
 
 def _work(one: Service, missing: Sequence[str]) -> tuple[list[str], str]:
@@ -174,7 +175,7 @@ def _throughput(seen: Seen, name: str) -> Criterion:
         elif percent is None:
             rows.append((one, "%.1f tokens/s, %s" % (one.rate, one.no_ceiling), None))
         else:
-            text = "%.1f tokens/s, %.0f %% of the ceiling" % (one.rate, percent)
+            text = "%.1f tokens/s, %.1f %% of the ceiling" % (one.rate, percent)
             rows.append((one, text, percent >= SHARE.acceptable))
     needed = "%g %% of what memory allows are needed: run doctor.yml" % SHARE.acceptable
     return _figures(name, rows, needed)
@@ -220,7 +221,7 @@ def _restarts(seen: Seen, name: str) -> Criterion:
         needed = "Restart=always is needed: run site.yml"
         return Criterion(name, NOT_MET, "%s without Restart=always" % ", ".join(bad), where, seen.now, needed)
     if not seen_at:
-        value = "all %d units have Restart=always, none had to in the last day" % len(wanted)
+        value = "%s with Restart=always, which none needed in the last day" % _count(len(wanted), "unit")
         return Criterion(name, MET, value, where, seen.now)
     at, unit, host = max(seen_at)
     value = "%s on %s was started again by systemd at %s" % (unit, host, iso(at))
@@ -251,7 +252,7 @@ def _decisions(seen: Seen, name: str) -> Criterion:
 
 def _without_a_hand(seen: Seen, name: str) -> Criterion:
     """Fewer hours are no failure: no operator can do anything about them but wait."""
-    last = [(hand["now"] - hand["at"], host, hand) for host, hand in seen.hands.items() if hand.get("at")]
+    last = [(hand["now"] - hand["at"], host, hand) for host, hand in seen.hands.items() if hand.get("at") is not None]
     where = "times of files and the journal of each node"
     if not last or seen.missing:
         return Criterion(name, NOT_HERE, "no node could say", where, None)
@@ -261,6 +262,10 @@ def _without_a_hand(seen: Seen, name: str) -> Criterion:
     if hours >= HOURS:
         return Criterion(name, MET, value, where, seen.now)
     return Criterion(name, NOT_HERE, value + ", not yet", where, seen.now)
+
+
+def _count(number: int, what: str) -> str:
+    return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
 def iso(moment: float) -> str:

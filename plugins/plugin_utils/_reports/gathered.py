@@ -163,7 +163,7 @@ def _service(
 
 def _limit(rows: Sequence[Map], speeds: Mapping[tuple[str, str], float | None], shape: Map | None) -> float | str:
     if shape is None:
-        return "what a token reads is not known: the header of its model was not read"
+        return "the header of its model was not read"
     return ceiling(rows, speeds, share_read(shape))
 
 

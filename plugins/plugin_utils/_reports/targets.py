@@ -162,7 +162,7 @@ def _named(table: Mapping[str, Levels], model: str, levels: Levels) -> Levels:
 def _rate(one: Measured) -> Reading:
     levels = _named(RATES, one.model, RATE)
     percent = share(one)
-    meant = one.no_ceiling if percent is None else "%.0f %% of %.1f tokens/s" % (percent, one.ceiling or 0)
+    meant = one.no_ceiling if percent is None else "%.1f %% of %.1f tokens/s" % (percent, one.ceiling or 0)
     return Reading(
         one.label,
         "throughput",

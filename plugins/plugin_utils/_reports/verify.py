@@ -30,7 +30,8 @@ def verify_report(
     seen = gathered(hostvars, groups, services, models, models_dir, texts, now)
     judged = criteria(seen)
     rows = [row for one in seen.services if one.generates for row in readings(one.measured)]
-    rows.append(link_reading(seen.kept.latest("link")))
+    if any(one.workers for one in seen.services):
+        rows.append(link_reading(seen.kept.latest("link")))
     result = {
         "format": FORMAT,
         "kind": "report",
