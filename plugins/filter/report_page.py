@@ -11,7 +11,7 @@ description:
   - Writes HTML that loads nothing, with the criteria, both readings of the targets, and earlier runs beside this one.
 options:
   _input:
-    description: RV(thefermisea.llama_cluster.verify_report#filter:_value.result).
+    description: C(result) of P(thefermisea.llama_cluster.verify_report#filter).
     type: dict
     required: true
   texts:
@@ -19,8 +19,8 @@ options:
     type: dict
     required: true
 positional: _input, texts
-requirements:
-  - pygal
+notes:
+  - Without pygal for this Ansible's Python it has tables and no charts.
 """
 
 EXAMPLES = """
@@ -33,10 +33,9 @@ _value:
   type: str
 """
 
-from ..plugin_utils._filters import one_sentence
 from ..plugin_utils._reports.page import page
 
 
 class FilterModule:
     def filters(self):
-        return {"report_page": one_sentence(page)}
+        return {"report_page": page}

@@ -4,6 +4,7 @@
 """Charts as SVG that stands in a page and takes its colors. Private to the collection."""
 
 import html
+import importlib
 import re
 from collections.abc import Mapping, Sequence
 
@@ -16,19 +17,18 @@ def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence
     """series: {name: a value for each moment, None for none}. Refusal where what draws is not installed."""
     try:
         # Half a second, which only this needs.
-        import pygal  # noqa: PLC0415
-        from pygal.style import Style  # noqa: PLC0415
+        pygal, style = importlib.import_module("pygal"), importlib.import_module("pygal.style")
     except ImportError:
         raise Refusal(
-            "verify: pygal is not there for this Ansible's Python, 3.1.3 is needed to draw the report: run pip install "
-            "-r requirements.txt"
+            "pygal: not there for this Ansible's Python, 3.1.3 is needed to draw charts: run pip install -r "
+            "requirements.txt"
         ) from None
     chart = pygal.Line(
         # By default it loads a script from elsewhere.
         js=[],
         css=[],
         disable_xml_declaration=True,
-        style=Style(font_family="inherit", label_font_size=12, major_label_font_size=12, legend_font_size=13),
+        style=style.Style(font_family="inherit", label_font_size=12, major_label_font_size=12, legend_font_size=13),
         title=None,
         legend_at_bottom=True,
         legend_at_bottom_columns=2,

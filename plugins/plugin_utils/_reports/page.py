@@ -8,6 +8,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._text import Refusal
 from .bench import value
 from .charts import line_chart
 from .results import Results, label_of
@@ -156,7 +157,11 @@ def _compared(title: str, key: str, form: str, says: str, rows: Sequence[Map]) -
     for row in known:
         of.setdefault(row["service"], {})[row["measured_at"]] = row[key]
     series = {name: [values.get(moment) for moment in moments] for name, values in sorted(of.items())}
-    chart = line_chart(title, [moment[5:16].replace("T", " ") for moment in moments], series)
+    try:
+        chart = line_chart(title, [moment[5:16].replace("T", " ") for moment in moments], series)
+    except Refusal as refusal:
+        # The figures are there all the same.
+        chart = "<p>%s</p>" % _text(refusal)
     return [
         "<h2>%s</h2>" % _text(title),
         "<p>%s</p>" % _text(says),
