@@ -1,5 +1,7 @@
 """What verify accepts and, above all, what it refuses."""
 
+import json
+
 
 def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
     status, output = lab.playbook("verify")
@@ -18,6 +20,21 @@ def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
     for row in seen["plan"]:
         for kind in ("weights", "kv"):
             assert 0 <= row["planned_mib"][kind] - row["loaded_mib"][kind] < 1.1, row  # a plan is rounded up
+
+
+def test_it_ends_with_the_report(lab):
+    status, output = lab.playbook("verify", core=lab.NEWEST)
+    assert status == 0, output
+    assert " of 10 criteria met" in output
+    kept = json.loads((lab.reports / "verify.json").read_text())
+    verdicts = {one["name"]: one["verdict"] for one in kept["criteria"]}
+    proved = ("binaries of one version", "model complete and verified", "workers and head under systemd")
+    proved += ("all GPUs active", "restart on failure", "first token < 5 s")
+    assert {verdicts[name] for name in proved} == {"met"}
+    # Nobody knows how fast this machine's memory is, and its nodes are minutes old.
+    assert {verdicts[name] for name in ("throughput", "24 h without a hand")} == {"not measurable here"}
+    assert kept["figures"]["chat"]["tokens_per_second"] > 0
+    assert "of 10 criteria met" in (lab.reports / "report.html").read_text()
 
 
 def test_it_refuses_a_service_whose_head_is_down(lab):

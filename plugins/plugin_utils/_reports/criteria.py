@@ -244,7 +244,7 @@ def _decisions(seen: Seen, name: str) -> Criterion:
     if written:
         node, (_size, moment) = max(written.items(), key=lambda one: one[1][1])
         return Criterion(name, MET, "written on %s" % node, where, iso(moment))
-    if seen.kept.latest("benchmark"):
+    if any(seen.kept.latest("benchmark", one.measured.label) for one in seen.services):
         needed = "it is needed once something was measured: run benchmark.yml, which writes it"
         return Criterion(name, NOT_MET, "no %s on a head's node" % paths.DECISIONS, where, seen.now, needed)
     return Criterion(name, NOT_HERE, "nothing was measured yet that it would rest on: run benchmark.yml", where, None)
