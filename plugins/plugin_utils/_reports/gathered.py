@@ -116,7 +116,9 @@ def _speeds(host: str, facts: Map) -> dict[str, float | None]:
     cards = of_node(host, seen.get("gpus") or [], 0, 0, (), environment.get("CUDA_VISIBLE_DEVICES"), described)
     main: Map = next((one for one in described if one.get("main")), {})
     found = {"main": main_memory(host, dict(main, memory_mib=0), 0).bandwidth}
-    return dict(found, **{card.device: card.bandwidth for card in cards})
+    found.update({card.device: card.bandwidth for card in cards})
+    # Older Ansible hands out numbers of templates as text.
+    return {device: float(speed) if speed else None for device, speed in found.items()}
 
 
 def _service(
