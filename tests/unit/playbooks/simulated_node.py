@@ -471,6 +471,17 @@ class ActionModule(ActionBase):
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
 
+    def do_llama_wire(self, arguments):
+        """Directories have no connections: nothing is looked at, as of a service that serves others."""
+        self.event("wire of %s" % arguments["unit"])
+        return {"changed": False, "state": "busy", "reason": "1 of 1 slots work", "decode": None}
+
+    def do_llama_process(self, arguments):
+        return {"changed": False, "pid": None}
+
+    def do_port_knock(self, arguments):
+        return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
+
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
         said = "3686 of the 4096 tokens of a slot read in 15 s"
