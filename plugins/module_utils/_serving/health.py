@@ -193,12 +193,9 @@ class Head:
 
     def _lost_way(self) -> str:
         """What to do about workers without a connection."""
-        others = strays(self.endpoints, self.pid) if self.pid else []
-        if others:
-            return "it is connected to %s instead: have site.yml write its unit, or restart it where it is right" % (
-                ", ".join(others)
-            )
-        return "start the missing workers, then restart the head"
+        others = ", ".join(strays(self.endpoints, self.pid) if self.pid else [])
+        words = "it is connected to %s instead: have site.yml write its unit, and restart it"
+        return words % others if others else "start the missing workers, then restart the head"
 
     @staticmethod
     def _unit_words(shown: Optional[Properties]) -> str:
