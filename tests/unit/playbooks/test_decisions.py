@@ -6,6 +6,7 @@
 import json
 
 import pytest
+import yaml
 from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import BRIEF, deployment
 from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._reports import (
     test_reports_decisions as made,
@@ -39,7 +40,7 @@ def decided(cluster, *arguments):
 
 
 def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
-    output = decided(cluster)
+    output = decided(cluster, "--tags", "decisions")
     assert "not measured here" in output and "node1: /opt/docs/architecture-decisions.md" in output
     # Where no head is, nobody looks for it.
     assert cluster.events == WRITTEN
@@ -81,5 +82,7 @@ def test_a_page_of_somebody_else_stays(cluster):
     assert (cluster.node("node1") / PAGE).read_text() == "# Ours, by hand\n"
 
 
-def test_site_writes_no_page(deployed):
+def test_a_benchmark_writes_it_and_site_does_not(deployed):
     assert not (deployed.node("node1") / "opt/docs").exists()
+    last = yaml.safe_load((deployed.collection / "playbooks/benchmark.yml").read_text())[-1]
+    assert last["ansible.builtin.import_playbook"] == "_decisions.yml"
