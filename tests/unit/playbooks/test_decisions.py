@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The page of decisions on the nodes of heads, from what benchmarks have left on the controller."""
 
+import copy
 import json
 
 import pytest
@@ -71,6 +72,16 @@ def test_drills_count_where_they_are_kept(cluster):
     (cluster.folder / "reports/drill-chat.json").write_text(json.dumps(report))
     decided(cluster)
     assert "confirmed: chat: recovered, the next answer 12.3 s" in (cluster.node("node1") / PAGE).read_text()
+
+
+def test_every_node_of_a_head_has_it_and_it_is_told_once(cluster):
+    cluster.inventory = copy.deepcopy(cluster.inventory)
+    services = cluster.inventory["llama_nodes"]["vars"]["llama_services"]
+    services["coder"] = {"model": "m", "quant": "F16", "head": "node2", "port": 8001}
+    output = decided(cluster)
+    assert sorted(cluster.events) == sorted(WRITTEN + [one.replace("node1", "node2") for one in WRITTEN])
+    assert output.count("decisions: 5, their claims: ") == 1
+    assert "node1: /opt/docs/" in output and "node2: /opt/docs/" in output
 
 
 def test_a_page_of_somebody_else_stays(cluster):
