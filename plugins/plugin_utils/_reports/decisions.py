@@ -74,8 +74,8 @@ def _of_requests(name: str) -> Callable[[Map], float | None]:
 
 
 def _answered(cell: Map) -> float | None:
-    figures = cell["figures"]
-    return 100 * (1 - figures["errors"] / figures["requests"]) if figures["requests"] else None
+    asked, errors = value(cell, "figures.requests"), value(cell, "figures.errors")
+    return 100 * (1 - errors / asked) if asked and errors is not None else None
 
 
 def _link(cell: Map) -> float | None:
