@@ -12,17 +12,19 @@ answer.
 
 import base64
 import fnmatch
+import grp
 import hashlib
 import json
 import os
 import pathlib
+import pwd
 import shutil
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
 from ..module_utils._gateway import draining
-from ..module_utils._node import snapshot, trials
+from ..module_utils._node import files, snapshot, trials
 from ..module_utils._node import units as units_of_node
 from ..module_utils._node.build import build_info
 
@@ -225,6 +227,18 @@ class ActionModule(ActionBase):
         if not self.check:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return {"changed": True}
+
+    def do_node_files(self, arguments):
+        """By the collection's own code, below the node's directory."""
+        me = {"owner": pwd.getpwuid(os.geteuid()).pw_name, "group": grp.getgrgid(os.getegid()).gr_name}
+        unsaid = dict.fromkeys(("content", "mode", "target", "validate", "mark", "hidden", "kept"))
+        written = files.Files(self.check)
+        for entry in arguments["files"]:
+            path = str(self.node.path(entry["path"]))
+            written.apply({**unsaid, "state": "file", **entry, **me, "path": path})
+        for path in written.paths:
+            self.event("write /%s" % os.path.relpath(path, str(self.node.root)))
+        return {"changed": bool(written.paths), "diff": written.changes}
 
     def do_remove_ours(self, arguments):
         """Units; and of the roles' remove.yml, which simulation.py replaces, what they would remove."""

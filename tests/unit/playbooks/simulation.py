@@ -46,6 +46,7 @@ OURS = (
     "llama_wire",
     "model_facts",
     "node_facts",
+    "node_files",
     "nvidia_smi_facts",
     "port_knock",
     "remove_ours",
@@ -190,6 +191,8 @@ def build_collection(folder):
         (collection / "plugins/callback" / name).symlink_to(ROOT / "plugins/callback" / name)
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
+    (collection / "roles/acceptance").mkdir(parents=True)
+    (collection / "roles/acceptance/files").symlink_to(ROOT / "roles/acceptance/files")
     for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
         name = str(source.relative_to(ROOT))
         target = collection / name
