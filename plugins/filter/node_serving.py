@@ -47,7 +47,7 @@ _value:
       description:
         - For each head its service, node, label, unit, address, port, url, endpoint, model path, RPC endpoints, layers
           per node, and the arguments of llama-server.
-        - Its shares are its workers, each with node, unit, endpoint, and layers where they are known.
+        - Its shares are its workers, each with node, unit, endpoint, build, and layers where they are known.
         - Its tensor split is that of the memory plan, in llama.cpp's device order; none without a plan.
       type: list
       elements: dict

@@ -60,6 +60,9 @@ options:
         description: A program that reads the file before it gets its name, in words; C(%s) is the file.
         type: list
         elements: str
+      mark:
+        description: A text that a file which is there has to have, or it is somebody else's and the task fails.
+        type: str
       hidden:
         description: Whether a diff shows nothing of it.
         type: bool
@@ -121,6 +124,7 @@ ENTRY = {
     "owner": {"type": "str", "default": "root"},
     "group": {"type": "str", "default": "root"},
     "validate": {"type": "list", "elements": "str"},
+    "mark": {"type": "str"},
     "hidden": {"type": "bool", "default": False},
     "kept": {"type": "bool", "default": False},
 }

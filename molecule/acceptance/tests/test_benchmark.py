@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -24,7 +25,8 @@ def fixture_measured(lab):
 
 
 def test_figures_are_kept_with_what_they_depend_on(lab, measured):
-    assert lab.changed(measured) == 0
+    # The page of decisions.
+    assert lab.changed(measured) == 1
     kept = latest(lab)
     assert [(one["prompt"], one["concurrency"]) for one in kept["cells"]] == [
         ("short", 1),
@@ -99,3 +101,15 @@ def test_the_controller_asks_too(lab, measured):
         5.0,
         0,
     )
+
+
+def test_decisions_are_judged_by_it_where_heads_are(lab, measured):
+    page = "/opt/docs/architecture-decisions.md"
+    text = lab.node1.file(page).content_string
+    # One slot was measured, three were not.
+    claim = text.partition("### A request that comes alone is answered")[2]
+    assert re.search(r"^\| short at 0 tokens, 1 at a time \| not measured yet \| [\d.]+ \| - \|$", claim, re.MULTILINE)
+    assert (lab.node1.file(page).user, oct(lab.node1.file(page).mode)) == ("root", "0o644")
+    assert not lab.node2.file(page).exists
+    status, output = lab.playbook("decisions")
+    assert status == 0 and lab.changed(output) == 0, output

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .._node import fabric, nvidia_smi
 from .._node.build import build_info
+from .._node.running import processor
 
 EVERY = 1.0  # seconds
 # Seconds for one look at the cards, beyond which the samples go on without them.
@@ -118,7 +119,7 @@ def fingerprint(address: str, prefix: str, release: Optional[str]) -> Sample:
         "kernel": platform.release(),
         "driver": cards["driver"],
         "cards": [gpu["name"] for gpu in cards["gpus"]],
-        "cpu": _model(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "build": {
             "release": build["current_build"],
@@ -127,11 +128,3 @@ def fingerprint(address: str, prefix: str, release: Optional[str]) -> Sample:
         },
         "link": {"interface": interface, "link_layer": link["link_layer"], "rate_gbps": link["rate_gbps"]},
     }
-
-
-def _model(path: str = "/proc/cpuinfo") -> Optional[str]:
-    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return None

@@ -24,8 +24,8 @@ class Files:
     """Applies entries and keeps `changes`, a list of {before, after, before_header, after_header}. check: only the
     list; folder: for files to validate.
 
-    An entry has path and state: file (content, mode, owner, group, validate, hidden), directory (mode, owner, group,
-    kept), link (target), absent.
+    An entry has path and state: file (content, mode, owner, group, validate, mark, hidden), directory (mode, owner,
+    group, kept), link (target), absent.
     """
 
     def __init__(self, check: bool = False, folder: Optional[str] = None) -> None:
@@ -44,6 +44,11 @@ class Files:
         seen = _lstat(path)
         if seen is not None and stat.S_ISDIR(seen.st_mode):
             raise Refusal("%s: a directory seen, a file is needed: look at who made it, then remove it" % path)
+        if seen is not None and entry["mark"] and entry["mark"] not in (text_of(path) or ""):
+            raise Refusal(
+                "%s: a file that the collection has not written seen, none of that name is needed: rename it, then run "
+                "again" % path
+            )
         same = seen is not None and stat.S_ISREG(seen.st_mode) and _read(path) == data
         if (
             seen is not None

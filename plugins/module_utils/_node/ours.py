@@ -72,6 +72,7 @@ NODE_FILES = (
     (paths.LAST_SNAPSHOT, r'\A\{"build": '),
     (paths.OPEN_SNAPSHOT, r'\A\{"build": '),
     (paths.TRIALS, r'\A\{"at": '),
+    (paths.DECISIONS, r"^<!-- Written by the collection thefermisea\.llama_cluster: "),
 )
 
 

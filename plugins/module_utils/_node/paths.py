@@ -149,8 +149,9 @@ GATEWAY_STATE = "/var/lib/llama-gateway"
 NGINX_SITE = "/etc/nginx/conf.d/llama-cluster.conf"
 # Where systemd notes when a timer of wall-clock time went off last.
 TIMER_STAMPS = "/var/lib/systemd/timers"
-# Why the cluster is as it is, with what was measured.
-DECISIONS = "/opt/docs/architecture-decisions.md"
+# What was decided and what benchmarks say of it, for people; the directory may have files of others.
+DOCS = "/opt/docs"
+DECISIONS = DOCS + "/architecture-decisions.md"
 # Releases of llama.cpp.
 BUILDS = "/opt/llama.cpp"
 # Where an inventory names no other place: tensors that workers keep.

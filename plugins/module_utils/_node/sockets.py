@@ -36,11 +36,12 @@ class Entry(NamedTuple):
 
 class Connection(NamedTuple):
     """Whether there is an established connection to an endpoint. counters: of each one so far, None where they are not
-    known."""
+    known. ends: of each one."""
 
     endpoint: str
     connected: bool
     counters: Optional[Dict[Ends, Counters]]
+    ends: Tuple[Ends, ...] = ()
 
 
 class Worker(NamedTuple):
@@ -59,6 +60,23 @@ def parse_proc_net_tcp(text: str) -> Dict[int, Ends]:
         fields = line.split()
         if len(fields) > 9 and fields[3] == ESTABLISHED:
             found[int(fields[9])] = (_end(fields[1]), _end(fields[2]))
+    return found
+
+
+def parse_listeners(text: str) -> Dict[int, str]:
+    """/proc/net/tcp or tcp6 -> {inode: where it listens, as address:port}."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) > 9 and fields[3] == LISTEN:
+            address, port = fields[1].split(":")
+            # The kernel prints an address as host-order integers of four bytes.
+            parts = struct.pack(
+                "=%dI" % (len(address) // 8), *(int(address[at : at + 8], 16) for at in range(0, len(address), 8))
+            )
+            family = socket.AF_INET if len(parts) == 4 else socket.AF_INET6
+            shown = socket.inet_ntop(family, parts)
+            found[int(fields[9])] = ("%s:%d" if len(parts) == 4 else "[%s]:%d") % (shown, int(port, 16))
     return found
 
 
@@ -179,24 +197,38 @@ def connections(endpoints: Sequence[str], pid: Optional[int] = None, proc: str =
     Errors: Refusal.
     """
     remotes = [resolve(endpoint) for endpoint in endpoints]
+    established = _established(pid, proc)
+    counters = read_counters()
+    result = []
+    for endpoint, remote in zip(endpoints, remotes):
+        ends = tuple(sorted(pair for pair in established if pair[1] in remote))
+        known = (
+            {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
+        )
+        result.append(Connection(endpoint, bool(ends), known, ends))
+    return result
+
+
+def strays(endpoints: Sequence[str], pid: int, proc: str = "/proc") -> List[str]:
+    """Where a process holds connections at the ports of its workers, and no worker of its is -> ['address:port']: it
+    was started with other addresses. Errors: Refusal."""
+    remotes = {end for endpoint in endpoints for end in resolve(endpoint)}
+    ports = {port for _address, port in remotes}
+    return sorted(
+        {"%s:%d" % pair[1] for pair in _established(pid, proc) if pair[1][1] in ports and pair[1] not in remotes}
+    )
+
+
+def _established(pid: Optional[int], proc: str) -> List[Ends]:
+    """The established connections of a process and its descendants, without one of everybody. Errors: Refusal."""
     # A process in a network namespace of its own sees its connections under its own /proc/PID/net.
     try:
         with open(os.path.join(proc, str(pid) if pid else "self", "net", "tcp"), encoding="ascii") as stream:
             established = parse_proc_net_tcp(stream.read())
     except OSError:
-        established = {}  # the process has gone
-    if pid:
-        own = socket_inodes(process_tree(pid, proc), proc)
-        established = {inode: ends for inode, ends in established.items() if inode in own}
-    counters = read_counters()
-    result = []
-    for endpoint, remote in zip(endpoints, remotes):
-        ends = [pair for pair in established.values() if pair[1] in remote]
-        known = (
-            {pair: counters[pair] for pair in ends} if counters is not None and counters.keys() >= set(ends) else None
-        )
-        result.append(Connection(endpoint, bool(ends), known))
-    return result
+        return []  # the process has gone
+    own = socket_inodes(process_tree(pid, proc), proc) if pid else established.keys()
+    return [ends for inode, ends in established.items() if inode in own]
 
 
 def traffic(before: Iterable[Connection], after: Iterable[Connection]) -> List[Worker]:

@@ -30,6 +30,7 @@ NODE_FOLDERS = (
     *(paths.BACKOFF, paths.DIGESTS, paths.NO_MODELS, paths.REPAIRS, paths.SERVED, paths.RUN),
     paths.JOURNALD_DROP_INS,
     *(paths.ADOPTED_FILES, paths.ADOPTED, paths.ROLLBACK, paths.STATE),
+    paths.DOCS,
 )
 
 

@@ -18,7 +18,7 @@ from .._llama.api import Answer, LlamaApi, NoAnswer, count, error_text, first_ke
 from .._llama.args import Told
 from .._llama.args import told as told_by
 from .._node import paths
-from .._node.sockets import Connection, Worker, awaited, connections, traffic
+from .._node.sockets import Connection, Worker, awaited, connections, strays, traffic
 from .._node.units import Properties, failed_in_a_row, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal
 from . import router
@@ -176,13 +176,8 @@ class Head:
         if lost and not sleeping:
             return (
                 "degraded",
-                "%s of %d workers without an established connection: %s: start the missing workers, then restart the "
-                "head"
-                % (
-                    len(lost),
-                    len(self.endpoints),
-                    ", ".join(lost),
-                ),
+                "%s of %d workers without an established connection: %s: %s"
+                % (len(lost), len(self.endpoints), ", ".join(lost), self._lost_way()),
             )
         if silent:
             return "busy", "it is too busy to answer /slots in %g s" % LOOK
@@ -195,6 +190,12 @@ class Head:
         if self.api.model and result["model"] is None:
             return "ready", "%s is not loaded, the next request loads it" % self.api.model
         return "ready", "it is idle"
+
+    def _lost_way(self) -> str:
+        """What to do about workers without a connection."""
+        others = ", ".join(strays(self.endpoints, self.pid) if self.pid else [])
+        words = "it is connected to %s instead: have site.yml write its unit, and restart it"
+        return words % others if others else "start the missing workers, then restart the head"
 
     @staticmethod
     def _unit_words(shown: Optional[Properties]) -> str:

@@ -89,12 +89,14 @@ class Service(Record):
 
 @dataclass(frozen=True)
 class Share(Record):
-    """What a worker does for a head. layers: that it holds, None where neither a plan nor the inventory says it."""
+    """What a worker does for a head. layers: that it holds, None where neither a plan nor the inventory says it. build:
+    the release that it runs."""
 
     node: str
     unit: str
     endpoint: str
     layers: int | None
+    build: str
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,16 @@ def _head(service: Service, here: _Node) -> Head:
         aliases=[settings["model"]] + list(model.get("aliases") or []),
         model_path=here.path(settings["model"], settings["quant"]),
         draft_path=here.path(draft["model"], draft["quant"]) if draft else "",
-        shares=[Share(node, service.worker_unit, endpoint, layers.get(node)) for node, endpoint in workers],
+        shares=[
+            Share(
+                node,
+                service.worker_unit,
+                endpoint,
+                layers.get(node),
+                _runs(settings, node, here.groups, here.hostvars)["build"],
+            )
+            for node, endpoint in workers
+        ],
         layers=layers,
         tensor_split=planned["tensor_split"] if planned else None,
         cpu_moe=(planned or {}).get("cpu_moe") if experts == "auto" else experts,

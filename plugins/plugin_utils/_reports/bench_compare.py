@@ -12,11 +12,12 @@ from ...module_utils._text import Refusal
 from .bench import FORMAT, value
 
 Map = Mapping[str, Any]
+# The standard error of a median of normal values is that of the mean times the root of pi/2.
+OF_A_MEDIAN = math.sqrt(math.pi / 2)
 # (figure, where its value is, where its spread is, whether less is better, error of that value by the spread's)
 JUDGED = (
     ("tokens/s", "tokens_per_second", "request_tokens_per_second", False, 1.0),
-    # The standard error of a median of normal values is that of the mean times the root of pi/2.
-    ("time to first token", "time_to_first_token.p50", "time_to_first_token", True, math.sqrt(math.pi / 2)),
+    ("time to first token", "time_to_first_token.p50", "time_to_first_token", True, OF_A_MEDIAN),
 )
 # Standard deviations between the median and p90 of normal values.
 TO_P90 = 1.2816
@@ -32,8 +33,8 @@ def comparison(result: Map, baseline: Map, loss: float) -> dict[str, Any]:
     Errors: Refusal where nothing can be compared.
     """
     _require_comparable(result, baseline)
-    before = {_key(cell): cell for cell in baseline["cells"]}
-    pairs = [(before[_key(cell)], cell) for cell in result["cells"] if _key(cell) in before]
+    before = {key(cell): cell for cell in baseline["cells"]}
+    pairs = [(before[key(cell)], cell) for cell in result["cells"] if key(cell) in before]
     if not pairs:
         raise Refusal(
             "baseline of %s: it has no cell in common with this benchmark, the same prompts, depths and concurrency "
@@ -73,7 +74,7 @@ def _require_comparable(result: Map, baseline: Map) -> None:
         )
 
 
-def _key(cell: Map) -> tuple[Any, ...]:
+def key(cell: Map) -> tuple[Any, ...]:
     return tuple(cell[name] for name in KEY)
 
 
@@ -81,19 +82,17 @@ def _judge(name: str, how: tuple[str, str, bool, float], old: Map, new: Map, los
     """(line, sentence where it is too much worse)"""
     path, spread, less, factor = how
     before, now = value(old["figures"], path), value(new["figures"], path)
-    where = "%s at %d tokens, %s" % (
-        new["prompt"],
-        new["depth"],
-        "%g a second" % new["rate"] if new["rate"] else "%d at a time" % new["concurrency"],
-    )
+    place = where(new)
     if not before:
         return "", ""
     if now is None:
-        return "", "%s: no %s, %s before" % (where, name, _worded(before, less))
-    noise = 200 * math.hypot(_error(old["figures"], spread, factor), _error(new["figures"], spread, factor))
+        return "", "%s: no %s, %s before" % (place, name, _worded(before, less))
+    noise = 200 * math.hypot(
+        standard_error(old["figures"], spread, factor), standard_error(new["figures"], spread, factor)
+    )
     change = round(100 * (now - before) / before, 6)
     line = "%s: %s %s, %s before (%+.1f %%, noise %.1f %%)" % (
-        *(where, name, _worded(now, less), _worded(before, less)),
+        *(place, name, _worded(now, less), _worded(before, less)),
         *(change, noise),
     )
     worse = change if less else -change
@@ -103,10 +102,16 @@ def _judge(name: str, how: tuple[str, str, bool, float], old: Map, new: Map, los
     words = "%s: %s %s seen, at most %s is allowed" if less else "%s: %s %s seen, at least %s is needed"
     limit = before * (1 + (loss + noise) / 100) if less else before * (1 - (loss + noise) / 100)
     allowed = " (%s before, %g %% and %.1f %% of noise allowed)" % (_worded(before, less), loss, noise)
-    return line, words % (where, name, _worded(now, less), _worded(limit, less)) + allowed
+    return line, words % (place, name, _worded(now, less), _worded(limit, less)) + allowed
 
 
-def _error(figures: Map, spread: str, factor: float) -> float:
+def where(cell: Map) -> str:
+    """A cell in words."""
+    many = "%g a second" % cell["rate"] if cell["rate"] else "%d at a time" % cell["concurrency"]
+    return "%s at %d tokens, %s" % (cell["prompt"], cell["depth"], many)
+
+
+def standard_error(figures: Map, spread: str, factor: float) -> float:
     """The standard error of a cell's value as a part of it: the standard deviation of its requests, by their p50 and
     p90, over the root of their number."""
     middle, high, count = (value(figures, "%s.%s" % (spread, part)) for part in ("p50", "p90", "n"))

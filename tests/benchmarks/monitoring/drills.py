@@ -1,12 +1,14 @@
-"""Whether what breaks is told: every drill on a lab with monitoring, and for each the first notice and when it fired.
+"""Whether what breaks is told: every drill on a lab with monitoring, for each the first notice and when it fired, and
+what doctor.yml says of it afterwards.
 
     python tests/benchmarks/monitoring/drills.py [--drills NAME,NAME] [--healthy 20]
 
 Needs a lab of inventories/lab that site.yml has deployed together with molecule/monitoring/inventory, and
 LLAMA_LAB_SLOT of it. Between two drills everything that monitoring remembers is forgotten (Prometheus' data, the
 watchdog's counts), so that each notice is this drill's own. --healthy: runs in which nothing is broken (requests, a
-prompt that fills a slot, a restart by site.yml, nothing at all), in which nothing may fire.
-Ends with status 1 where a drill raised nothing, or a healthy run something.
+prompt that fills a slot, a restart by site.yml, nothing at all), in which nothing may fire and the doctor may find
+nothing.
+Ends with status 1 where a drill raised nothing or the doctor found nothing, or a healthy run something.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -94,6 +97,17 @@ class Watch(threading.Thread):
             self.over.wait(0.5)
 
 
+def doctor(seconds):
+    """What doctor.yml finds of the last seconds -> ["rule on node: sentence"]"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "doctor.json")
+        playbook("doctor", "-e", "since=%ds" % (seconds + 5), "-e", "doctor_json=%s" % path)
+        if not path.exists():
+            return ["doctor.yml did not end"]
+        found = json.loads(path.read_text())["findings"]
+    return ["%s on %s: %s" % (one["rule"], one["node"], one["sentence"]) for one in found]
+
+
 def drill(name):
     """-> (result, [(alert, seconds since the break)])"""
     forget()
@@ -145,11 +159,12 @@ def healthy(number):
     forget()
     watch = Watch()
     watch.start()
+    began = time.time()
     act()
     time.sleep(20)
     watch.over.set()
     watch.join()
-    return name, sorted(watch.first)
+    return name, sorted(watch.first), doctor(time.time() - began)
 
 
 def main():
@@ -159,19 +174,21 @@ def main():
     arguments = parser.parse_args()
     well = True
     if arguments.drills:
-        print("| drill | first notice | s | others |", flush=True)
-        print("|---|---|--:|---|", flush=True)
+        print("| drill | first notice | s | others | doctor |", flush=True)
+        print("|---|---|--:|---|---|", flush=True)
     for name in filter(None, arguments.drills.split(",")):
-        result, told, _broken = drill(name)
+        result, told, broken = drill(name)
         first = told[0] if told else None
-        well = well and first is not None and first[0] <= ALLOWED
+        found = doctor(time.time() - broken) if broken else []
+        well = well and first is not None and first[0] <= ALLOWED and bool(found)
         others = ", ".join("%s %.1f" % (one, seconds) for seconds, one, _severity in told[1:])
         row = (name, first[1] if first else "none (%s)" % result, "%.1f" % first[0] if first else "", others)
-        print("| `%s` | %s | %s | %s |" % row, flush=True)
+        print("| `%s` | %s | %s | %s | %s |" % (*row, "; ".join(found) or "nothing"), flush=True)
     for number in range(arguments.healthy):
-        name, fired = healthy(number)
-        well = well and not fired
-        print("healthy run %d, %s: %s" % (number + 1, name, ", ".join(fired) or "nothing"), flush=True)
+        name, fired, found = healthy(number)
+        well = well and not fired and not found
+        said = (number + 1, name, ", ".join(fired) or "nothing", "; ".join(found) or "nothing")
+        print("healthy run %d, %s: %s fired, the doctor found %s" % said, flush=True)
     return int(not well)
 
 

@@ -40,12 +40,16 @@ OURS = (
     "llama_health",
     "llama_load_info",
     "llama_long_prompt",
+    "llama_process",
     "llama_snapshot",
     "llama_trial",
     "llama_unit_info",
+    "llama_wire",
     "model_facts",
     "node_facts",
+    "node_files",
     "nvidia_smi_facts",
+    "port_knock",
     "remove_ours",
     "tensor_caches",
 )
@@ -190,6 +194,8 @@ def build_collection(folder):
     (collection / "roles/acceptance/files").symlink_to(ROOT / "roles/acceptance/files")
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
+    (collection / "roles/acceptance").mkdir(parents=True)
+    (collection / "roles/acceptance/files").symlink_to(ROOT / "roles/acceptance/files")
     for source in (*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/*/*/*.yml")):
         name = str(source.relative_to(ROOT))
         target = collection / name

@@ -22,6 +22,7 @@ DEFAULTS = {
     "mode": None,
     "target": None,
     "validate": None,
+    "mark": None,
     "hidden": False,
     "kept": False,
     **ME,
@@ -204,3 +205,18 @@ def test_nothing_of_a_hidden_file_is_shown(tmp_path):
         assert "key\n" not in str(changes) and changes[0]["before"] != changes[0]["after"]
     changes = apply({"path": path, "state": "absent", "hidden": True})[1]
     assert "another" not in str(changes) and not path.exists()
+
+
+def test_a_file_that_has_not_our_mark_stays(tmp_path):
+    path = tmp_path / "page.md"
+    entry = {"path": path, "content": "# Page\n<!-- ours -->\n", "mark": "<!-- ours -->"}
+    assert apply(entry)[0] == ["page.md"] and apply(entry)[0] == []
+    assert apply(dict(entry, content="another <!-- ours -->\n"))[0] == ["page.md"]
+    path.write_text("# Page of somebody else\n")
+    with pytest.raises(Refusal, match="a file that the collection has not written seen, none .*: rename it"):
+        apply(entry)
+    assert path.read_text() == "# Page of somebody else\n"
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Refusal, match="has not written"):
+        apply(entry)

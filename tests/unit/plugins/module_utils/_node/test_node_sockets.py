@@ -72,7 +72,7 @@ def test_counters_of_ss():
 def test_ss_that_is_missing_is_unknown(monkeypatch, tmp_path, workers):
     monkeypatch.setenv("PATH", str(tmp_path))
     found = sockets.connections([workers[0].endpoint])
-    assert found == [sockets.Connection(workers[0].endpoint, True, None)]
+    assert [one._replace(ends=()) for one in found] == [sockets.Connection(workers[0].endpoint, True, None)]
     assert sockets.traffic(found, found) == [sockets.Worker(workers[0].endpoint, True, None, None)]
 
 

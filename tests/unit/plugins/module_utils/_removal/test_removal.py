@@ -442,6 +442,8 @@ WRITTEN = {
     "var/lib/llama-cluster/prompt-chat.json": '{\n    "inputs": [],\n    "measured_at": "2026-11-24T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
+    "opt/docs/architecture-decisions.md": "# Architecture decisions\n\n<!-- Written by the collection "
+    "thefermisea.llama_cluster: playbooks/decisions.yml writes it anew. -->\n",
     "var/lib/llama-cluster/trial-chat.json": '{"at": "", "files": {}, "until": "2026-11-24T08:00:00Z"}',
 }
 FOLDERS = sorted(

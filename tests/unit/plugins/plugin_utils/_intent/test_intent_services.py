@@ -212,8 +212,8 @@ def test_what_playbooks_see_of_a_head():
     )
     unit = "llama-rpc-reasoning.service"
     assert seen["shares"] == [
-        {"node": "node2", "unit": unit, "endpoint": "10.100.0.32:50052", "layers": 40},
-        {"node": "node3", "unit": unit, "endpoint": "10.100.0.33:50052", "layers": 40},
+        {"node": "node2", "unit": unit, "endpoint": "10.100.0.32:50052", "layers": 40, "build": seen["build"]},
+        {"node": "node3", "unit": unit, "endpoint": "10.100.0.33:50052", "layers": 40, "build": seen["build"]},
     ]
     assert (seen["workers"], seen["rpc_endpoints"]) == (["node2", "node3"], ["10.100.0.32:50052", "10.100.0.33:50052"])
     assert seen["layers"] == {"node2": 40, "node3": 40}, "a head without layers is in no split"

@@ -1,0 +1,62 @@
+"""What verify.yml sees of a service's wire: of a good deployment, and of some that are wrong and serve all the same."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tests/benchmarks/wire"))
+from sabotages import SABOTAGES, apply  # noqa: E402
+
+
+def run(lab):
+    return lambda node, command: getattr(lab, node).check_output("bash -c %s", command)
+
+
+def addresses(lab):
+    return {"ethernet": lab.ethernet("node3"), "fabric": lab.fabric("node3")}
+
+
+def test_a_good_deployment_is_true(lab):
+    status, output = lab.playbook("verify")
+    assert status == 0, output
+    assert lab.changed(output) == 0
+    seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
+    assert (seen["verdict"], seen["sentences"]) == ("true", [])
+    holds = {check["name"]: check["holds"] for check in seen["checks"]}
+    assert holds.pop("answer") is not False
+    assert holds == {"build": True, "memory": True, "addresses": True, "bytes": True, "work": None, "closed": True}
+    said = {check["name"]: check["said"] for check in seen["checks"]}
+    assert said["closed"].startswith("refused to node1, node2, node3")
+    assert [one["bytes_received"] > 1000 for one in seen["decode"]["workers"]] == [True, True]
+    assert seen["prefill"]["prompt_tokens"] > 1500
+
+
+def sabotaged(lab, *names):
+    """-> output of verify.yml"""
+    parts = [SABOTAGES[name] for name in names]
+    apply([step for one in parts for step in one.change], run(lab), addresses(lab))
+    try:
+        status, output = lab.playbook("verify")
+    finally:
+        apply([step for one in parts for step in one.mend], run(lab), addresses(lab))
+    assert status != 0, output
+    return output
+
+
+# Those that are seen at one look are made together.
+@pytest.mark.parametrize(
+    "names", [("worker over Ethernet",), ("worker idle",), ("wrong build", "other model", "RPC open to all")]
+)
+def test_a_sabotage_is_refused(lab, names):
+    output = sabotaged(lab, *names)
+    for name in names:
+        assert SABOTAGES[name].said % addresses(lab) in output
+
+
+def test_what_was_mended_is_true_again(lab):
+    status, output = lab.playbook("verify")
+    assert status == 0, output
+    seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
+    assert [check["holds"] for check in seen["checks"] if check["name"] == "answer"] == [True]

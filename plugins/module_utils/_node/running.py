@@ -1,0 +1,111 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a process really runs and holds, from the kernel alone. Private to the collection.
+
+Its command line, its environment and what it answers are its own words; the program that was started, the libraries
+that are mapped, its memory and its sockets are not.
+"""
+
+import contextlib
+import os
+import re
+from typing import Any, Dict, Iterable, List, Optional, Set
+
+from . import nvidia_smi, paths
+from .sockets import parse_listeners, process_tree, socket_inodes
+
+# What of a release a process maps; others' libraries say nothing of the build.
+LIBRARY = re.compile(r"/lib(?:llama|ggml|mtmd)[^/]*\.so[^/]*\Z")
+RELEASE = re.compile(r"^%s/releases/([^/]+)/" % re.escape(paths.BUILDS))
+GONE = " (deleted)"
+# Seconds for one look at the cards.
+CARDS = 10.0
+
+
+def program(pid: int, proc: str = "/proc") -> Dict[str, Any]:
+    """-> {release: the directory name of the release that it runs, None for a program of elsewhere; foreign: files that
+    it runs from elsewhere, or that were exchanged since its start}"""
+    files = [_link(os.path.join(proc, str(pid), "exe"))] + _libraries(os.path.join(proc, str(pid), "maps"))
+    releases = [RELEASE.match(name) for name in files]
+    own = releases[0].group(1) if releases[0] else None
+    foreign = [
+        name
+        for name, match in zip(files, releases)
+        if name and (name.endswith(GONE) or not match or match.group(1) != own)
+    ]
+    return {"release": own, "foreign": sorted(set(foreign))}
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _libraries(path: str) -> List[str]:
+    """The mapped files of llama.cpp. A name with odd characters is escaped by the kernel, and then is none of ours."""
+    found: Set[str] = set()
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            fields = line.rstrip("\n").split(None, 5)
+            name = fields[5] if len(fields) > 5 else ""
+            if LIBRARY.search(name[: -len(GONE)] if name.endswith(GONE) else name):
+                found.add(name)
+    return sorted(found)
+
+
+def resident_mib(pids: Iterable[int], proc: str = "/proc") -> float:
+    """Main memory that the processes hold: what they wrote, not the files that they map; MiB."""
+    kib = 0
+    for pid in pids:
+        with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "status"), encoding="ascii") as stream:
+            kib += sum(int(line.split()[1]) for line in stream if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")))
+    return round(kib / 1024.0, 2)
+
+
+def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> List[str]:
+    """Where pid and its descendants pids listen in their network, as address:port, IPv4 and IPv6."""
+    own = socket_inodes(pids, proc)
+    found: Set[str] = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
+            found.update(end for inode, end in parse_listeners(stream.read()).items() if inode in own)
+    return sorted(found)
+
+
+def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, float]]:
+    """{index of a card: MiB that these processes hold there}; None where nvidia-smi tells of no card."""
+    if not gpus:
+        return None
+    found: Dict[str, float] = {}
+    for gpu in gpus:
+        held = [one["memory_used_mib"] or 0 for one in gpu["processes"] or [] if one["pid"] in pids]
+        if held:
+            found[str(gpu["index"])] = float(sum(held))
+    return found
+
+
+def processor(path: str = "/proc/cpuinfo") -> Optional[str]:
+    """The name of the node's processors."""
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return None
+
+
+def running(pid: int) -> Dict[str, Any]:
+    """All of it of a process and its descendants, see llama_process."""
+    pids = process_tree(pid)
+    gpus = nvidia_smi.collect(deadline=CARDS)["gpus"]
+    held = cards_mib(gpus, pids)
+    names = [gpu["name"] for gpu in gpus if str(gpu["index"]) in (held or {})]
+    return dict(
+        program(pid),
+        resident_mib=resident_mib(pids),
+        listens=listens(pid, pids),
+        cards_mib=held,
+        machine=", ".join(names) or processor(),
+    )

@@ -1,0 +1,115 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_process
+short_description: "Internal: what the process of a unit really runs, holds and listens on"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Reads from the kernel and from nvidia-smi what the process of a unit runs, how much memory it holds and where it
+    listens. Believes nothing that the process says of itself, and connects to nothing.
+options:
+  unit:
+    description: The systemd unit.
+    type: str
+    required: true
+  prefix:
+    description: Where releases of llama.cpp lie.
+    type: path
+    default: /opt/llama.cpp
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+  - thefermisea.llama_cluster.attributes.reads
+"""
+
+EXAMPLES = r"""
+---
+- name: Read what the worker holds
+  thefermisea.llama_cluster.llama_process:
+    unit: llama-rpc-reasoning.service
+  become: true
+  register: worker
+"""
+
+RETURN = r"""
+pid:
+  description: The unit's process; V(null) where it does not run, and then nothing else is returned.
+  type: int
+  returned: success
+  sample: 4711
+release:
+  description: The release whose program it runs; V(null) for a program of elsewhere.
+  type: str
+  returned: success
+  sample: b11434-cuda-5f27b0c4
+build:
+  description: C(identity), C(sha256), C(intact) and C(broken) of that release, as
+    M(thefermisea.llama_cluster.llama_unit_info) has them; empty for a program of elsewhere.
+  type: dict
+  returned: success
+foreign:
+  description: Programs and libraries of llama.cpp that it runs from elsewhere, or that were exchanged since its start.
+  type: list
+  elements: str
+  returned: success
+  sample: []
+resident_mib:
+  description: Main memory that it holds, without files that it maps.
+  type: float
+  returned: success
+  sample: 812.5
+cards_mib:
+  description: Memory that it holds on each card, by index; V(null) without cards.
+  type: dict
+  returned: success
+  sample: {"0": 26112.0}
+machine:
+  description: What it computes on, its cards or the node's processor.
+  type: str
+  returned: success
+  sample: Tesla V100S-PCIE-32GB
+listens:
+  description: Where it listens.
+  type: list
+  elements: str
+  returned: success
+  sample: [10.100.0.32:50052]
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._node.build import build_info
+from ..module_utils._node.running import running
+from ..module_utils._node.units import number, parse_show, systemctl_show
+from ..module_utils._text import Refusal
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str", "required": True},
+            "prefix": {"type": "path", "default": "/opt/llama.cpp"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        shown = parse_show(systemctl_show([params["unit"]]))
+        pid = number(shown[0], "MainPID") if shown else 0
+        result = dict(running(pid), pid=pid) if pid else {"pid": None}
+        if pid:
+            told = build_info(params["prefix"], result["release"]) if result["release"] else {}
+            names = ("identity", "sha256", "intact", "broken")
+            result["build"] = {name: told["build_" + name] for name in names} if told else {}
+    except Refusal as error:
+        module.fail_json(msg="llama_process: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+#!/usr/bin/python
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+DOCUMENTATION = r"""
+---
+module: llama_wire
+short_description: "Internal: what goes over the wire between a head and its workers while it answers"
+version_added: 0.1.0
+author:
+  - The Fermi Sea (@thefermisea)
+description:
+  - Asks an idle head for a text that is generated token by token, then for one token after a prompt of four
+    micro-batches, and counts for each the bytes that went between it and each worker, by the kernel's counters.
+  - Reads where its connections begin and end.
+  - A head that serves others is asked nothing. Never connects to an RPC port.
+options:
+  url:
+    description: Address of the server, C(http://HOST:PORT).
+    type: str
+    required: true
+  unit:
+    description: Its systemd unit. The API key is that of its service.
+    type: str
+    required: true
+  rpc_endpoints:
+    description: Its workers, C(HOST:PORT).
+    type: list
+    elements: str
+    default: []
+  model_path:
+    description: The model's file, of several parts the first one.
+    type: path
+    required: true
+  ubatch_size:
+    description: Tokens of a micro-batch.
+    type: int
+    required: true
+  seconds:
+    description: How long answers are generated, one after the other. One at least, twenty at most.
+    type: float
+    default: 0
+  timeout:
+    description: Seconds for each answer.
+    type: float
+    default: 600
+extends_documentation_fragment:
+  - thefermisea.llama_cluster.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - Changes nothing; asks in check mode too.
+  diff_mode:
+    support: none
+seealso:
+  - module: thefermisea.llama_cluster.llama_health
+"""
+
+EXAMPLES = r"""
+---
+- name: See what went over the wire
+  thefermisea.llama_cluster.llama_wire:
+    url: http://10.0.0.31:8000
+    unit: llama-head-reasoning.service
+    rpc_endpoints: [10.100.0.32:50052, 10.100.0.33:50052]
+    model_path: /opt/models/OR1-Behemoth.Q8_0.gguf
+    ubatch_size: 512
+  become: true
+  register: wire
+"""
+
+RETURN = r"""
+state:
+  description: As M(thefermisea.llama_cluster.llama_health) has it. Questions are asked of a V(ready) head alone.
+  type: str
+  returned: success
+  sample: ready
+reason:
+  description: Why, in one sentence.
+  type: str
+  returned: success
+  sample: it is idle
+model:
+  description: C(n_embd) and C(n_vocab), numbers that a stage hands on for a token, and the last stage for an answered
+    one.
+  type: dict
+  returned: success
+  sample: {n_embd: 8192, n_vocab: 152064}
+connections:
+  description: For each worker C(endpoint) and C(ends), pairs of the local and the remote end.
+  type: list
+  elements: dict
+  returned: success
+decode:
+  description: C(tokens), C(prompt_tokens), C(answers), C(tokens_per_second), C(text) of the first answer, whether all
+    answers are the C(same), when they C(began) and C(ended), and C(workers) with C(bytes_sent) and C(bytes_received).
+  type: dict
+  returned: success
+prefill:
+  description: C(prompt_tokens), C(ubatches), C(tokens_per_second) and C(workers).
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ..module_utils._llama.api import LlamaApi
+from ..module_utils._serving.health import Head
+from ..module_utils._serving.wire import look
+from ..module_utils._text import Refusal
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "unit": {"type": "str", "required": True},
+            "rpc_endpoints": {"type": "list", "elements": "str", "default": []},
+            "model_path": {"type": "path", "required": True},
+            "ubatch_size": {"type": "int", "required": True},
+            "seconds": {"type": "float", "default": 0},
+            "timeout": {"type": "float", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        head = Head(LlamaApi(params["url"]), params["rpc_endpoints"], params["unit"], own_key=True)
+        result = look(head, params["model_path"], params["ubatch_size"], params["seconds"], params["timeout"])
+    except (Refusal, OSError) as error:
+        module.fail_json(msg="llama_wire: %s" % error)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether an answer really came over the wire as the plan says: wire truth. Private to the collection.
+
+Each check looks at what kernel, cards and llama.cpp's log of the load say. A check that cannot be made says why, and
+refuses nothing.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .wire_bytes import expected, per_token
+from .wire_reference import answer, with_reference
+from .wire_seen import Check, Map, Seen
+
+FORMAT = 1
+# How far from its plan, or from what the log says, a worker's memory may be: a tenth.
+OFF = 0.1
+# Of 1/N: how busy each of N stages has to be while tokens are generated, one stage after the other.
+BUSY = 0.7
+# Samples of a second each, below which nothing is said of how busy a card was.
+SAMPLES = 3
+IPV4 = re.compile(r"^\d+\.\d+\.\d+\.\d+\Z")
+
+
+def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
+    """-> {result, lines, refused, references, name, latest}: what is kept and printed, a sentence for each fault, the
+    answers to compare later ones with, empty where they stay as they are, and the files' names without an ending.
+
+    head: an entry of head_instances. measured_at: ISO 8601, UTC.
+    """
+    label = str(head.get("label") or head["service"]).replace(" on ", ".")
+    if seen.wire["decode"] is None:
+        said = "wire of %s: not looked at, %s" % (label, seen.wire["reason"])
+        return {"result": {}, "lines": [said], "refused": [], "references": [], "name": "", "latest": ""}
+    judged: list[Callable[[Map, Seen], Check]] = [_build, _memory, _addresses, _bytes, _work, answer, _closed]
+    checks = [check(head, seen) for check in judged if head["shares"] or check in (_build, answer)]
+    refused = ["llama_services.%s: %s" % (head["service"], wrong) for check in checks for wrong in check.wrong]
+    result = {
+        "format": FORMAT,
+        "kind": "wire",
+        "service": head["service"],
+        "label": label,
+        "model": head["model"],
+        "quant": head["quant"],
+        "measured_at": measured_at,
+        "verdict": "refused" if refused else "true",
+        "sentences": refused,
+        "checks": [{"name": check.name, "holds": check.holds, "said": check.said} for check in checks],
+        "decode": {name: seen.wire["decode"][name] for name in ("tokens", "tokens_per_second", "workers")},
+        "prefill": seen.wire["prefill"],
+    }
+    return {
+        "result": result,
+        "lines": _lines(label, checks, seen.wire),
+        "refused": refused,
+        "references": [] if refused else with_reference(head, seen, measured_at),
+        "name": "%s-%s" % (measured_at.replace("-", "").replace(":", ""), label.replace("/", "_")),
+        "latest": "latest-%s" % label.replace("/", "_"),
+    }
+
+
+def _lines(label: str, checks: Sequence[Check], wire: Map) -> list[str]:
+    words = {True: "holds", False: "FAILS", None: "-"}
+    found = ["wire of %s:" % label]
+    found += ["  %-10s %-6s %s" % (check.name, words[check.holds], check.said) for check in checks]
+    prefill = wire["prefill"]
+    moved = ["%s %s back" % (one["endpoint"], _mib(one["bytes_received"])) for one in prefill["workers"]]
+    found.append(
+        "  %-10s %-6s %d tokens in %.1f micro-batches at %.1f tokens/s%s"
+        % (
+            *("prefill", "", prefill["prompt_tokens"], prefill["ubatches"], prefill["tokens_per_second"]),
+            "".join(", %s" % one for one in moved),
+        )
+    )
+    return found
+
+
+def _mib(count: int | None) -> str:
+    return "unknown" if count is None else "%.2f MiB" % (count / 2**20)
+
+
+def _build(head: Map, seen: Seen) -> Check:
+    """One build, whole, on every node, and each process runs it."""
+    own = (seen.process.get("build") or {}).get("identity")
+    wrong = []
+    fix = ": restart it with site.yml"
+    for (node, process), wanted in zip(seen.nodes(head), seen.releases, strict=True):
+        build, runs = process.get("build") or {}, process.get("release")
+        if not process["pid"]:
+            wrong.append("worker %s does not run: start it with site.yml" % node)
+        elif runs != wanted:
+            wrong.append("%s runs %s, release %s is needed%s" % (node, runs or "a program of elsewhere", wanted, fix))
+        elif process["foreign"]:
+            files = ", ".join(process["foreign"][:3])
+            wrong.append("%s runs %s, files of release %s alone are needed%s" % (node, files, wanted, fix))
+        elif not build.get("intact"):
+            files = ", ".join((build.get("broken") or [])[:3]) or "no build.json"
+            words = (
+                "release %s of %s has changed files (%s), those of its build are needed: install it with --tags build"
+            )
+            wrong.append(words % (runs, node, files))
+        elif build.get("identity") != own:
+            words = "%s runs build %s and the head %s, one build is needed%s"
+            wrong.append(words % (node, build.get("identity"), own, fix))
+    names = sorted({str(process.get("release")) for _node, process in seen.nodes(head)})
+    return Check("build", not wrong, "%s on %d node(s)" % (", ".join(names), len(seen.releases)), wrong)
+
+
+def _memory(head: Map, seen: Seen) -> Check:
+    """Every worker holds what the plan gives it, by llama.cpp's log; and that it is there, by kernel and card."""
+    wrong, said = [], []
+    for share, process in zip(head["shares"], seen.processes, strict=True):
+        node = share["node"]
+        rows = [row for row in seen.plan if row["node"] == node and row["loaded_mib"]]
+        planned = sum(sum(row["planned_mib"].values()) for row in rows)
+        devices = [one for one in seen.load["devices"] if one["endpoint"] == share["endpoint"]]
+        loaded = sum(one["total_mib"] for one in devices)
+        kept = sum(one["model_mib"] + one["kv_mib"] for one in devices)
+        held = sum((process.get("cards_mib") or {}).values()) or process.get("resident_mib") or 0.0
+        said.append(
+            "%s %.0f MiB loaded, %.0f held%s" % (node, loaded, held, " of %d planned" % planned if rows else "")
+        )
+        if rows and abs(loaded - planned) > OFF * planned:
+            words = "worker %s was given %.0f MiB, %d are planned and a tenth more or less is allowed"
+            wrong.append(words % (node, loaded, planned) + ": deploy the plan with site.yml")
+        if held < (1 - OFF) * kept:
+            words = (
+                "worker %s holds %.0f MiB, weights and KV cache of %.0f are needed: look at its journal, and restart it"
+            )
+            wrong.append(words % (node, held, kept))
+    return Check("memory", not wrong, "; ".join(said), wrong)
+
+
+def _addresses(head: Map, seen: Seen) -> Check:
+    """RPC runs between addresses of the fabric, and a worker listens nowhere else."""
+    wrong, said = [], []
+    ends = {one["endpoint"]: one["ends"] for one in seen.wire["connections"]}
+    here = seen.addresses.get(head["node"]) or ""
+    for share, process in zip(head["shares"], seen.processes, strict=True):
+        node, endpoint = share["node"], share["endpoint"]
+        there = seen.addresses.get(node) or ""
+        if not ends.get(endpoint):
+            words = "the head has no connection to worker %s at %s: restart the head once the worker runs"
+            wrong.append(words % (node, endpoint))
+        for local, remote in ends.get(endpoint) or []:
+            said.append("%s to %s" % (local, remote))
+            for name, end, wanted in ((head["node"], local, here), (node, remote, there)):
+                address = end.rpartition(":")[0]
+                if IPV4.match(wanted) and address != wanted:
+                    words = (
+                        "RPC of worker %s uses %s of %s, its llama_fabric_address %s is needed: correct routes or units"
+                    )
+                    wrong.append(words % (node, address, name, wanted))
+        for place in process.get("listens") or []:
+            if IPV4.match(endpoint.rpartition(":")[0]) and place != endpoint:
+                words = "worker %s listens on %s, %s alone is needed: restart it with site.yml"
+                wrong.append(words % (node, place, endpoint))
+    return Check("addresses", not wrong, "; ".join(said), wrong)
+
+
+def _bytes(head: Map, seen: Seen) -> Check:
+    """Every worker sends back what its stage makes of a token."""
+    wrong, said, unknown = [], [], False
+    for share, one in zip(head["shares"], expected(head, seen), strict=True):
+        if one is None:
+            unknown = True
+            continue
+        words = "%s %s of %d bytes a token" % (
+            share["node"],
+            per_token(one.seen, one.tokens),
+            per_token(one.least, one.tokens),
+        )
+        said.append(words)
+        if not one.least * (1 - OFF) <= one.seen <= one.most * (1 + OFF):
+            words = (
+                "worker %s sent back %d bytes for %d tokens, %d to %d are needed: it does not do its share of the work"
+            )
+            wrong.append(words % (share["node"], one.seen, one.tokens, one.least * (1 - OFF), one.most * (1 + OFF)))
+    if unknown and not wrong:
+        return Check(
+            "bytes", None, "not judged: ss of %s counts none, or the model's header does not tell" % head["node"], []
+        )
+    return Check("bytes", not wrong, "; ".join(said), wrong)
+
+
+def _work(head: Map, seen: Seen) -> Check:
+    """On cards each of N stages is busy about 1/N of the time; ggml's threads on processors wait busily and say
+    nothing."""
+    decode = seen.wire["decode"]
+    stages: dict[str, list[float]] = {}
+    for node, process in seen.nodes(head):
+        for index in process.get("cards_mib") or {}:
+            stages["%s card %s" % (node, index)] = _utilization(seen.watches.get(node) or {}, index, decode)
+    if not stages:
+        return Check("work", None, "not judged: no cards, bytes and layers judge", [])
+    if any(len(samples) < SAMPLES for samples in stages.values()):
+        return Check("work", None, "not judged: the cards were seen too few times", [])
+    least = 100.0 * BUSY / len(stages)
+    means = {name: sum(samples) / len(samples) for name, samples in stages.items()}
+    words = "%s was busy %.0f %% of the time, more than %.0f %% are needed of each of %d stages: see doctor.yml"
+    wrong = [words % (name, mean, least, len(stages)) for name, mean in means.items() if mean <= least]
+    return Check("work", not wrong, "; ".join("%s %.0f %%" % pair for pair in means.items()), wrong)
+
+
+def _utilization(watch: Map, index: str, decode: Map) -> list[float]:
+    """Of a card while tokens were generated; the first second still shows what was before."""
+    during = [one for one in watch.get("samples") or [] if decode["began"] + 1 <= one["at"] <= decode["ended"]]
+    cards = [card for one in during for card in one["cards"] if str(card["index"]) == str(index)]
+    return [card["utilization"] for card in cards if card["utilization"] is not None]
+
+
+def _closed(head: Map, seen: Seen) -> Check:
+    """Nobody but the head's own user gets a connection, root of its node neither."""
+    wrong = []
+    for host, answers in seen.knocks.items():
+        for endpoint, said in (answers or {}).items():
+            if said == "open":
+                words = "%s gets a connection to the RPC port %s, the head alone may have one: load the firewall"
+                words += " with --tags node"
+                wrong.append(words % (host, endpoint))
+    asked = [host for host, answers in seen.knocks.items() if answers is not None]
+    missing = [host for host, answers in seen.knocks.items() if answers is None]
+    said = "refused to %s" % ", ".join(asked) if asked else "nobody could ask"
+    said += "; not asked: %s" % ", ".join(missing) if missing else ""
+    return Check("closed", not wrong if asked or wrong else None, said, wrong)

@@ -1,0 +1,98 @@
+"""Deployments of the lab that are wrong and serve all the same: how each is made, how it is mended, and the sentence
+that verify.yml has for it.
+
+Each command runs as root in a shell on a node. What is exchanged is kept beside it under the ending .sound.
+"""
+
+import typing
+
+HEAD, WORKER, OTHER = "node1", "node3", "node2"
+UNITS = {HEAD: "llama-head-chat.service", WORKER: "llama-rpc-chat.service", OTHER: "llama-rpc-chat.service"}
+FOLDER = "/etc/systemd/system"
+MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+# The watchdog would put the rules back within seconds.
+OPEN = "systemctl stop llama-watchdog && nft delete table inet llama_cluster"
+CLOSE = "systemctl restart llama-firewall && systemctl start llama-watchdog"
+
+
+class Sabotage(typing.NamedTuple):
+    """change, mend: [(node, command)], done while nothing runs. said: a part of the sentence, with %(ethernet)s and
+    %(fabric)s of WORKER."""
+
+    change: list
+    mend: list
+    said: str
+
+
+def edit(node, script):
+    """A unit with another command line."""
+    path = "%s/%s" % (FOLDER, UNITS[node])
+    return node, "cp -a %s %s.sound && sed -i '%s' %s && systemctl daemon-reload" % (path, path, script, path)
+
+
+def put_back(node):
+    path = "%s/%s" % (FOLDER, UNITS[node])
+    return node, "mv %s.sound %s && systemctl daemon-reload" % (path, path)
+
+
+# A copy of the release whose server has one byte more, as its build.json says.
+COPY = """set -e
+release=$(sed -n "s|.* \\(/opt/llama.cpp/releases/[^/]*\\)/bin/ggml-rpc-server .*|\\1|p" {path} | head -n 1)
+cp -a "$release" /opt/llama.cpp/releases/b11434-other
+cd /opt/llama.cpp/releases/b11434-other
+printf x >>bin/ggml-rpc-server
+sum=$(sha256sum bin/ggml-rpc-server | cut -d " " -f 1)
+sed -i "s|\\(\\"bin/ggml-rpc-server\\": \\"\\)[0-9a-f]*|\\1$sum|" build.json
+cp -a {path} {path}.sound
+sed -i "s|$release|/opt/llama.cpp/releases/b11434-other|g" {path}
+systemctl daemon-reload
+""".format(path="%s/%s" % (FOLDER, UNITS[WORKER]))
+
+# A part of the weights is another's: what an exchanged file looks like that has the same name, size and header.
+OTHER_MODEL = """cp -a {0} {0}.sound
+dd if={0}.sound of={0} bs=20 count=100000 skip=1500000 seek=2500000 conv=notrunc status=none""".format(MODEL)
+
+SABOTAGES = {
+    "worker over Ethernet": Sabotage(
+        [
+            edit(HEAD, "s/%(fabric)s:50052/%(ethernet)s:50052/g"),
+            edit(WORKER, "s/--host %(fabric)s/--host %(ethernet)s/; /^IPAddress/d"),
+            (WORKER, OPEN),
+        ],
+        [put_back(HEAD), put_back(WORKER), (WORKER, CLOSE)],
+        "it is connected to %(ethernet)s:50052 instead",
+    ),
+    "worker idle": Sabotage(
+        [edit(HEAD, "s/--tensor-split [0-9,]*/--tensor-split 31,0/")],
+        [put_back(HEAD)],
+        "worker %(fabric)s:50052 holds 0 layers of smollm2-135m-instruct, 15 needed",
+    ),
+    "wrong build": Sabotage(
+        [(WORKER, COPY)],
+        [put_back(WORKER), (WORKER, "rm -rf /opt/llama.cpp/releases/b11434-other")],
+        "node3 runs b11434-other, release b11434",
+    ),
+    "other model": Sabotage(
+        [(HEAD, OTHER_MODEL)],
+        [(HEAD, "mv %s.sound %s" % (MODEL, MODEL))],
+        "with the same build, arguments and machines the same is needed",
+    ),
+    "RPC open to all": Sabotage(
+        [(WORKER, OPEN)],
+        [(WORKER, CLOSE)],
+        "node2 gets a connection to the RPC port %(fabric)s:50052, the head alone may have one",
+    ),
+}
+
+
+def apply(steps, run, addresses):
+    """Stops the service, runs the commands, and starts it again. run(node, command): as root, raising where it fails.
+    addresses: {ethernet, fabric} of WORKER."""
+    run(HEAD, "systemctl stop " + UNITS[HEAD])
+    for node in (OTHER, WORKER):
+        run(node, "systemctl stop " + UNITS[node])
+    for node, command in steps:
+        run(node, command.replace("%(fabric)s", addresses["fabric"]).replace("%(ethernet)s", addresses["ethernet"]))
+    for node in (OTHER, WORKER):
+        run(node, "systemctl start " + UNITS[node])
+    run(HEAD, "systemctl start --no-block " + UNITS[HEAD])

@@ -1,0 +1,99 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of decisions on the nodes of heads, from what benchmarks have left on the controller."""
+
+import copy
+import json
+
+import pytest
+import yaml
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import BRIEF, deployment
+from ansible_collections.thefermisea.llama_cluster.tests.unit.plugins.plugin_utils._reports import (
+    test_reports_decisions as made,
+)
+
+PAGE = "opt/docs/architecture-decisions.md"
+WRITTEN = ["node1 write /opt/docs", "node1 write /" + PAGE]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    return deployment(tmp_path_factory, "deployed", **BRIEF)
+
+
+@pytest.fixture
+def cluster(deployed, tmp_path):
+    return deployed.copy(tmp_path)
+
+
+def keep(cluster, *results):
+    folder = cluster.folder / "reports/benchmarks"
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, one in enumerate(results):
+        (folder / ("2026112%d-chat.json" % number)).write_text(json.dumps(one))
+
+
+def decided(cluster, *arguments):
+    status, output = cluster.run("decisions", *arguments)
+    assert status == 0, output
+    return output
+
+
+def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
+    output = decided(cluster, "--tags", "decisions")
+    assert "not measured here" in output and "node1: /opt/docs/architecture-decisions.md" in output
+    # Where no head is, nobody looks for it.
+    assert cluster.events == WRITTEN
+    assert "no benchmark of quant Q8_0 or quant Q4_K_M is kept yet" in (cluster.node("node1") / PAGE).read_text()
+    decided(cluster)
+    assert cluster.events == []
+
+
+def test_results_are_judged_and_the_same_ones_change_nothing(cluster):
+    decided(cluster)
+    fast, slow = made.cell(12.7), made.cell(7.1)
+    keep(cluster, made.result(slow), made.result(fast, quant="Q4_K_M"))
+    # What is the latest is there under its time, too.
+    (cluster.folder / "reports/benchmarks/latest-chat.json").write_text("{")
+    foretold = decided(cluster, "--check", "--diff")
+    assert "+**CONTRADICTED**." in foretold and cluster.events == []
+    output = decided(cluster)
+    assert "contradicted by measurement: Q8_0 over Q4_K_M: Q8_0 generates 1.5 to 2 times as fast" in output
+    assert "left out" not in output and cluster.events == WRITTEN[1:]
+    assert "| 7.1 | 12.7 | 0.56, noise 0.00 |" in (cluster.node("node1") / PAGE).read_text()
+    decided(cluster)
+    assert cluster.events == []
+
+
+def test_drills_count_where_they_are_kept(cluster):
+    (cluster.folder / "reports").mkdir()
+    report = made.drills({"result": "recovered", "broken_at": 1764104400.0, "phases": {"total": 12.3}})
+    (cluster.folder / "reports/drill-chat.json").write_text(json.dumps(report))
+    decided(cluster)
+    assert "confirmed: chat: recovered, the next answer 12.3 s" in (cluster.node("node1") / PAGE).read_text()
+
+
+def test_every_node_of_a_head_has_it_and_it_is_told_once(cluster):
+    cluster.inventory = copy.deepcopy(cluster.inventory)
+    services = cluster.inventory["llama_nodes"]["vars"]["llama_services"]
+    services["coder"] = {"model": "m", "quant": "F16", "head": "node2", "port": 8001}
+    output = decided(cluster)
+    assert sorted(cluster.events) == sorted(WRITTEN + [one.replace("node1", "node2") for one in WRITTEN])
+    assert output.count("decisions: 5, their claims: ") == 1
+    assert "node1: /opt/docs/" in output and "node2: /opt/docs/" in output
+
+
+def test_a_page_of_somebody_else_stays(cluster):
+    (cluster.node("node1") / "opt/docs").mkdir()
+    (cluster.node("node1") / PAGE).write_text("# Ours, by hand\n")
+    (cluster.node("node1") / "opt/docs/other.md").write_text("# Another\n")
+    status, output = cluster.run("decisions")
+    assert status != 0 and "a file that the collection has not written seen" in output
+    assert (cluster.node("node1") / PAGE).read_text() == "# Ours, by hand\n"
+
+
+def test_a_benchmark_writes_it_and_site_does_not(deployed):
+    assert not (deployed.node("node1") / "opt/docs").exists()
+    last = yaml.safe_load((deployed.collection / "playbooks/benchmark.yml").read_text())[-1]
+    assert last["ansible.builtin.import_playbook"] == "_decisions.yml"

@@ -1,0 +1,83 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a process runs and holds: the test's own process, and trees that look like /proc."""
+
+import os
+import socket
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import running
+
+BIN = "/opt/llama.cpp/releases/b11434-cpu-1/bin/"
+
+
+def proc(tmp_path, exe, *mapped):
+    folder = tmp_path / "7"
+    folder.mkdir()
+    (folder / "exe").symlink_to(exe)
+    lines = ["7f00-7f01 r-xp 00000000 08:01 123%s" % (" " * 20 + name if name else "") for name in mapped]
+    (folder / "maps").write_text("\n".join(lines) + "\n")
+    return str(tmp_path)
+
+
+def test_a_release_and_its_libraries(tmp_path):
+    root = proc(tmp_path, BIN + "ggml-rpc-server", "", "[heap]", "/lib64/libc.so.6", BIN + "libggml-base.so.0")
+    assert running.program(7, root) == {"release": "b11434-cpu-1", "foreign": []}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/home/eve/libggml-cpu.so",
+        "/opt/llama.cpp/releases/b9999-cpu-2/bin/libllama.so.0.0.1",
+        BIN + "libggml-base.so.0 (deleted)",
+    ],
+)
+def test_a_library_of_elsewhere_or_exchanged_is_named(tmp_path, name):
+    root = proc(tmp_path, BIN + "llama-server", BIN + "libllama.so", name)
+    assert running.program(7, root) == {"release": "b11434-cpu-1", "foreign": [name]}
+
+
+def test_a_program_that_was_exchanged_is_named(tmp_path):
+    root = proc(tmp_path, BIN + "llama-server (deleted)")
+    assert running.program(7, root)["foreign"] == [BIN + "llama-server (deleted)"]
+
+
+def test_a_program_of_elsewhere_has_no_release(tmp_path):
+    found = running.program(7, proc(tmp_path, "/home/eve/llama-server"))
+    assert found == {"release": None, "foreign": ["/home/eve/llama-server"]}
+
+
+def test_a_process_that_has_gone_has_no_release(tmp_path):
+    assert running.program(7, str(tmp_path)) == {"release": None, "foreign": []}
+
+
+def test_where_this_process_listens():
+    with socket.socket() as one, socket.socket(socket.AF_INET6) as other, socket.socket() as idle:
+        one.bind(("127.0.0.1", 0))
+        other.bind(("::1", 0))
+        idle.bind(("127.0.0.1", 0))
+        before = running.listens(os.getpid(), [os.getpid()])
+        one.listen()
+        other.listen()
+        found = running.listens(os.getpid(), [os.getpid()])
+        wanted = ["127.0.0.1:%d" % one.getsockname()[1], "[::1]:%d" % other.getsockname()[1]]
+    assert sorted(set(found) - set(before)) == sorted(wanted)
+
+
+def test_memory_that_was_written_counts():
+    before = running.resident_mib([os.getpid()])
+    held = bytearray(os.urandom(1)) * (64 << 20)
+    after = running.resident_mib([os.getpid()])
+    assert 60 < after - before < 80 and len(held) == 64 << 20
+
+
+def test_of_a_card_only_what_these_processes_hold_counts():
+    gpus = [
+        {"index": 0, "processes": [{"pid": 7, "memory_used_mib": 100}, {"pid": 8, "memory_used_mib": 1}]},
+        {"index": 1, "processes": [{"pid": 8, "memory_used_mib": 50}]},
+        {"index": 2, "processes": [{"pid": 7, "memory_used_mib": None}]},
+    ]
+    assert running.cards_mib(gpus, {7}) == {"0": 100.0, "2": 0.0}, "a driver may not tell how much"
+    assert running.cards_mib([], {7}) is None
