@@ -190,8 +190,6 @@ def build_collection(folder):
     (collection / "plugins/callback").mkdir()
     for name in ("brief.py", "warm.py"):
         (collection / "plugins/callback" / name).symlink_to(ROOT / "plugins/callback" / name)
-    (collection / "roles/acceptance").mkdir(parents=True)
-    (collection / "roles/acceptance/files").symlink_to(ROOT / "roles/acceptance/files")
     for name in ANSIBLE + OURS + ROLES:
         (collection / "plugins/action" / (name + ".py")).symlink_to(Path(__file__).with_name("simulated_node.py"))
     (collection / "roles/acceptance").mkdir(parents=True)
