@@ -431,6 +431,8 @@ class ActionModule(ActionBase):
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
             state, reason = "down", "nobody listens"
+        elif (self.node.root / "busy").exists():
+            state, reason = "busy", "1 of 1 slots works"
         elif not all(workers) or {worker["release"] for worker in workers} - {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
         elif (
@@ -470,6 +472,26 @@ class ActionModule(ActionBase):
         server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
+
+    def do_firewalld_rules(self, arguments):
+        """Who is let in, at the node where it is."""
+        there = "%s: %s" % (self._task.delegate_to or self.node.name, " ".join(arguments["peers"]) or "nobody")
+        self.event("lets in at %s for %s" % (there, arguments["timeout"]))
+        return {"changed": False, "calls": [], "left": []}
+
+    def do_link_capacity(self, arguments):
+        """A node with a file `unlinked` has no iperf3."""
+        node = Node(self._task.delegate_to or self.node.name)
+        way = " from %s" % arguments["peer"] if arguments["state"] == "serving" else ""
+        way = " %s" % ("back" if arguments["reverse"] else "there") if arguments["state"] == "measured" else way
+        self.event("link %s at %s%s" % (arguments["state"], node.name, way))
+        if (node.root / "unlinked").exists() and arguments["state"] == "serving":
+            return {"changed": False, "failed": True, "msg": "link_capacity: iperf3: not found on " + node.name}
+        return {"changed": False, "gbit_per_second": 9.4, "retransmits": 3, "limited": None}
+
+    def do_llama_fabric_facts(self, arguments):
+        fabric = {"link_layer": "Ethernet", "rate_gbps": 10.0, "interface": "eth1", "mtu": 1500, "ipoib_mode": None}
+        return {"changed": False, "ansible_facts": {"llama_fabric": fabric}}
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
