@@ -468,10 +468,40 @@ class ActionModule(ActionBase):
         refused = self.node.root / "unmeasured"
         if refused.exists():
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
+        if "model" in arguments:
+            self.event("measure %s of %s" % (arguments["model"], arguments["url"]) + self._asker(arguments))
         told = self._speed()
         server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
-        return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
+        figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
+        cell = {"prompt": "short", "depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
+        cell.update(began=1000.0, ended=1003.0, figures=figures)
+        return {"changed": False, "cells": [cell], "disturbed": False}
+
+    def _asker(self, arguments):
+        """From where, and with which key."""
+        there = self._task.delegate_to
+        own = " from %s" % there if there and there != self.node.name else ""
+        return own + (" with " + arguments["api_key"] if "api_key" in arguments else "")
+
+    def do_llama_bench_watch(self, arguments):
+        """A job with the name of its node, whose sign to end is a file: of a node with a file `unwatched` it fails, of
+        one with a file `unreached` it does not even start."""
+        node = Node(self._task.delegate_to)
+        if (node.root / "unreached").exists():
+            raise AnsibleConnectionFailure("%s cannot be reached" % node.name)
+        self.event("watch %s until %s" % (node.name, os.path.basename(arguments["stop"])))
+        return {"changed": False, "ansible_job_id": node.name, "started": 1}
+
+    def do_async_status(self, arguments):
+        node = Node(self._task.delegate_to)
+        if (node.root / "unwatched").exists():
+            return {"changed": False, "finished": 1, "failed": True, "msg": "llama_bench_watch: out of memory"}
+        sample = {"at": 1001.0, "cpu": 0.5, "rx_bytes": 0, "tx_bytes": 0, "cards": []}
+        return {"changed": False, "finished": 1, "samples": [sample], "machine": {"kernel": "6.1"}}
+
+    def do_wait_for(self, arguments):
+        return {"changed": False}
 
     def do_firewalld_rules(self, arguments):
         """Who is let in, at the node where it is."""
