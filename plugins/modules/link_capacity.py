@@ -118,22 +118,22 @@ def main():
         required_if=[("state", "serving", needed), ("state", "measured", needed)],
         supports_check_mode=True,
     )
-    state, address, port, peer, seconds, reverse = (
-        module.params[name] for name in ("state", "address", "port", "peer", "seconds", "reverse")
-    )
-    found = {}
     try:
-        if module.check_mode:
-            pass
-        elif state == "serving":
-            serve(address, port, peer, seconds)
-        elif state == "measured":
-            found = measure(peer, address, port, seconds, reverse)
-        else:
-            end()
+        found = {} if module.check_mode else reach(**module.params)
     except Refusal as error:
         module.fail_json(msg="link_capacity: %s" % error)
     module.exit_json(changed=False, **found)
+
+
+def reach(state, address, port, peer, seconds, reverse):
+    """-> what was measured, nothing in other states."""
+    if state == "measured":
+        return measure(peer, address, port, seconds, reverse)
+    if state == "serving":
+        serve(address, port, peer, seconds)
+    else:
+        end()
+    return {}
 
 
 if __name__ == "__main__":
