@@ -424,6 +424,9 @@ class ActionModule(ActionBase):
                 "state": "down" if broken else "ready",
                 "reason": "nobody listens" if broken else "it answered 1 token",
             }
+        if (self.node.root / "unasked").exists():
+            said = (self.node.root / "unasked").read_text() % arguments["unit"]
+            return {"changed": False, "failed": True, "msg": "llama_health: " + said}
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
         endpoints = arguments.get("rpc_endpoints", [])

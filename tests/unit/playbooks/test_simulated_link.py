@@ -67,6 +67,20 @@ def test_no_link_is_measured_while_requests_run(cluster):
     assert events == []
 
 
+def test_a_link_may_be_measured_before_anything_is_deployed(cluster):
+    (cluster.node("node1") / "unasked").write_text("unit %s does not exist on this node: name the head's unit")
+    status, output, events = measured(cluster)
+    assert status == 0, output
+    assert len(events) == 7 and len(reports(cluster)) == 2
+
+
+def test_a_service_that_cannot_be_asked_keeps_its_link_unmeasured(cluster):
+    (cluster.node("node1") / "unasked").write_text("%s refuses the key")
+    status, output, events = measured(cluster)
+    assert status != 0 and events == []
+    assert "llama-head-chat.service refuses the key" in output
+
+
 def test_a_dry_run_says_what_it_would_measure(cluster):
     status, output, events = measured(cluster, "--check")
     assert status == 0, output
