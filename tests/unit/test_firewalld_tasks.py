@@ -65,6 +65,23 @@ def test_who_parks_a_model_is_let_in_by_the_node_that_gives_for_as_long(node):
     assert node.rules() == {}
 
 
+def test_who_measures_a_link_is_let_in_until_that_has_failed_too(node):
+    """There is no iperf3 here that systemd could start."""
+    (node.bin / "iperf3").write_text("#!/bin/sh\nexit 1\n")
+    (node.bin / "iperf3").chmod(0o755)
+    (node.bin / "systemd-run").write_text("#!/bin/sh\necho Access denied\nexit 1\n")
+    (node.bin / "systemd-run").chmod(0o755)
+    status, output = node.play(
+        "acceptance", "link_pair.yml", __acceptance_link_worker="giver", __acceptance_link_rules=str(node.folder / "in")
+    )
+    assert status == 0, output
+    told = "--timeout=140s --add-rich-rule=" + RULE % ("127.0.0.1", 50098)
+    assert told in output.replace('\\"', '"')
+    assert "iperf3 does not listen at 127.0.0.1 port 50098" in output and "(Access denied)" in output
+    assert output.index("--add-rich-rule") < output.index("Access denied") < output.index("--remove-rich-rule")
+    assert node.rules() == {} and not (node.folder / "in").exists()
+
+
 def at(url):
     return {"url": url, "endpoint": url + "/v1"}
 

@@ -112,6 +112,8 @@ GATEWAY_SOCKET = "/run/llama-gateway/gateway.sock"
 REGISTRY_RUN = "/run/llama-gateway-registry"
 REGISTRY_COPY = REGISTRY_RUN + "/registry.json"
 LENDING_RULES = "/run/llama-lending-rules"
+# Who was let in to measure a link.
+LINK_RULES = "/run/llama-link-rules"
 
 # What outlasts a boot and is no configuration.
 STATE = "/var/lib/llama-cluster"

@@ -60,6 +60,7 @@ EXTRA = (
         "drills",
         "explain",
         "force_split",
+        "gateway",
         "headers",
         "keep",
         "key_file",

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...module_utils._llama.args import told
 from ...module_utils._plan.full_prompt import record
+from .failures import failure_reason
 
 Map = Mapping[str, Any]
 FORMAT = 1
@@ -30,11 +31,15 @@ COLUMNS = (
 )
 
 
-def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
-    """-> {heads: those to ask, a router once for each of its models; silent: labels of those that generate nothing}"""
+def bench_heads(heads: Sequence[Map], published: Map | None = None) -> dict[str, list[Any]]:
+    """-> {heads: those to ask, a router once for each of its models; left_out: a sentence for each that is not}
+
+    published: `services` of gateway_config(), where the gateway is asked instead of the heads: by the name of each
+    model, and once for all replicas of a service.
+    """
     found: list[Map] = []
-    silent = []
-    for head in heads:
+    left_out = []
+    for head in heads if published is None else _behind(heads, published):
         label = head.get("label") or head["service"]
         of_models = [
             dict(head, model=one["model"], quant=one["quant"], args=one["args"], label="%s.%s" % (label, one["model"]))
@@ -42,10 +47,26 @@ def bench_heads(heads: Sequence[Map]) -> dict[str, list[Any]]:
         ]
         for one in of_models or [dict(head, label=label)]:
             if told(one.get("args") or []).embeddings:
-                silent.append(one["label"])
+                left_out.append("%s: not measured, it generates nothing" % one["label"])
+            elif one["model"] not in one.get("published", [one["model"]]):
+                left_out.append("%s: not measured, %s at the gateway is another service" % (one["label"], one["model"]))
             else:
                 found.append(one)
-    return {"heads": found, "silent": silent}
+    return {"heads": found, "left_out": left_out}
+
+
+def _behind(heads: Sequence[Map], published: Map) -> list[Map]:
+    """Of each service the head of its first replica, with the nodes of all of them and its published models. No
+    service has such a label: what is measured is never its latest result."""
+    found: list[Map] = []
+    for head in heads:
+        service = published[head["service"]]
+        replicas = [one["node"] for one in service["endpoints"]]
+        if head["node"] == replicas[0]:
+            nodes = list(dict.fromkeys([*replicas, *head["workers"]]))
+            names = [model["name"] for model in service["models"]]
+            found.append(dict(head, label="gateway." + head["service"], nodes=nodes, published=names))
+    return found
 
 
 def benchmark(
@@ -81,6 +102,7 @@ def benchmark(
         "asked_from": settings["from"],
         "settings": {name: value for name, value in asked.items() if name not in ("from", "endpoint")},
         "fingerprint": fingerprint(head, watches, plan),
+        "unwatched": {node: _unwatched(watch) for node, watch in watches.items() if "samples" not in watch},
         "cells": [dict(cell, nodes=_nodes(cell, watches)) for cell in cells],
     }
     stamp = measured_at.replace("-", "").replace(":", "")
@@ -157,6 +179,11 @@ def _nodes(cell: Map, watches: Map) -> dict[str, Any]:
             "cards": _cards(before, during),
         }
     return found
+
+
+def _unwatched(watch: Map) -> str:
+    """Why a node was not watched, whose figures are missing then: they are no reason to lose those of requests."""
+    return failure_reason(watch) if watch.get("msg") else "the watching has not ended"
 
 
 def _passed(samples: Sequence[Map], name: str) -> int | None:
@@ -249,6 +276,7 @@ def _remarks(result: Map) -> list[str]:
         found.append("whether others were served meanwhile is not known: the endpoint tells no counters")
     if any(not cell["depth_counted"] for cell in cells):
         found.append("depths are estimated: the endpoint counts no tokens")
+    found += ["%s was not watched: %s" % one for one in sorted(result["unwatched"].items())]
     reasons: dict[str, int] = {}
     for cell in cells:
         for reason, count in cell["figures"]["reasons"].items():

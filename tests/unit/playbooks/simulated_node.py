@@ -438,6 +438,9 @@ class ActionModule(ActionBase):
                 "state": "down" if broken else "ready",
                 "reason": "nobody listens" if broken else "it answered 1 token",
             }
+        if (self.node.root / "unasked").exists():
+            said = (self.node.root / "unasked").read_text() % arguments["unit"]
+            return {"changed": False, "failed": True, "msg": "llama_health: " + said}
         self.event("ask %s" % arguments["unit"])
         process = self.node.process(arguments["unit"])
         endpoints = arguments.get("rpc_endpoints", [])
@@ -445,6 +448,8 @@ class ActionModule(ActionBase):
         state, reason = "ready", "it answered 8 tokens in 0.1 s"
         if not process:
             state, reason = "down", "nobody listens"
+        elif (self.node.root / "busy").exists():
+            state, reason = "busy", "1 of 1 slots works"
         elif not all(workers) or {worker["release"] for worker in workers} - {process["release"]}:
             state, reason = "degraded", "a worker of its build is missing"
         elif (
@@ -480,10 +485,60 @@ class ActionModule(ActionBase):
         refused = self.node.root / "unmeasured"
         if refused.exists():
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
+        if "model" in arguments:
+            self.event("measure %s of %s" % (arguments["model"], arguments["url"]) + self._asker(arguments))
         told = self._speed()
         server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
-        return {"changed": False, "cells": [{"others": 0, "figures": figures}], "disturbed": False}
+        figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
+        cell = {"prompt": "short", "depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
+        cell.update(began=1000.0, ended=1003.0, figures=figures)
+        return {"changed": False, "cells": [cell], "disturbed": False}
+
+    def _asker(self, arguments):
+        """From where, and with which key."""
+        there = self._task.delegate_to
+        own = " from %s" % there if there and there != self.node.name else ""
+        return own + (" with " + arguments["api_key"] if "api_key" in arguments else "")
+
+    def do_llama_bench_watch(self, arguments):
+        """A job with the name of its node, whose sign to end is a file: of a node with a file `unwatched` it fails, of
+        one with a file `unreached` it does not even start."""
+        node = Node(self._task.delegate_to)
+        if (node.root / "unreached").exists():
+            raise AnsibleConnectionFailure("%s cannot be reached" % node.name)
+        self.event("watch %s until %s" % (node.name, os.path.basename(arguments["stop"])))
+        return {"changed": False, "ansible_job_id": node.name, "started": 1}
+
+    def do_async_status(self, arguments):
+        node = Node(self._task.delegate_to)
+        if (node.root / "unwatched").exists():
+            return {"changed": False, "finished": 1, "failed": True, "msg": "llama_bench_watch: out of memory"}
+        sample = {"at": 1001.0, "cpu": 0.5, "rx_bytes": 0, "tx_bytes": 0, "cards": []}
+        return {"changed": False, "finished": 1, "samples": [sample], "machine": {"kernel": "6.1"}}
+
+    def do_wait_for(self, arguments):
+        return {"changed": False}
+
+    def do_firewalld_rules(self, arguments):
+        """Who is let in, at the node where it is."""
+        there = "%s: %s" % (self._task.delegate_to or self.node.name, " ".join(arguments["peers"]) or "nobody")
+        self.event("lets in at %s for %s" % (there, arguments["timeout"]))
+        return {"changed": False, "calls": [], "left": []}
+
+    def do_link_capacity(self, arguments):
+        """A node with a file `unlinked` has no iperf3."""
+        node = Node(self._task.delegate_to or self.node.name)
+        way = " from %s" % arguments["peer"] if arguments["state"] == "serving" else ""
+        way = " %s" % ("back" if arguments["reverse"] else "there") if arguments["state"] == "measured" else way
+        self.event("link %s at %s%s" % (arguments["state"], node.name, way))
+        if (node.root / "unlinked").exists() and arguments["state"] == "serving":
+            return {"changed": False, "failed": True, "msg": "link_capacity: iperf3: not found on " + node.name}
+        return {"changed": False, "gbit_per_second": 9.4, "retransmits": 3, "limited": None}
+
+    def do_llama_fabric_facts(self, arguments):
+        fabric = {"link_layer": "Ethernet", "rate_gbps": 10.0, "interface": "eth1", "mtu": 1500, "ipoib_mode": None}
+        return {"changed": False, "ansible_facts": {"llama_fabric": fabric}}
 
     def do_llama_hand(self, arguments):
         """The node has been left alone for two days; what a file hand.json says is said instead."""

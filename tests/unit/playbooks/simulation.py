@@ -28,14 +28,18 @@ from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent 
 ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds the collection as it is.
 COLLECTIONS = os.path.abspath(__file__).partition("/ansible_collections/")[0]
-ANSIBLE = ("command", "copy", "file", "shell", "slurp", "systemd_service")
+ANSIBLE = ("async_status", "command", "copy", "file", "shell", "slurp", "systemd_service", "wait_for")
 OURS = (
     "adoption",
     "adoption_gateway",
     "adoption_info",
+    "firewalld_rules",
     "gateway_endpoints",
+    "link_capacity",
     "llama_bench",
+    "llama_bench_watch",
     "llama_drain",
+    "llama_fabric_facts",
     "llama_hand",
     "llama_health",
     "llama_load_info",
@@ -116,6 +120,10 @@ GATEWAY = """
 - name: Set up ours
   thefermisea.llama_cluster.adoption_gateway: {step: ours}
 """
+CLIENT_KEY = """
+- name: Note the key
+  ansible.builtin.set_fact: {gateway_client_key: k3y-of-clients}
+"""
 # A disk that has no room for both where the old model is to be parked.
 ROOM = """
 - name: Note where the old model is
@@ -133,6 +141,7 @@ REPLACED = {
     "head_server/tasks/main.yml": CONFIGURE % ("head", "head_server", HEADS % "head"),
     "router_server/tasks/configure.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
+    "gateway/tasks/client_key.yml": CLIENT_KEY,
     "gateway/tasks/main.yml": GATEWAY,
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
@@ -206,6 +215,8 @@ def build_collection(folder):
             # Nothing here becomes true by waiting for it.
             text = re.sub(r"(ansible\.builtin\.command): (\S.*)", r'\1: {line: "\2"}', source.read_text())
             text = re.sub(r"\bretries: \d+", "retries: 1", text)
+            # No action plugin of ours runs in a process of its own.
+            text = re.sub(r"^ +async: \d+\n +poll: 0\n", "", text, flags=re.MULTILINE)
             target.write_text(
                 re.sub(r"ansible\.builtin\.(%s):" % "|".join(ANSIBLE), r"thefermisea.llama_cluster.\1:", text)
             )

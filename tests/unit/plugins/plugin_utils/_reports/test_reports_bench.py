@@ -142,7 +142,39 @@ def test_a_router_is_asked_for_each_model_that_generates():
         ("coder", "fast.coder"),
         ("or1-behemoth", "reasoning on node1"),
     ]
-    assert found["silent"] == ["fast.embed"]
+    assert found["left_out"] == ["fast.embed: not measured, it generates nothing"]
+
+
+def published(service, *names, nodes=("node1",)):
+    return {service: {"endpoints": [{"node": node} for node in nodes], "models": [{"name": name} for name in names]}}
+
+
+def test_a_gateway_is_asked_once_for_all_replicas_by_published_names():
+    heads = [dict(HEAD, workers=["node2"]), dict(HEAD, node="node3", workers=[])]
+    services = published("reasoning", "or1-behemoth", nodes=("node1", "node3"))
+    (one,) = bench.bench_heads(heads, services)["heads"]
+    assert (one["label"], one["nodes"]) == ("gateway.reasoning", ["node1", "node3", "node2"])
+    models = [{"model": "coder", "quant": "Q4_K_M", "args": []}, {"model": "other", "quant": "Q8_0", "args": []}]
+    router = dict(HEAD, service="fast", label="fast", models=models, workers=[])
+    found = bench.bench_heads([router], published("fast", "coder"))
+    assert [one["label"] for one in found["heads"]] == ["gateway.fast.coder"]
+    assert found["left_out"] == ["gateway.fast.other: not measured, other at the gateway is another service"]
+
+
+@pytest.mark.parametrize(
+    ("watch", "said"),
+    [
+        ({"failed": True, "msg": "llama_bench_watch: root is needed"}, "llama_bench_watch: root is needed"),
+        ({"unreachable": True, "msg": "Failed to connect:\n no route"}, "Failed to connect: no route"),
+        ({"finished": 0, "ansible_job_id": "j1"}, "the watching has not ended"),
+    ],
+)
+def test_a_node_that_was_not_watched_is_told(watch, said):
+    watches = {"node1": WATCHED, "node2": watch}
+    made = bench.benchmark(HEAD, [cell()], watches, SETTINGS, "2026-11-25T20:00:00Z")
+    assert made["result"]["unwatched"] == {"node2": said}
+    assert made["result"]["cells"][0]["nodes"]["node2"] is None and made["result"]["cells"][0]["nodes"]["node1"]
+    assert made["lines"][-1] == "node2 was not watched: " + said
 
 
 def compare(new, old, loss=5.0, change=None):
