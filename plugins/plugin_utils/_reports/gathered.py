@@ -16,7 +16,7 @@ from ...module_utils._node import paths
 from ...module_utils._plan.devices import main_memory, of_node
 from .._intent.records import Groups, HostVars, Models, Services
 from .._intent.services import node_serving
-from .bench import bench_heads, value
+from .bench import value
 from .criteria import Seen, Service
 from .results import Results
 from .targets import Measured, ceiling, share_read
@@ -99,9 +99,13 @@ def _workers(head: Map) -> list[str]:
 
 def _asked(heads: Sequence[Map]) -> list[tuple[Map, str]]:
     """Each head, a router once for each of its models, with the name that its results are kept by."""
-    found = bench_heads(heads)
-    silent = [head for head in heads if (head.get("label") or head["service"]) in found["silent"]]
-    return [(head, _label(head)) for head in [*found["heads"], *silent]]
+    found: list[tuple[Map, str]] = []
+    for head in heads:
+        for one in head.get("models") or []:
+            own = {name: one[name] for name in ("model", "quant", "model_path", "args")}
+            found.append((dict(head, **own), "%s.%s" % (_label(head), one["model"])))
+        found += [] if head.get("models") else [(head, _label(head))]
+    return found
 
 
 def _label(head: Map) -> str:

@@ -202,10 +202,16 @@ def test_what_is_stopped_is_not_judged():
     assert found.services == [] and found.wanted == {"node1": [], "node2": []}
 
 
-def test_a_router_is_judged_by_each_of_its_models():
+def test_a_router_is_judged_by_each_of_its_models_and_waits_as_others_do():
     services = {"fast": {"kind": "router", "head": "node1", "models": {"m": "F16"}, "port": 8080}}
-    found = seen(services=services)
-    assert [one.measured.label for one in found.services] == ["fast.m"]
+    texts = {"b": benchmark(cell(rate=20.0)).replace('"chat"', '"fast.m"')}
+    (found,) = seen(services=services, texts=texts).services
+    assert (found.measured.label, found.measured.rate, found.head["node"]) == ("fast.m", 20.0, "node1")
+    # Its header is that of its own file.
+    assert found.measured.no_ceiling == "no plan says what a token reads"
+    facts = HOSTS["node1"]["ansible_facts"]
+    held = others(ansible_facts={**facts, "llama_node": {**facts["llama_node"], "held": EARLIER}})
+    assert seen(hosts=held, services=services).services == []
 
 
 @pytest.mark.parametrize("name", ["node1", "node2"])
