@@ -95,5 +95,6 @@ def test_a_page_of_somebody_else_stays(cluster):
 
 def test_a_benchmark_writes_it_and_site_does_not(deployed):
     assert not (deployed.node("node1") / "opt/docs").exists()
-    last = yaml.safe_load((deployed.collection / "playbooks/benchmark.yml").read_text())[-1]
-    assert last["ansible.builtin.import_playbook"] == "_decisions.yml"
+    plays = yaml.safe_load((deployed.collection / "playbooks/benchmark.yml").read_text())
+    # Before the verdict, which fails.
+    assert [play.get("ansible.builtin.import_playbook") for play in plays][-2:] == ["_decisions.yml", None]
