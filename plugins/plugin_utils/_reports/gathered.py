@@ -38,11 +38,11 @@ def gathered(
     # Ansible puts the variables of a host together anew each time.
     hostvars = {host: hostvars[host] for host in hostvars}
     hosts = list(groups.get("llama_nodes", []))
-    looked = {
-        host: hostvars[host]
-        for host in hosts
-        if "acceptance_hand" in hostvars[host] and hostvars[host]["ansible_facts"].get("llama_node")
+    # What a host that failed or is gone has registered says nothing.
+    hands = {
+        host: facts["acceptance_hand"] for host, facts in hostvars.items() if "now" in facts.get("acceptance_hand", {})
     }
+    looked = {host: hostvars[host] for host in hosts if host in hands and _has_answered(hostvars[host])}
     nodes = {host: facts["ansible_facts"]["llama_node"] for host, facts in looked.items()}
     held = [host for host, node in nodes.items() if node.get("held")]
     plans: Map = next((facts["preflight_plan"] for facts in looked.values() if "preflight_plan" in facts), {})
@@ -59,7 +59,7 @@ def gathered(
     shapes = {
         one["item"]["dest"]: one.get("shape")
         for facts in looked.values()
-        for one in facts.get("acceptance_models_seen", {}).get("models", [])
+        for one in facts["acceptance_models_seen"]["models"]
         if one["there"]
     }
     cells = {
@@ -68,7 +68,6 @@ def gathered(
         for one in facts.get("acceptance_measured", {}).get("results", [])
         if one.get("cells")
     }
-    hands = {host: hostvars[host]["acceptance_hand"] for host in hostvars if "acceptance_hand" in hostvars[host]}
     # Another Prometheus is not asked.
     monitors = [
         host
@@ -80,7 +79,7 @@ def gathered(
         nodes=nodes,
         missing=[host for host in hosts if host not in looked],
         wanted={host: [unit for unit in units if unit not in idle] for host, units in wanted.items()},
-        models={host: facts.get("acceptance_models_seen", {}).get("models", []) for host, facts in looked.items()},
+        models={host: facts["acceptance_models_seen"]["models"] for host, facts in looked.items()},
         hands=hands,
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
         monitoring=all(host in hands for host in monitors) if monitors else None,
@@ -91,6 +90,11 @@ def gathered(
         ],
         kept=kept,
     )
+
+
+def _has_answered(facts: Map) -> bool:
+    """Whether a node got through all that it was asked."""
+    return bool(facts["ansible_facts"].get("llama_node")) and "models" in facts.get("acceptance_models_seen", {})
 
 
 def _workers(head: Map) -> list[str]:

@@ -4,10 +4,11 @@
 """What verify.yml ends with, on simulated nodes: what a localhost task writes lies below node1 there, and what is kept
 of earlier runs in a real directory."""
 
+import copy
 import json
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import deployment
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import INVENTORY, deployment
 
 BENCHMARK = {
     "format": 1,
@@ -133,4 +134,34 @@ def test_a_node_with_a_unit_that_does_not_run_as_configured(cluster):
     assert (
         "verify: workers and head under systemd: llama-rpc-chat.service on node2 not running as configured, units that "
         "are enabled and run with their configuration are needed: run site.yml" in output
+    )
+
+
+def with_others(cluster):
+    """A gateway and a host of monitoring, which know nothing of services."""
+    here = {"ansible_connection": "local", "ansible_become": False}
+    cluster.inventory = copy.deepcopy(INVENTORY)
+    for group, name in (("llama_gateway", "front"), ("llama_monitoring", "watch")):
+        cluster.inventory[group] = {"hosts": {name: here}}
+        cluster.node(name).mkdir()
+    return cluster
+
+
+def test_a_hand_on_the_gateway_is_one_too(cluster):
+    with_others(cluster)
+    (cluster.node("front") / "hand.json").write_text(
+        json.dumps({"at": 200000.0 - 3600, "what": "gateway.json changed"})
+    )
+    status, output = cluster.run("verify")
+    assert status == 0, output
+    assert "24 h without a hand: 1 of 24 hours, gateway.json changed on front" in output
+    assert "met monitoring works: everything is scraped and every rule known" in output
+
+
+def test_monitoring_that_did_not_prove_it_is_named(cluster):
+    (with_others(cluster).node("watch") / "lost").touch()
+    status, output = cluster.run("verify")
+    assert status != 0
+    assert (
+        "verify: monitoring works: a host of llama_monitoring did not prove it, everything has to be scraped" in output
     )

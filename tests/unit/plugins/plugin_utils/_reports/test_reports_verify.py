@@ -218,8 +218,10 @@ def test_a_router_is_judged_by_each_of_its_models_and_waits_as_others_do():
 def test_a_node_without_an_answer_is_missing(name):
     facts = {key: value for key, value in HOSTS[name].items() if key != "acceptance_hand"}
     assert seen(hosts={**HOSTS, name: facts}).missing == [name]
-    # It failed in the middle.
+    # Its module failed, or it failed later.
+    assert seen(hosts={**HOSTS, name: dict(HOSTS[name], acceptance_hand={"unreachable": True})}).missing == [name]
     assert seen(hosts={**HOSTS, name: dict(HOSTS[name], ansible_facts={})}).missing == [name]
+    assert seen(hosts={**HOSTS, name: dict(HOSTS[name], acceptance_models_seen={"failed": True})}).missing == [name]
 
 
 MONITORED = dict(GROUPS, llama_monitoring=["watch"])
