@@ -439,6 +439,7 @@ WRITTEN = {
     "run/llama-cluster/served/llama-head-chat.service": "4711 12.5\n",
     "run/llama-lending-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
+    "var/lib/llama-cluster/monitoring-read": "",
     "var/lib/llama-cluster/prompt-chat.json": '{\n    "inputs": [],\n    "measured_at": "2026-11-24T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',
