@@ -134,3 +134,32 @@ def test_what_has_just_started_has_read_it_and_the_other_one_is_told(host):
     assert run(host)[1] == ["start prometheus-alertmanager.service", "reload prometheus.service"]
     host.write("prometheus.yml")
     assert run(host, drop_ins_changed=True)[1] == ["restart " + unit for unit in UNITS]
+
+
+def test_where_another_prometheus_is_to_be_used_ours_stops_and_what_is_somebody_elses_stays(host):
+    """Of alertmanager a drop-in has our name and not our text."""
+    marked, theirs = (host.folder / "units" / (unit + ".d") / "llama-cluster.conf" for unit in UNITS)
+    for path, text in (
+        (marked, "[Unit]\nConditionPathExists=/etc/llama-cluster/monitoring/prometheus.yml\n"),
+        (theirs, ""),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    host.runs(*UNITS)
+    host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
+    host.has_read()
+    told = {
+        "__monitoring_drop_ins": [str(marked), str(theirs)],
+        "__monitoring_seen": {"units": [{"name": unit} for unit in UNITS]},
+    }
+    output, calls = host.play("uninstall.yml", "--check", **told)
+    assert "changed=0" not in output and calls == [] and marked.exists()
+    output, calls = host.play("uninstall.yml", **told)
+    assert sorted(calls) == ["daemon-reload", "disable prometheus.service", "stop prometheus.service"]
+    left = {str(path.relative_to(host.folder)) for path in host.folder.rglob("*") if path.parent != host.folder / "bin"}
+    assert {path for path in left if path.startswith(("monitoring", "units/"))} == {
+        *("monitoring", "monitoring/rules", "monitoring/rules/services.yml"),
+        *("units/%s.d" % UNITS[1], "units/%s.d/llama-cluster.conf" % UNITS[1]),
+    }
+    output, calls = host.play("uninstall.yml", **told)
+    assert "changed=0" in output and calls == []
