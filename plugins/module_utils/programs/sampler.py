@@ -72,9 +72,9 @@ class Sampler:
         content = self.board.content()
         _files.write_atomically(paths.SAMPLES, content, 0o644, durable=False)
         if self._told.textfile:
-            # That directory is node_exporter's own.
+            # That directory is node_exporter's own, whose account could have it lead elsewhere.
             path = os.path.join(self._told.textfile, NAME)
-            _files.write_atomically(path, content, 0o644, anywhere=True, durable=False)
+            _files.write_atomically(path, content, 0o644, anywhere=True, durable=False, links=False)
 
     def answer(self) -> None:
         """Has the page, where there is to be one. Errors: Refusal."""

@@ -18,6 +18,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import sampler
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 UNIT = Path(__file__).resolve().parents[3]
 STUB = str(UNIT / "stub_nvidia_smi")
@@ -138,6 +139,23 @@ def test_a_link_that_was_planted_is_not_written_through(node):
     one = sampler.Sampler(config.Config(textfile=str(node / "textfile")))
     assert one.round() == []
     assert (node / "precious").read_text() == "x" and not (node / "textfile/llama_cluster.prom").is_symlink()
+
+
+def test_a_directory_that_others_have_made_lead_elsewhere_is_not_written_to(node):
+    """By its owner, as the account of node_exporter could. A link of root's on the way is followed."""
+    (node / "theirs").mkdir()
+    (node / "elsewhere").mkdir()
+    (node / "theirs/textfile").symlink_to(node / "elsewhere")
+    one = sampler.Sampler(config.Config(textfile=str(node / "theirs/textfile")))
+    assert one.round() == [] and os.listdir(str(node / "elsewhere")) == ["llama_cluster.prom"]
+    (node / "elsewhere/llama_cluster.prom").unlink()
+    (node / "theirs").chmod(0o777)
+    (failed,) = one.round()
+    assert failed.startswith("cannot write: %s/theirs/textfile: no directory, one is needed" % node)
+    assert os.listdir(str(node / "elsewhere")) == []
+    (node / "theirs").chmod(0o755)
+    give_away(node / "theirs")
+    assert len(one.round()) == 1 and os.listdir(str(node / "elsewhere")) == []
 
 
 def test_what_cannot_be_written_or_served_is_told_and_keeps_nothing_else(node):
