@@ -50,9 +50,7 @@ class Host:
         self.read = folder / "monitoring-read"
         for path in (folder / "bin", folder / "systemd", self.here / "rules"):
             path.mkdir(parents=True)
-        stub = folder / "bin/systemctl"
-        stub.write_text("#!%s\n%s" % (sys.executable, SYSTEMCTL))
-        stub.chmod(0o755)
+        self.command("systemctl", "#!%s\n%s" % (sys.executable, SYSTEMCTL))
 
     def write(self, *names):
         for name in names:
@@ -72,7 +70,13 @@ class Host:
         for unit in units:
             (self.folder / "systemd" / unit).touch()
 
-    def play(self, tasks_from, *arguments, **variables):
+    def command(self, name, text):
+        """A stub that stands for a command of the host."""
+        path = self.folder / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def play(self, tasks_from, *arguments, fails=False, **variables):
         """-> (output, what systemd was told)"""
         told = {"__monitoring_here": str(self.here), "__monitoring_read": str(self.read), **variables}
         role = {"name": "thefermisea.llama_cluster.monitoring", "tasks_from": tasks_from}
@@ -88,7 +92,7 @@ class Host:
         calls = self.folder / "systemd/calls"
         calls.write_text("")
         status, output = run_playbook(self.folder / "play.yml", *arguments, home=self.folder, **environment)
-        assert status == 0, output
+        assert (status != 0) is fails, output
         return output, calls.read_text().splitlines()
 
 
@@ -163,3 +167,11 @@ def test_where_another_prometheus_is_to_be_used_ours_stops_and_what_is_somebody_
     }
     output, calls = host.play("uninstall.yml", **told)
     assert "changed=0" in output and calls == []
+
+
+def test_a_question_that_failed_is_no_answer(host):
+    """A package that is not there is told by another status."""
+    host.command("dpkg-query", "#!/bin/sh\necho 'dpkg-query: error: the database is locked' >&2\nexit 2\n")
+    drop_ins = [str(host.folder / "units" / (unit + ".d") / "llama-cluster.conf") for unit in UNITS]
+    output, _calls = host.play("install.yml", "--check", fails=True, __monitoring_drop_ins=drop_ins)
+    assert "the database is locked" in output and "Install the packages" not in output
