@@ -175,3 +175,14 @@ def test_a_question_that_failed_is_no_answer(host):
     drop_ins = [str(host.folder / "units" / (unit + ".d") / "llama-cluster.conf") for unit in UNITS]
     output, _calls = host.play("install.yml", "--check", fails=True, __monitoring_drop_ins=drop_ins)
     assert "the database is locked" in output and "Install the packages" not in output
+
+
+def test_what_amtool_refuses_is_told_and_no_secret_with_it(host):
+    host.command(
+        "amtool", "#!/bin/sh\ncat $2\necho 'line 3: field source_matchers not found in type config.plain'\nexit 1\n"
+    )
+    secret = {"path": str(host.here / "alertmanager.yml"), "hidden": True, "validate": ["amtool", "check-config", "%s"]}
+    told = {"secrets": [dict(secret, content="https://chat.test/hooks/secret\n")], "files": []}
+    output, _calls = host.play("secrets.yml", "-vvv", fails=True, __monitoring_told=told)
+    assert "amtool refuses it (URL line 3: field source_matchers not found in type config.plain): correct" in output
+    assert "chat.test" not in output

@@ -204,3 +204,14 @@ def test_nothing_of_a_hidden_file_is_shown(tmp_path):
         assert "key\n" not in str(changes) and changes[0]["before"] != changes[0]["after"]
     changes = apply({"path": path, "state": "absent", "hidden": True})[1]
     assert "another" not in str(changes) and not path.exists()
+
+
+def test_what_a_program_says_of_a_hidden_file_is_told_without_its_urls(tmp_path):
+    program = "import sys; sys.exit('field url not found: %s' % open(sys.argv[1]).read())"
+    entry = {"path": tmp_path / "file", "validate": [sys.executable, "-c", program, "%s"], "hidden": True}
+    with pytest.raises(Refusal) as caught:
+        apply(dict(entry, content='"HTTPS://chat.test/hooks/%zz?token=x" ' + "in the root route " * 40))
+    assert "refuses it (" in str(caught.value) and "in the root route" in str(caught.value)
+    with pytest.raises(Refusal, match=r"refuses it \(field url not found: \"URL of all\): correct"):
+        apply(dict(entry, content='"https://chat.test/hooks/secret" of all'))
+    assert "chat.test" not in str(caught.value) and "token" not in str(caught.value)
