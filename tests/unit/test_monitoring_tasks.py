@@ -6,6 +6,7 @@ a stub answers for systemd."""
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -186,3 +187,29 @@ def test_what_amtool_refuses_is_told_and_no_secret_with_it(host):
     output, _calls = host.play("secrets.yml", "-vvv", fails=True, __monitoring_told=told)
     assert "amtool refuses it (URL line 3: field source_matchers not found in type config.plain): correct" in output
     assert "chat.test" not in output
+
+
+def test_a_sampler_is_told_of_a_service_that_has_changed_and_how_samples_get_out_stays(host):
+    service = {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}
+    inventory = {
+        "all": {
+            "vars": {
+                "llama_services": {"chat": service, "embed": dict(service, quant="F16", port=8001)},
+                "llama_models": {
+                    "m": {"quants": {one: {"file": one, "urls": ["file:///m"]} for one in ("Q8_0", "F16")}}
+                },
+            }
+        },
+        "llama_nodes": {"hosts": {"localhost": None}},
+    }
+    (host.folder / "hosts.json").write_text(json.dumps(inventory))
+    before = {"http": None, "textfile": "/kept", "planned": {}, "stopped": [], "version": "kept"}
+    models = {"chat": {"model": "m", "quant": "F16"}, "embed": {"model": "m", "quant": "F16"}}
+    told = host.folder / "sampler.json"
+    play = ("node_services.yml", "-i", str(host.folder / "hosts.json"), "--check", "--diff")
+    given = {"__monitoring_sampler_file": str(told), "monitoring_services": ["chat"]}
+    # A node without a sampler.
+    assert "changed=0" in host.play(*play, **given)[0]
+    told.write_text(json.dumps(dict(before, models=models), indent=4, sort_keys=True) + "\n")
+    output, _calls = host.play(*play, **given)
+    assert re.findall(r'[-+] "\S+: \S+', output) == ['- "quant": "F16"', '+ "quant": "Q8_0"']

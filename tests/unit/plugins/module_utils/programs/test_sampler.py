@@ -184,6 +184,39 @@ def test_a_card_that_hangs_holds_up_nobody(node, server, monkeypatch):
     assert written(node)["llama_endpoint_ready", "chat"] == 1
 
 
+def test_it_goes_by_what_it_is_told_meanwhile(node, server, monkeypatch):
+    path = node / "sampler.json"
+    monkeypatch.setattr(config.load, "__defaults__", (str(path),))
+    monkeypatch.setattr(config.written, "__defaults__", (str(path),))
+
+    def tell(text):
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
+    def models():
+        return {name[1:4] for name in written(node) if name[0] == "llama_model_info"}
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    http = {"address": "127.0.0.1", "port": port, "allowed": ["127.0.0.1"]}
+    tell(json.dumps({"http": http, "models": {"chat": {"model": "big", "quant": "Q8_0"}}}))
+    following = sampler.Following()
+    rounds_until(following, lambda failed: not failed and models() == {("big", "Q8_0", "chat")})
+    first = following._sampler
+    # The port of the page is its successor's at once.
+    tell(json.dumps({"http": http, "models": {"chat": {"model": "big", "quant": "Q4_K_M"}}}))
+    assert following.round() == []
+    rounds_until(following, lambda failed: not failed and models() == {("big", "Q4_K_M", "chat")})
+    second = following._sampler
+    assert second is not first and all(part._over.is_set() for part in first._parts)
+    # What cannot be used is said once, and replaces nothing.
+    tell("[]")
+    (failed,) = following.round()
+    assert failed.startswith("%s: cannot be used" % path) and following._sampler is second
+    assert following.round() == []
+    second.stop()
+
+
 def test_a_configuration_that_cannot_be_used_is_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setattr(config.load, "__defaults__", (str(tmp_path / "none.json"),))
     assert "run site.yml with --tags monitoring again" in sampler.main()
