@@ -49,8 +49,9 @@ def may_change(seen: os.stat_result) -> bool:
     return seen.st_uid not in owners() or not stat.S_ISLNK(seen.st_mode) and bool(seen.st_mode & 0o022)
 
 
-def open_directory(path: str, make: Optional[int] = None) -> int:
+def open_directory(path: str, make: Optional[int] = None, others: bool = False) -> int:
     """-> descriptor of a directory that nobody else can exchange or write. make: mode to make missing ones with.
+    others: it may be somebody else's, and so may those on the way, but for links that somebody else could have made.
 
     Errors: Refusal, OSError.
     """
@@ -59,12 +60,14 @@ def open_directory(path: str, make: Optional[int] = None) -> int:
     try:
         while True:
             seen = os.fstat(here)
-            _refuse_others(shown, seen, sticky=bool(todo))
+            if not others:
+                _refuse_others(shown, seen, sticky=bool(todo))
             if not todo:
                 return here
             name, full = todo[0], os.path.join(shown, todo[0])
             found = _look(name, here, full, make)
-            if stat.S_ISLNK(found.st_mode) and links < MOST_LINKS and not seen.st_mode & stat.S_ISVTX:
+            planted = bool(seen.st_mode & stat.S_ISVTX) or (others and may_change(seen))
+            if stat.S_ISLNK(found.st_mode) and links < MOST_LINKS and not planted:
                 target = os.readlink(name, dir_fd=here)
                 todo[:1] = [part for part in target.split("/") if part]
                 links += 1
@@ -160,17 +163,20 @@ def write_atomically(
     owner: Optional[Tuple[int, int]] = None,
     anywhere: bool = False,
     durable: bool = True,
+    links: bool = True,
 ) -> None:
     """Has these bytes in a file, on disk, or what was there before: they are complete under another name first.
 
     mode: None for what the umask leaves of 0644; owner: (user id, group id). anywhere: in a directory that others may
     write too, such as one of models: what they put under the other name is removed and never written through, and who
-    reads the file looks at its owner (read_ours). durable: False for a file that nobody needs after a crash.
+    reads the file looks at its owner (read_ours). links: False where such a directory is reached over no link of
+    others. durable: False for a file that nobody needs after a crash.
     Errors: Refusal, OSError.
     """
     above, name = os.path.split(path)
     partial = ".%s.partial" % name
-    with _closing(os.open(above or ".", os.O_DIRECTORY) if anywhere else open_directory(above)) as folder:
+    opened = os.open(above or ".", os.O_DIRECTORY) if anywhere and links else open_directory(above, others=anywhere)
+    with _closing(opened) as folder:
         with contextlib.suppress(FileNotFoundError):
             # Left by a run that died, or planted.
             os.unlink(partial, dir_fd=folder)

@@ -146,6 +146,10 @@ class FakeLlamaServer:
         """Bodies of the requests for a path."""
         return [body for _method, asked, body in self.requests if asked.split("?")[0] == path]
 
+    def fileno(self):
+        """Of its listener: a process that has it listens, too."""
+        return self._server.fileno()
+
     def stop(self):
         self._released.set()
         self._server.shutdown()

@@ -78,6 +78,17 @@ def test_modules_that_a_page_names_exist(page):
         ), named
 
 
+def rows(page):
+    """How many ends of cells each row of each table of a page has, as GitHub sees them: within code too."""
+    blocks = re.findall(r"(?:^\|.*\n)+", prose(page), re.MULTILINE)
+    return [[len(re.findall(r"(?<!\\)\|", row)) for row in block.splitlines()] for block in blocks]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if rows(page)], ids=name)
+def test_every_row_of_a_table_has_the_cells_of_its_head(page):
+    assert [table for table in rows(page) if len(set(table)) != 1] == []
+
+
 def test_every_page_is_in_the_index():
     index = LINK.findall((ROOT / "docs/README.md").read_text())
     assert {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"} <= set(index)

@@ -105,7 +105,7 @@ def ask(record: Dict[str, Any], watch: Dict[str, Any]) -> Dict[str, Any]:
     a router is asked for no model."""
     try:
         key = watch.get("api_key_file")
-        api = LlamaApi(record["url"], read_api_key(key) if key else None)
+        api = LlamaApi(record["url"], read_api_key(key) if key else None, pid=record["main_pid"] or 0)
         status, _body = api.get("/health", ANSWER)
         if status != 200:
             return {"state": "loading" if status == 503 else "down", "state_reason": "/health is answered %d" % status}

@@ -6,7 +6,7 @@
 import glob
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .. import _files
 from .._llama.api import count, table
@@ -57,6 +57,15 @@ def load(path: str = paths.SAMPLER) -> Config:
         return Config(http=http and Http(**http), **told)
     except (OSError, ValueError, TypeError, RecursionError) as error:
         raise Refusal("%s: cannot be used (%s): run site.yml with --tags monitoring again" % (path, error)) from None
+
+
+def written(path: str = paths.SAMPLER) -> Optional[Tuple[int, int]]:
+    """Another value for each time that somebody has written sampler.json; None without one."""
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_ino
 
 
 def watched(folder: str = paths.WATCHED) -> List[Watched]:

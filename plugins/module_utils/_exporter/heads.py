@@ -70,14 +70,15 @@ class Asked:
             try:
                 self._ask(seen)
             except NoAnswer as error:
-                seen.state = "down" if error.kind == "timeout" else "loading"
+                seen.state = "down" if error.kind in ("timeout", "stranger") else "loading"
         still = self._still(seen)
         self._state = seen.state
         return self._families(seen, still)
 
     def api(self) -> LlamaApi:
         key = self._told.told.get("api_key_file")
-        return LlamaApi(str(self._told.told.get("url")), read_api_key(key) if key else None)
+        process = self._process[0] if self._process else 0
+        return LlamaApi(str(self._told.told.get("url")), read_api_key(key) if key else None, pid=process)
 
     def _ask(self, seen: Seen) -> None:
         """Errors: NoAnswer, where it does not say how it is."""

@@ -13,6 +13,8 @@ import time
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import quote, urlsplit
 
+from .._node.sock_diag import Listener
+from .._node.sockets import is_of, listener
 from .._text import Refusal
 
 # Seconds without a piece after which a stream counts as dead; a head that hangs is found by others long before.
@@ -30,7 +32,8 @@ Answer = Tuple[int, Any]
 
 
 class NoAnswer(Refusal):
-    """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off)."""
+    """No HTTP answer. kind: refused (nobody listens), unreachable, timeout (connected, silent), cut (broken off),
+    stranger (somebody else listens, who is not asked)."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -118,9 +121,12 @@ class _Until(io.RawIOBase):
 
 
 class LlamaApi:
-    """One llama-server. model: its name in a router, which is never loaded by a look at it."""
+    """One llama-server. model: its name in a router, which is never loaded by a look at it. pid: of a unit of this
+    node, the process that the key is for: whoever else has its port does not get it."""
 
-    def __init__(self, url: str, api_key: Optional[str] = None, model: Optional[str] = None) -> None:
+    def __init__(
+        self, url: str, api_key: Optional[str] = None, model: Optional[str] = None, pid: Optional[int] = None
+    ) -> None:
         parts = urlsplit(url)
         try:
             valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -131,30 +137,51 @@ class LlamaApi:
         self.url = url.rstrip("/")
         self.model = model
         self._parts = parts
-        self.use_key(api_key)
+        self.use_key(api_key, pid)
 
     def of(self, model: str) -> "LlamaApi":
         """The same server, asked for one of its models."""
         other = LlamaApi(self.url, model=model)
-        other._headers = self._headers
+        other._headers, other._pid = self._headers, self._pid
         return other
 
-    def use_key(self, api_key: Optional[str]) -> None:
+    def use_key(self, api_key: Optional[str], pid: Optional[int] = None) -> None:
         """The key that the next requests carry; None for none."""
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
+        self._pid = pid if api_key else None
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         connection_class = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
         connection = connection_class(self._parts.hostname or "", self._parts.port, timeout=timeout)
+        before = self._listener()
         try:
             connection.connect()
+            # The same one before and after has got the connection, too.
+            if self._pid is not None and not (before and before == self._listener() and is_of(before, self._pid)):
+                raise NoAnswer("stranger", self._words(before))
         except OSError as error:
             connection.close()
             reason = (
                 "no connection in %g s" % timeout if isinstance(error, socket.timeout) else error.strerror or str(error)
             )
             raise NoAnswer("refused" if isinstance(error, ConnectionRefusedError) else "unreachable", reason) from None
+        except NoAnswer:
+            connection.close()
+            raise
         return connection
+
+    def _listener(self) -> Optional[Listener]:
+        """Who gets a connection, where that matters."""
+        if self._pid is None:
+            return None
+        try:
+            return listener((socket.gethostbyname(self._parts.hostname or ""), self._parts.port or 80))
+        except OSError:
+            return None
+
+    def _words(self, seen: Optional[Listener]) -> str:
+        who = "user id %d" % seen.user if seen else "somebody who cannot be seen"
+        return "%s listens at %s, not process %s of the unit: it gets no key" % (who, self.url, self._pid)
 
     def _request(self, method: str, path: str, timeout: float, body: Optional[str] = None) -> Answer:
         end = time.monotonic() + timeout

@@ -7,6 +7,7 @@ import errno
 import grp
 import os
 import pwd
+import re
 import stat
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ from .. import _files
 from .._files import MOST_TEXT, text_of
 from .._text import Refusal
 
+URL = re.compile(r"https?:\S+", re.IGNORECASE)
 Entry = Dict[str, Any]
 Owner = Tuple[int, int]
 
@@ -57,14 +59,15 @@ class Files:
         ):
             return
         if not same and entry["validate"]:
-            self._validate(path, entry["validate"], data)
+            self._validate(path, entry["validate"], data, entry["hidden"])
         before = None if seen is None else "not shown\n" if entry["hidden"] else text_of(path) or ""
         self._changed(path, before, "not shown, another\n" if entry["hidden"] else entry["content"], same)
         if not self.check:
             _files.write_atomically(path, data, mode, owner)
 
-    def _validate(self, path: str, command: Sequence[str], data: bytes) -> None:
-        """Errors: Refusal, with what the program said."""
+    def _validate(self, path: str, command: Sequence[str], data: bytes, hidden: bool) -> None:
+        """Errors: Refusal, with what the program said; of a hidden file without URLs, which may have a password in
+        them."""
         with tempfile.NamedTemporaryFile(dir=self.folder) as stream:
             stream.write(data)
             stream.flush()
@@ -82,6 +85,8 @@ class Files:
                     % (path, words[0], os.strerror(error.errno or 0))
                 ) from None
             output = process.communicate()[0]
+        if hidden:
+            output = URL.sub("URL", output)
         if process.returncode:
             raise Refusal(
                 "%s: %s refuses it (%s): correct what it is made of"

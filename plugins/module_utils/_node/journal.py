@@ -98,7 +98,8 @@ def recent(since: float, service: Optional[str], lines: int, everything: bool, u
     A line: {at, unit, text, folded}. Lines that a server writes while all is well are one, with their number as folded,
     unless everything is wanted.
     """
-    arguments = ["--output=json", "--reverse", "--since=@%d" % since, "--output-fields=" + ",".join(FIELDS)]
+    # journalctl knows no time before 1970.
+    arguments = ["--output=json", "--reverse", "--since=@%d" % max(0, since), "--output-fields=" + ",".join(FIELDS)]
     found: List[Line] = []
     folds: Dict[str, Line] = {}
     read = shown = 0

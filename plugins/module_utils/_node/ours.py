@@ -55,6 +55,7 @@ NODE_FILES = (
     (paths.STATUS_PROGRAM, r"^# llama-service-status "),
     (paths.DOCTOR, r'\A\{"rules": '),
     (paths.DOCTOR_PROGRAM, r"^# llama-doctor: "),
+    (paths.MONITORING_READ, r"\A\Z"),
     (paths.RSYSLOG_DROP_IN, r"^# The journal of the services, by the collection "),
     (paths.ALLOY, r"^// The journal of the services, by the collection "),
     (paths.JOURNALD_DROP_IN, r"^# What nobody else has told journald on this node; "),

@@ -131,6 +131,8 @@ GATEWAY_READ = STATE + "/gateway-read"
 GATEWAY_RULES = STATE + "/gateway-rules"
 # There where the role has switched nginx on.
 GATEWAY_NGINX_ON = STATE + "/nginx-switched-on"
+# Younger than the configuration that Prometheus and alertmanager have read last.
+MONITORING_READ = STATE + "/monitoring-read"
 BASELINES = STATE + "/baseline-*.json"
 # How fast a service read a long prompt.
 PROMPTS = STATE + "/prompt-*.json"

@@ -14,6 +14,7 @@ End = Tuple[str, int]
 NETLINK_SOCK_DIAG = 4
 SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, NLMSG_ERROR = 20, 1, 2
 TCP_INFO = 2  # attribute INET_DIAG_INFO
+LISTEN = 10
 HEADER = struct.Struct("=IHHII")
 # family, protocol, extensions, padding, states; ports; addresses of 16 bytes; interface, and a cookie that matches any.
 REQUEST = struct.Struct("=BBBxI2s2s16s16sIII")
@@ -38,8 +39,27 @@ class Socket(NamedTuple):
     acked: Optional[int] = None
 
 
+class Listener(NamedTuple):
+    """user: the id of who listens; inode: another one is another listener."""
+
+    user: int
+    inode: int
+
+
 def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Optional[Socket]:
-    """The socket between two ends (address, port), or the listener at local ; None where there is none or no answer."""
+    """The socket between two ends (address, port), or the listener at local; None where there is none or no answer."""
+    return parse(_ask(local, remote, patience))
+
+
+def listener(end: End) -> Optional[Listener]:
+    """Who gets a connection to an end (address, port) of this node; None as for query()."""
+    data = _ask(end, ("0.0.0.0", 0), 1.0)
+    found = parse(data)
+    return Listener(*ANSWER.unpack_from(data, HEADER.size)[14:16]) if found and found.state == LISTEN else None
+
+
+def _ask(local: End, remote: End, patience: float) -> bytes:
+    """What the kernel answers, nothing where it does not."""
     ends = [struct.pack("!H", end[1]) for end in (local, remote)] + [
         socket.inet_aton(end[0]) for end in (local, remote)
     ]
@@ -50,13 +70,15 @@ def query(local: End, remote: End = ("0.0.0.0", 0), patience: float = 1.0) -> Op
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as stream:
             stream.settimeout(patience)
             stream.sendto(HEADER.pack(HEADER.size + len(body), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 1, 0) + body, (0, 0))
-            return parse(stream.recv(8192))
+            return stream.recv(8192)
     except OSError:
-        return None
+        return b""
 
 
 def parse(data: bytes) -> Optional[Socket]:
     """A netlink answer -> as query()."""
+    if len(data) < HEADER.size:
+        return None
     length, kind = HEADER.unpack_from(data)[:2]
     if kind == NLMSG_ERROR or length < HEADER.size + ANSWER.size:
         return None

@@ -13,6 +13,7 @@ import subprocess
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .._text import Refusal
+from . import sock_diag
 
 End = Tuple[str, int]
 Ends = Tuple[End, End]  # local, remote
@@ -98,6 +99,41 @@ def entries(text: str, end: End) -> List[Entry]:
             waiting = int(fields[4].split(":")[1], 16)
             found.append(Entry(_end(fields[1]), _end(fields[2]), fields[3], waiting, int(fields[9])))
     return found
+
+
+def listener(end: End, proc: str = "/proc") -> Optional[sock_diag.Listener]:
+    """Who gets a connection to an end (address, port) of this node; None where nobody does, or nobody can be seen."""
+    found = sock_diag.listener(end)
+    if found:
+        return found
+    # A kernel that does not answer says the same as one without a listener. Of two the one at the address gets it.
+    with open(os.path.join(proc, "net/tcp"), encoding="ascii") as stream:
+        lines = [line.split() for line in stream]
+    for address in (end[0], "0.0.0.0"):
+        for fields in lines[1:]:
+            if fields[3] == LISTEN and _end(fields[1]) == (address, end[1]):
+                return sock_diag.Listener(int(fields[7]), int(fields[9]))
+    return None
+
+
+def user_of(pid: int, proc: str = "/proc") -> Optional[int]:
+    """The id of the user that a process opens sockets as; None where it has ended."""
+    try:
+        with open(os.path.join(proc, str(pid), "status"), encoding="utf-8", errors="replace") as stream:
+            (users,) = [line.split() for line in stream if line.startswith("Uid:")]
+    except (OSError, ValueError):
+        return None
+    return int(users[4])
+
+
+def is_of(found: sock_diag.Listener, pid: int, proc: str = "/proc") -> bool:
+    """Whether a process listens: by its descriptors, or by its user alone where those may not be looked at."""
+    if found.user != user_of(pid, proc):
+        return False
+    try:
+        return found.inode in socket_inodes([pid], proc)
+    except Refusal:
+        return True
 
 
 def parse_ss(text: str) -> Dict[Ends, Counters]:

@@ -114,7 +114,7 @@ class Head:
         shown = self._show_unit()
         self.pid = number(shown, "MainPID") or None if shown else None
         if shown and self.own_key and self.pid:
-            self.api.use_key(key_of(shown["Id"]))
+            self.api.use_key(key_of(shown["Id"]), self.pid)
         # Sockets of a unit that does not run are nobody's.
         seen = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         connected = {one.endpoint for one in seen if one.connected}

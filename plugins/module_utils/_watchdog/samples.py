@@ -188,7 +188,7 @@ def _slot(shown: Dict[str, Any]) -> Dict[str, Any]:
 
 class HeadApi:
     """A head's HTTP API. say(text) is called once for each reason why it cannot be asked; embeddings: it serves them
-    alone, with reranking scores."""
+    alone, with reranking scores. pid: its process, as whoever uses this knows it."""
 
     def __init__(
         self, url: str, api_key_file: Optional[str], say: Say, embeddings: bool = False, reranking: bool = False
@@ -196,9 +196,10 @@ class HeadApi:
         self._url, self._api_key_file, self._say, self.embeddings = url, api_key_file, say, embeddings
         self._reranking = reranking
         self._said: Optional[str] = None
+        self.pid = 0
 
     def _api(self) -> LlamaApi:
-        return LlamaApi(self._url, read_api_key(self._api_key_file) if self._api_key_file else None)
+        return LlamaApi(self._url, read_api_key(self._api_key_file) if self._api_key_file else None, pid=self.pid)
 
     def complain(self, error: object) -> None:
         if self._said != str(error):

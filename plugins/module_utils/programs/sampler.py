@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """sampler: what only we know of a node, as Prometheus reads it.
 
-It reads /etc/llama-cluster/sampler.json at its start, and what roles write for the watchdog whenever that changes.
+It reads /etc/llama-cluster/sampler.json, and what roles write for the watchdog, whenever that changes.
 What it sees is in /run/llama-cluster/samples.prom, and where sampler.json says so in a directory of node_exporter or on
 a page for the monitoring hosts.
 """
@@ -32,6 +32,7 @@ class Sampler:
 
     def __init__(self, told: config.Config) -> None:
         self._told = told
+        self._parts: List[Part] = []
         self.board = Board()
         self._heads: Dict[str, Tuple[config.Watched, List[Part]]] = {}
         self._page: Optional[page.Page] = None
@@ -42,10 +43,20 @@ class Sampler:
             ("machine", SLOW, node.slow),
             ("cards", cards.LOOK, cards.Cards().look),
         ):
-            Part(self.board, name, interval, look).start()
+            self._parts.append(Part(self.board, name, interval, look))
         for path in sorted(set(told.disks)):
-            Part(self.board, "disk " + path, SLOW, functools.partial(machine.disk, path)).start()
+            self._parts.append(Part(self.board, "disk " + path, SLOW, functools.partial(machine.disk, path)))
+        for part in self._parts:
+            part.start()
         self._self = machine.Self(told.version)
+
+    def stop(self) -> None:
+        """Another one takes its place: nothing of it goes on, and its port is free."""
+        for part in self._parts + [part for _told, parts in self._heads.values() for part in parts]:
+            part.stop()
+        if self._page:
+            self._page.shutdown()
+            self._page.server_close()
 
     def follow(self) -> None:
         """Has a part for each head and router that there is now."""
@@ -72,9 +83,9 @@ class Sampler:
         content = self.board.content()
         _files.write_atomically(paths.SAMPLES, content, 0o644, durable=False)
         if self._told.textfile:
-            # That directory is node_exporter's own.
+            # That directory is node_exporter's own, whose account could have it lead elsewhere.
             path = os.path.join(self._told.textfile, NAME)
-            _files.write_atomically(path, content, 0o644, anywhere=True, durable=False)
+            _files.write_atomically(path, content, 0o644, anywhere=True, durable=False, links=False)
 
     def answer(self) -> None:
         """Has the page, where there is to be one. Errors: Refusal."""
@@ -100,16 +111,45 @@ class Sampler:
         return failed
 
 
+def begun(told: config.Config) -> Sampler:
+    sampler = Sampler(told)
+    where = told.textfile or ("the monitoring hosts" if told.http else "the node")
+    notify("READY=1\nSTATUS=samples for %s" % where)
+    return sampler
+
+
+class Following:
+    """A sampler that is another one once sampler.json says something else. Errors: Refusal."""
+
+    def __init__(self) -> None:
+        self._read = config.written()
+        self._sampler = begun(config.load())
+
+    def round(self) -> List[str]:
+        """-> what could not be done."""
+        failed: List[str] = []
+        written = config.written()
+        if written != self._read:
+            self._read = written
+            try:
+                told = config.load()
+            except Refusal as error:
+                # It goes on by what it was told before.
+                failed.append(str(error))
+            else:
+                self._sampler.stop()
+                self._sampler = begun(told)
+        return failed + self._sampler.round()
+
+
 def main() -> Union[int, str]:
     try:
-        told = config.load()
+        following = Following()
     except Refusal as error:
         return "sampler: %s" % error
-    sampler = Sampler(told)
-    notify("READY=1\nSTATUS=samples for %s" % (told.textfile or ("the monitoring hosts" if told.http else "the node")))
     complaints: List[str] = []
     while True:
-        failed = sampler.round()
+        failed = following.round()
         for one in failed:
             if one not in complaints:
                 say("sampler: " + ascii_words(one))

@@ -112,6 +112,7 @@ class HeadWatch(Watch):
             config.get("embeddings", False),
             config.get("reranking", False),
         )
+        self._api = api
         self._looker = samples.Looker(api)
         self._prober = samples.Prober(api)
         self._marker = os.path.join(paths.SERVED, config["unit"])
@@ -126,6 +127,7 @@ class HeadWatch(Watch):
 
     def round(self, now: float) -> None:
         process = self.unit.look(now)
+        self._api.pid = process[0] if process else 0
         load = self._marked(process) if process and process != self._known else None
         if process and load is not None:
             self._judge.already_serves(process, load)

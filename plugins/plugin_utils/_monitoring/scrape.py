@@ -4,11 +4,12 @@
 """What the sampler of a host is told, and what Prometheus scrapes. Private to the collection."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...module_utils._node import paths
+from ...module_utils._node.units import unit_kind
 from ...module_utils._settings import is_stopped
 from .._intent import gateway, monitoring
 from .._intent.hosts import node_address
@@ -57,6 +58,33 @@ def sampler_config(
         "caches": settings["cache_dir"],
         "certificate": settings["certificate"],
     }
+
+
+def sampler_renewed(before: Mapping[str, Any], told: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
+    """sampler.json after these services have changed, all of them where none are named: of others it says what it said.
+
+    before: as it is; told: as sampler_config() has it.
+    """
+
+    def changed(service: str | None) -> bool:
+        return not services or service in services
+
+    def merged(name: str, service_of: Callable[[str], str | None]) -> dict[str, Any]:
+        kept = {key: value for key, value in before[name].items() if not changed(service_of(key))}
+        return kept | {key: value for key, value in told[name].items() if changed(service_of(key))}
+
+    kept = [unit for unit in before["stopped"] if not changed(_service_of(unit))]
+    stopped = [unit for unit in told["stopped"] if unit in kept or changed(_service_of(unit))]
+    return {
+        **before,
+        "planned": merged("planned", _service_of),
+        "models": merged("models", str),
+        "stopped": [*stopped, *(unit for unit in kept if unit not in stopped)],
+    }
+
+
+def _service_of(unit: str) -> str | None:
+    return unit_kind(unit)[1]
 
 
 def _planned(

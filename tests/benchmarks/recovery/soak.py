@@ -58,6 +58,7 @@ JOURNAL_MIB = 1.0
 LIBRARY = "/usr/local/lib/llama-soak"
 LENT = (
     *("__init__.py", "_text.py"),
+    *("_node/__init__.py", "_node/sock_diag.py", "_node/sockets.py"),
     *("_llama/__init__.py", "_llama/api.py"),
     *("_serving/__init__.py", "_serving/recovery.py"),
 )

@@ -124,6 +124,13 @@ CLIENT_KEY = """
 - name: Note the key
   ansible.builtin.set_fact: {gateway_client_key: k3y-of-clients}
 """
+# Real is which services it is told of.
+SAMPLER = """
+- name: Write what it is told
+  thefermisea.llama_cluster.copy:
+    dest: /etc/llama-cluster/sampler.json
+    content: "{{ monitoring_services | to_json }}"
+"""
 # A disk that has no room for both where the old model is to be parked.
 ROOM = """
 - name: Note where the old model is
@@ -143,6 +150,7 @@ REPLACED = {
     "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "gateway/tasks/client_key.yml": CLIENT_KEY,
     "gateway/tasks/main.yml": GATEWAY,
+    "monitoring/tasks/node_services.yml": SAMPLER,
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",
     "model/tasks/retire.yml": MODEL % "retire",

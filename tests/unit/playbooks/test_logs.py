@@ -112,6 +112,7 @@ def test_what_lies_before_is_not_shown(logs):
         ("since=yesterday", "logs: since yesterday seen, a number"),
         ("lines=0", "logs: lines 0 seen, 1 to 9999 is needed: write -e lines=1000"),
         ("lines=many", "logs: lines many seen, 1 to 9999"),
+        ("all=ture", "logs: all ture seen, true or false is needed: write -e all=true"),
         ("service=chta", "logs: service chta seen, one of chat is needed, did you mean chat?"),
         ("service=none", "logs: service none seen, one of chat is needed: correct -e service=, or leave"),
     ],
@@ -120,3 +121,11 @@ def test_a_mistake_asks_nobody(logs, given, sentence):
     status, output = logs("-e", given)
     assert status != 0 and sentence in output, output
     assert "could not be asked" not in output and "Connection timed out" not in output
+
+
+def test_a_mistake_is_found_whatever_hosts_are_asked(logs):
+    """A gateway alone, which is no node."""
+    status, output = logs("--limit", "front", "-e", "since=10")
+    assert status != 0 and "logs: since 10 seen, a number of s, m, h or d is needed" in output, output
+    status, output = logs("--limit", "front", "-e", "service=chat")
+    assert status == 0 and "front llama-gateway chat: 200" in output, output

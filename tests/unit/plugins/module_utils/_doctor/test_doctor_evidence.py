@@ -23,6 +23,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._doctor 
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import ours, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import doctor
+from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 HEAD, WORKER = "llama-head-chat.service", "llama-rpc-chat.service"
 AT = 1795548339.5
@@ -341,20 +342,31 @@ class Asked:
 
 
 def test_a_server_is_asked_each_path_once_and_a_sleeping_one_is_not_woken(monkeypatch):
-    record = {"kind": "head", "url": "http://127.0.0.1:8000"}
+    record = {"kind": "head", "url": "http://127.0.0.1:8000", "main_pid": 77}
     for sleeping, state, asked in (
         (False, "ready", ["/health", "/props", "/slots", "/metrics"]),
         (True, "sleeping", ["/health", "/props"]),
     ):
         server = Asked(sleeping)
-        monkeypatch.setattr(units, "LlamaApi", lambda *_given, server=server: server)
+        monkeypatch.setattr(units, "LlamaApi", lambda *_given, server=server, **_more: server)
         found = units.ask(record, {})
         assert (found["state"], server.paths) == (state, asked)
         assert (found["slots"], found["slot_context"], found["thinks"]) == (2, 4096, True)
     server = Asked(False)
-    monkeypatch.setattr(units, "LlamaApi", lambda *_given: server)
-    assert units.ask({"kind": "router", "url": "http://127.0.0.1:8000"}, {})["state"] == "ready"
+    monkeypatch.setattr(units, "LlamaApi", lambda *_given, **_more: server)
+    assert units.ask(dict(record, kind="router"), {})["state"] == "ready"
     assert server.paths == ["/health"]
+
+
+@pytest.mark.parametrize("pid", [1 << 30, None])
+def test_whoever_has_the_port_of_a_unit_without_its_process_gets_no_key(tmp_path, pid):
+    (tmp_path / "key").write_text("k3y\n")
+    server = fake.FakeLlamaServer()
+    record = {"kind": "head", "url": server.url, "main_pid": pid}
+    found = units.ask(record, {"api_key_file": str(tmp_path / "key")})
+    assert found["state"] == "down" and "it gets no key" in found["state_reason"]
+    assert server.headers == []
+    server.stop()
 
 
 ANSWER = b"""HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s"""

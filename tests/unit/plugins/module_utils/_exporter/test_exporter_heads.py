@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import copy
+import os
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporter import heads
@@ -101,6 +102,16 @@ def test_a_key_that_is_refused_is_told_and_no_state(server, monkeypatch):
     server.responses["/props"] = fake.NO_KEY
     with pytest.raises(Refusal, match="API key"):
         asked(server, monkeypatch).look()
+
+
+def test_the_key_is_for_the_process_of_the_unit(server, monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("k3y\n")
+    told = {"process": (os.getpid(), 5), "api_key_file": str(tmp_path / "key")}
+    assert look(asked(server, monkeypatch, **told))["llama_endpoint_state", "ready"] == 1
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer k3y"}
+    del server.headers[:]
+    assert look(asked(server, monkeypatch, **dict(told, process=(1 << 30, 5))))["llama_endpoint_state", "down"] == 1
+    assert server.headers == []
 
 
 def test_without_a_process_nobody_is_asked(server, monkeypatch):

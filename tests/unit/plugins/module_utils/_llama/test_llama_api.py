@@ -3,13 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import contextlib
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._llama import api as llama_api
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import STRANGER
 
 
 @pytest.fixture(name="server")
@@ -34,6 +38,47 @@ def test_json_and_text_are_returned_with_their_status(server):
 def test_the_key_is_sent_in_a_header(server):
     llama_api.LlamaApi(server.url, "k3y").get("/props", 5)
     assert server.headers[0]["Authorization"] == "Bearer k3y"
+
+
+def test_a_key_goes_to_the_process_that_it_is_for_alone(server):
+    api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
+    api.get("/props", 5)
+    api.of("m").get("/props", 5)
+    assert [headers["Authorization"] for headers in server.headers] == ["Bearer k3y"] * 2
+    # Of the same user, as a head of another service is.
+    other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    for pid in (other.pid, 1 << 30):
+        api.use_key("k3y", pid)
+        for ask in (lambda: api.get("/props", 5), lambda: list(api.stream("x")), lambda: api.of("m").get("/props", 5)):
+            with pytest.raises(llama_api.NoAnswer, match="user id %d listens at " % os.geteuid()) as caught:
+                ask()
+            assert caught.value.kind == "stranger"
+    other.communicate(b"\n")
+    assert len(server.headers) == 2
+    # There is nothing to keep back.
+    assert llama_api.LlamaApi(server.url, pid=os.getpid()).get("/props", 5)[0] == 200
+
+
+def test_a_listener_that_was_another_one_before_gets_no_key(server, monkeypatch):
+    seen = [llama_api.Listener(os.geteuid(), 1), llama_api.Listener(os.geteuid(), 2), None]
+    monkeypatch.setattr(llama_api, "listener", lambda _end: seen.pop(0))
+    api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
+    for who in ("user id %d" % os.geteuid(), "somebody who cannot be seen"):
+        with pytest.raises(llama_api.NoAnswer, match=who + " listens at"):
+            api.get("/props", 5)
+    assert server.headers == [] and seen == []
+
+
+def test_a_stranger_at_the_port_of_a_unit_reads_nothing():
+    give = "import os, socket, sys; os.setuid(int(sys.argv[1])); s = socket.create_server(('127.0.0.1', 0)); "
+    take = "print(s.getsockname()[1], flush=True); print(s.accept()[0].recv(9999), flush=True)"
+    if os.geteuid() != 0:
+        pytest.skip("only root is somebody else")
+    with subprocess.Popen([sys.executable, "-c", give + take, str(STRANGER)], stdout=subprocess.PIPE) as stranger:
+        url = "http://127.0.0.1:%d" % int(stranger.stdout.readline())
+        with pytest.raises(llama_api.NoAnswer, match="user id %d listens at %s" % (STRANGER, url)):
+            llama_api.LlamaApi(url, "k3y", pid=os.getpid()).get("/health", 5)
+        assert stranger.stdout.readline() == b"b''\n"
 
 
 @pytest.mark.parametrize("model", [None, "m"])

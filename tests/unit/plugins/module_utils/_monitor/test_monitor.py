@@ -28,6 +28,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._monitor import read, state, view
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._monitor.read import Follower, Reading, Source
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import monitor, service_status
+from ansible_collections.thefermisea.llama_cluster.tests.unit import observed
 
 HEAD = """llama_sampler_timestamp_seconds %s
 llama_node_held 0
@@ -99,8 +100,11 @@ def alerts(*told, error=""):
 
 
 TOLD = {
-    "labels": {"alertname": "LlamaUnitRepaired", "severity": "notice", "service": "chat", "node": "node2"},
-    "annotations": {"summary": "llama-rpc-chat.service of node2 was repaired"},
+    "labels": {
+        **{"alertname": "LlamaUnitRepaired", "severity": "notice", "role": "worker"},
+        **{"service": "chat", "unit": "llama-rpc-chat.service", "node": "node2"},
+    },
+    "annotations": {"summary": "llama-rpc-chat.service on node2: repaired"},
 }
 PAGE = {"labels": {"alertname": "LlamaModelWithoutEndpoint", "severity": "page", "service": "embed"}}
 
@@ -139,7 +143,10 @@ def test_a_cluster_of_three_nodes_of_which_one_is_gone():
     assert found.repairs[0].reason == "it hangs: no byte in 20 s"
     assert found.gateways == [state.Gateway("node1", "", 2.0, 3, 2, ["embed on node3: down"])]
     assert found.alerts == [
-        state.Alert("LlamaUnitRepaired", "notice", "chat node2", "llama-rpc-chat.service of node2 was repaired")
+        state.Alert(
+            *("LlamaUnitRepaired", "notice", "chat llama-rpc-chat.service node2"),
+            "llama-rpc-chat.service on node2: repaired",
+        )
     ]
 
 
@@ -164,6 +171,12 @@ def test_the_view_is_that_of_the_page(width, monkeypatch):
     page = (pathlib.Path(__file__).parents[5] / "docs" / "commands.md").read_text()
     assert text in page, text
     assert "\033[" not in text and "\033[31m" in view.painted(shown, colour=True)
+
+
+def test_the_alert_of_the_page_reads_as_its_rule_says_it():
+    summary = observed.alerts()["LlamaUnitRepaired"]["annotations"]["summary"]
+    told = re.sub(r"{{ \$labels\.(\w+) }}", lambda found: TOLD["labels"][found.group(1)], summary)
+    assert TOLD["annotations"]["summary"] == told
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 79, 80, 119, 120, 300])

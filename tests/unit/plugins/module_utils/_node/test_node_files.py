@@ -220,3 +220,14 @@ def test_a_file_that_has_not_our_mark_stays(tmp_path):
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(Refusal, match="has not written"):
         apply(entry)
+
+
+def test_what_a_program_says_of_a_hidden_file_is_told_without_its_urls(tmp_path):
+    program = "import sys; sys.exit('field url not found: %s' % open(sys.argv[1]).read())"
+    entry = {"path": tmp_path / "file", "validate": [sys.executable, "-c", program, "%s"], "hidden": True}
+    with pytest.raises(Refusal) as caught:
+        apply(dict(entry, content='"HTTPS://chat.test/hooks/%zz?token=x" ' + "in the root route " * 40))
+    assert "refuses it (" in str(caught.value) and "in the root route" in str(caught.value)
+    with pytest.raises(Refusal, match=r"refuses it \(field url not found: \"URL of all\): correct"):
+        apply(dict(entry, content='"https://chat.test/hooks/secret" of all'))
+    assert "chat.test" not in str(caught.value) and "token" not in str(caught.value)

@@ -37,7 +37,11 @@ def fixture_recent(monkeypatch):
 
         monkeypatch.setattr(journal, "ask", ask)
         result = journal.recent(since, service, lines, everything, units or UNITS)
-        assert "--reverse" in asked and "_SYSTEMD_UNIT=" + journal.WATCHDOG in asked
+        assert (
+            "--since=@%d" % max(0, since) in asked
+            and "--reverse" in asked
+            and "_SYSTEMD_UNIT=" + journal.WATCHDOG in asked
+        )
         return [(line["at"], line["unit"], line["folded"] or line["text"]) for line in result["lines"]], result["more"]
 
     return look
@@ -63,6 +67,8 @@ def test_the_order_is_that_of_the_senders_clock(recent):
     assert [line[2] for line in recent(said("second", 2), late, said("third", 3))[0]] == ["first", "second", "third"]
     assert recent(late)[0][0][0] == 1.000007
     assert recent(late, since=2) == ([], False)
+    # More days than there were since 1970.
+    assert recent(late, since=-1e9)[0] == [(1.000007, HEAD, "first")]
 
 
 SERVER = [

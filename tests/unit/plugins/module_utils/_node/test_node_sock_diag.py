@@ -102,3 +102,19 @@ def test_what_the_kernel_is_asked(monkeypatch):
 def test_a_kernel_that_does_not_answer(monkeypatch):
     monkeypatch.setattr(sock_diag.socket, "socket", Kernel(OSError("timed out")))
     assert sock_diag.query(("10.0.0.1", 50052)) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "found"),
+    [
+        (message(state=10), sock_diag.Listener(9, 10)),
+        (message(state=1), None),
+        (message(kind=ERROR), None),
+        (OSError("timed out"), None),
+    ],
+)
+def test_who_listens(monkeypatch, answer, found):
+    kernel = Kernel(answer)
+    monkeypatch.setattr(sock_diag.socket, "socket", kernel)
+    assert sock_diag.listener(("10.0.0.1", 8000)) == found
+    assert struct.unpack_from("!HH4s12s4s", kernel.sent[0][0], 24) == (8000, 0, b"\n\0\0\1", bytes(12), bytes(4))

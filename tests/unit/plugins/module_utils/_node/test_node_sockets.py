@@ -4,11 +4,13 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import sockets
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
 
 needs_ss = pytest.mark.skipif(shutil.which("ss") is None, reason="no ss on this machine")
@@ -186,3 +188,51 @@ def test_a_descriptor_that_is_closed_meanwhile_hides_no_other(tmp_path, monkeypa
     (folder / "3").symlink_to("socket:[103]")
     monkeypatch.setattr(sockets.os, "listdir", lambda path: ["2", "3"])
     assert sockets.socket_inodes([7], str(tmp_path)) == {103}
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
+def test_who_listens_is_known_by_the_kernel_and_by_its_table(monkeypatch, address):
+    with socket.create_server((address, 0)) as one:
+        end = ("127.0.0.1", one.getsockname()[1])
+        found = sockets.listener(end)
+        assert found == (os.geteuid(), os.fstat(one.fileno()).st_ino)
+        # Where the kernel takes no question about one socket.
+        monkeypatch.setattr(sockets.sock_diag, "listener", lambda _end: None)
+        assert sockets.listener(end) == found
+    assert sockets.listener(end) is None
+
+
+@pytest.mark.skipif(sys.byteorder != "little", reason="the text is from a little-endian kernel")
+def test_a_listener_of_the_address_comes_before_one_of_all_addresses(monkeypatch, tmp_path):
+    monkeypatch.setattr(sockets.sock_diag, "listener", lambda _end: None)
+    (tmp_path / "net").mkdir()
+    line = "   0: 00000000:C76D 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1001        0 7 1 0 100 0 0 10 0\n"
+    first, _newline, rest = PROC_NET_TCP.partition("\n")
+    (tmp_path / "net/tcp").write_text(first + "\n" + line + rest)
+    assert sockets.listener(("127.0.0.1", 0xC76D), str(tmp_path)) == (0, 90470)
+    assert sockets.listener(("10.0.0.1", 0xC76D), str(tmp_path)) == (1001, 7)
+    # A connection is no listener.
+    assert sockets.listener(("127.0.0.1", 0x9DD6), str(tmp_path)) is None
+
+
+def test_the_user_of_a_process():
+    assert sockets.user_of(os.getpid()) == os.geteuid()
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    assert sockets.user_of(process.pid) is None
+
+
+def test_a_listener_is_that_of_a_process_by_its_descriptors_or_else_by_its_user(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        found = sockets.listener(one.getsockname())
+        assert sockets.is_of(found, os.getpid())
+        assert not sockets.is_of(found._replace(inode=1), os.getpid())
+        assert not sockets.is_of(found._replace(user=os.geteuid() + 1), os.getpid())
+
+    def denied(_pids, _proc):
+        raise Refusal("not readable")
+
+    # As for a sampler, which may not look into processes.
+    monkeypatch.setattr(sockets, "socket_inodes", denied)
+    assert sockets.is_of(found, os.getpid())
+    assert not sockets.is_of(found._replace(user=os.geteuid() + 1), os.getpid())

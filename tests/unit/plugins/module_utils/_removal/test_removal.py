@@ -440,6 +440,7 @@ WRITTEN = {
     "run/llama-lending-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "run/llama-link-rules": '# Rules of firewalld that were added here\nrunning public rule family="ipv4"\n',
     "var/lib/llama-cluster/baseline-chat.json": '{\n    "measured_at": "2026-10-01T08:00:00Z"\n}\n',
+    "var/lib/llama-cluster/monitoring-read": "",
     "var/lib/llama-cluster/prompt-chat.json": '{\n    "inputs": [],\n    "measured_at": "2026-11-24T08:00:00Z"\n}\n',
     "var/lib/llama-cluster/rollback/last.json": '{"build": "b1", "files": {}, "id": "x"}',
     "var/lib/llama-cluster/rollback/open.json": '{"build": null, "files": {}, "id": "x"}',

@@ -266,7 +266,8 @@ def test_the_key_comes_from_the_file_of_the_service(monkeypatch, server, keys):
 def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monkeypatch, server, keys, tmp_path):
     (tmp_path / "shadow").write_text("root:$6$hash\n")
     process = subprocess.Popen(
-        [sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")], stdin=subprocess.PIPE
+        [sys.executable, "-c", "input()", "--api-key-file", str(tmp_path / "shadow")],
+        **{"stdin": subprocess.PIPE, "pass_fds": [server.fileno()]},
     )
     # The kernel sets the arguments a moment after the program has been replaced.
     while b"--api-key-file" not in pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes():
@@ -275,6 +276,15 @@ def test_a_process_that_names_another_file_as_its_key_file_is_not_believed(monke
     (keys / "chat").write_text("s3cret\n")
     assert authorizations(server, monkeypatch, process.pid) == {"Bearer s3cret"}
     process.communicate(b"\n")
+
+
+def test_a_stranger_at_the_port_gets_no_key(monkeypatch, server, keys):
+    (keys / "chat").write_text("s3cret\n")
+    # Whose process is another one.
+    show(monkeypatch, 1 << 30)
+    result = serving_health.Head(llama_api.LlamaApi(server.url), unit="llama-head-chat", own_key=True).check()
+    assert result["state"] == "down" and "user id %d listens at" % os.geteuid() in result["reason"]
+    assert server.headers == []
 
 
 def test_a_key_file_that_is_a_link_or_that_others_may_write_is_one_sentence(monkeypatch, server, keys, tmp_path):

@@ -18,6 +18,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._exporte
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi, paths
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import sampler
 from ansible_collections.thefermisea.llama_cluster.tests.unit import fake_llama_server as fake
+from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
 
 UNIT = Path(__file__).resolve().parents[3]
 STUB = str(UNIT / "stub_nvidia_smi")
@@ -140,6 +141,23 @@ def test_a_link_that_was_planted_is_not_written_through(node):
     assert (node / "precious").read_text() == "x" and not (node / "textfile/llama_cluster.prom").is_symlink()
 
 
+def test_a_directory_that_others_have_made_lead_elsewhere_is_not_written_to(node):
+    """By its owner, as the account of node_exporter could. A link of root's on the way is followed."""
+    (node / "theirs").mkdir()
+    (node / "elsewhere").mkdir()
+    (node / "theirs/textfile").symlink_to(node / "elsewhere")
+    one = sampler.Sampler(config.Config(textfile=str(node / "theirs/textfile")))
+    assert one.round() == [] and os.listdir(str(node / "elsewhere")) == ["llama_cluster.prom"]
+    (node / "elsewhere/llama_cluster.prom").unlink()
+    (node / "theirs").chmod(0o777)
+    (failed,) = one.round()
+    assert failed.startswith("cannot write: %s/theirs/textfile: no directory, one is needed" % node)
+    assert os.listdir(str(node / "elsewhere")) == []
+    (node / "theirs").chmod(0o755)
+    give_away(node / "theirs")
+    assert len(one.round()) == 1 and os.listdir(str(node / "elsewhere")) == []
+
+
 def test_what_cannot_be_written_or_served_is_told_and_keeps_nothing_else(node):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         http = config.Http("127.0.0.1", taken.getsockname()[1], ["127.0.0.1"])
@@ -164,6 +182,39 @@ def test_a_card_that_hangs_holds_up_nobody(node, server, monkeypatch):
     assert time.monotonic() - began < 0.5
     rounds_until(one, lambda _failed: written(node).get(("llama_sampler_cards_hung",)) == 1)
     assert written(node)["llama_endpoint_ready", "chat"] == 1
+
+
+def test_it_goes_by_what_it_is_told_meanwhile(node, server, monkeypatch):
+    path = node / "sampler.json"
+    monkeypatch.setattr(config.load, "__defaults__", (str(path),))
+    monkeypatch.setattr(config.written, "__defaults__", (str(path),))
+
+    def tell(text):
+        path.with_suffix(".new").write_text(text)
+        path.with_suffix(".new").rename(path)
+
+    def models():
+        return {name[1:4] for name in written(node) if name[0] == "llama_model_info"}
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    http = {"address": "127.0.0.1", "port": port, "allowed": ["127.0.0.1"]}
+    tell(json.dumps({"http": http, "models": {"chat": {"model": "big", "quant": "Q8_0"}}}))
+    following = sampler.Following()
+    rounds_until(following, lambda failed: not failed and models() == {("big", "Q8_0", "chat")})
+    first = following._sampler
+    # The port of the page is its successor's at once.
+    tell(json.dumps({"http": http, "models": {"chat": {"model": "big", "quant": "Q4_K_M"}}}))
+    assert following.round() == []
+    rounds_until(following, lambda failed: not failed and models() == {("big", "Q4_K_M", "chat")})
+    second = following._sampler
+    assert second is not first and all(part._over.is_set() for part in first._parts)
+    # What cannot be used is said once, and replaces nothing.
+    tell("[]")
+    (failed,) = following.round()
+    assert failed.startswith("%s: cannot be used" % path) and following._sampler is second
+    assert following.round() == []
+    second.stop()
 
 
 def test_a_configuration_that_cannot_be_used_is_a_sentence(monkeypatch, tmp_path):

@@ -629,6 +629,7 @@ def test_a_head_that_serves_is_told_with_its_load_where_all_of_it_was_seen(tmp_p
     judge = types.SimpleNamespace(working=False, decide=lambda sample: [actions.Serves(7.0)])
     monkeypatch.setattr(watch, "_judge", judge)
     watch.round(now)
+    assert watch._api.pid == 42
     assert capsys.readouterr().out == "head chat: serves%s\n" % words
     assert (tmp_path / "served/llama-head-chat.service").read_text() == "42 7.0\n"
     assert stat.S_IMODE((tmp_path / "served").stat().st_mode) == 0o755
@@ -873,6 +874,15 @@ class Answers:
     def token(self, seed, timeout):
         self.asked.append((seed, timeout))
         return 200, {"timings": {"prompt_n": 3, "predicted_n": 1}}
+
+
+def test_the_key_of_a_head_is_for_its_process(server, tmp_path):
+    (tmp_path / "key").write_text("k3y\n")
+    api = samples.HeadApi(server.url, str(tmp_path / "key"), pytest.fail)
+    assert api.look(1.0, False)["silent"] and api.token(7) == (0, 0) and server.headers == []
+    api.pid = os.getpid()
+    assert not api.look(1.0, False)["silent"] and api.token(7)[0] == 200
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer k3y"}
 
 
 def test_a_head_of_embeddings_is_asked_for_one(server):

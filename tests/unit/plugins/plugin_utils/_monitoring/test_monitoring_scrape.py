@@ -109,6 +109,23 @@ def test_planned_memory_is_that_of_the_units_of_the_host():
     assert sampler("node3", plan=plan)["planned"] == sampler("ctl", plan=plan)["planned"] == {}
 
 
+def test_after_a_service_has_changed_a_sampler_is_told_of_that_alone():
+    before = dict(sampler("node2"), planned={"llama-rpc-chat.service": 5, "llama-router-fast.service": 6})
+    before.update(models={"chat": {"model": "big", "quant": "Q4"}, "fast": {}}, stopped=["llama-head-gone.service"])
+    wanted = dict(sampler("node2", export="textfile"), planned={"llama-rpc-chat.service": 7})
+    wanted["models"] = {"chat": {"model": "big", "quant": "Q8_0"}}
+    wanted["stopped"] = ["llama-head-chat.service", "llama-head-old.service"]
+    assert scrape.sampler_renewed(before, wanted, ["chat"]) == dict(
+        before,
+        planned={"llama-rpc-chat.service": 7, "llama-router-fast.service": 6},
+        models={"chat": {"model": "big", "quant": "Q8_0"}, "fast": {}},
+        stopped=["llama-head-chat.service", "llama-head-gone.service"],
+    )
+    # Of all services as site.yml would tell it, what is gone from the inventory too. How samples get out stays.
+    taken = {name: wanted[name] for name in ("planned", "models", "stopped")}
+    assert scrape.sampler_renewed(before, wanted, []) == dict(before, **taken)
+
+
 def test_each_host_is_scraped_once_where_its_samples_are():
     assert told()["targets"]["samplers.json"] == [
         {"targets": ["10.0.0.31:9754"], "labels": {"node": "node1"}},

@@ -1,0 +1,78 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What playbooks tell samplers once something else serves, over simulated nodes (simulation.py): which services have
+changed. What follows from it is in test_monitoring_scrape.py."""
+
+import copy
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import (
+    BRIEF,
+    INVENTORY,
+    NODES,
+    deployment,
+)
+
+TOLD = "etc/llama-cluster/sampler.json"
+SWITCH = ("switch_model", "-e", "service=chat quant=Q8_0")
+
+
+@pytest.fixture(name="cluster")
+def fixture_cluster(tmp_path_factory, tmp_path):
+    """Whose samplers were told something before."""
+    cluster = deployment(tmp_path_factory, "deployed", **BRIEF).copy(tmp_path)
+    cluster.inventory = copy.deepcopy(INVENTORY)
+    cluster.inventory["llama_monitoring"] = {"hosts": {"node1": None}}
+    for name in NODES:
+        (cluster.node(name) / TOLD).write_text("before")
+    return cluster
+
+
+def told(cluster):
+    """The same on all nodes."""
+    (one,) = {(cluster.node(name) / TOLD).read_text() for name in NODES}
+    return one
+
+
+def done(cluster, playbook, *arguments, fails=False):
+    status, output = cluster.run(playbook, *arguments)
+    assert (status != 0) is fails, output
+
+
+def test_an_upgrade_tells_them_of_all_services_and_a_rollback_takes_it_back(cluster):
+    done(cluster, "upgrade", "-e", "tag=b2")
+    assert told(cluster) == "[]"
+    # What served before served until it was proved.
+    assert cluster.events.index("node1 copy /" + TOLD) > cluster.events.index("node1 ask llama-head-chat.service")
+    done(cluster, "rollback")
+    assert told(cluster) == "before"
+
+
+def test_of_one_service_it_tells_them_of_that(cluster):
+    done(cluster, "upgrade", "-e", "tag=b2 service=chat")
+    assert told(cluster) == '["chat"]'
+
+
+def test_what_was_taken_back_was_never_told(cluster):
+    done(cluster, "upgrade", "-e", "tag=b2-mute", fails=True)
+    assert told(cluster) == "before"
+
+
+def test_a_switch_tells_them_of_its_service(cluster):
+    done(cluster, *SWITCH)
+    assert told(cluster) == '["chat"]'
+    done(cluster, "rollback")
+    assert told(cluster) == "before"
+
+
+def test_of_a_trial_they_are_not_told(cluster):
+    """It ends by itself, and nobody would tell them then."""
+    done(cluster, SWITCH[0], "-e", SWITCH[2] + " trial=12h")
+    assert told(cluster) == "before"
+
+
+def test_where_nothing_is_monitored_nobody_is_told(cluster):
+    cluster.inventory = INVENTORY
+    done(cluster, *SWITCH)
+    assert told(cluster) == "before"

@@ -1,0 +1,215 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What role monitoring does with the units of Prometheus and alertmanager, by its own tasks over files of the test's;
+a stub answers for systemd."""
+
+import json
+import os
+import re
+import sys
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulation import COLLECTIONS, run_playbook
+
+UNITS = ["prometheus.service", "prometheus-alertmanager.service"]
+# A unit runs where a file of its name is there. What was done to units is in the file calls.
+SYSTEMCTL = """\
+import os, sys
+
+here = os.environ["STUB_SYSTEMD"]
+words = [word for word in sys.argv[1:] if not word.startswith("-")]
+asked = [word.partition("=")[2].split(",") for word in sys.argv if word.startswith("--property=")]
+
+def state(unit):
+    runs = "active" if os.path.exists(here + "/" + unit) else "inactive"
+    known = {"Id": unit, "LoadState": "loaded", "ActiveState": runs, "UnitFileState": "enabled"}
+    known["NeedDaemonReload"] = "no"
+    return "\\n".join("%s=%s" % one for one in known.items() if not asked or one[0] in asked[0])
+
+if words[0] == "show":
+    print("\\n\\n".join(map(state, words[1:])))
+elif words[0] == "is-enabled":
+    print("enabled")
+else:
+    with open(here + "/calls", "a") as calls:
+        calls.write(" ".join(words) + "\\n")
+    path = here + "/" + words[-1]
+    if words[0] in ("start", "restart"):
+        open(path, "w").close()
+    elif words[0] == "stop":
+        os.unlink(path)
+"""
+
+
+class Host:
+    """A monitoring host in a folder: here, where the configuration is, and what systemd was told."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.here = folder / "monitoring"
+        self.read = folder / "monitoring-read"
+        for path in (folder / "bin", folder / "systemd", self.here / "rules"):
+            path.mkdir(parents=True)
+        self.command("systemctl", "#!%s\n%s" % (sys.executable, SYSTEMCTL))
+
+    def write(self, *names):
+        for name in names:
+            path = self.here / name
+            path.write_text("written")
+            # Younger than all that is there, whatever the clock of the file system can tell apart.
+            newest = max(one.stat().st_mtime for one in self.folder.rglob("*"))
+            os.utime(path, (newest + 1, newest + 1))
+
+    def has_read(self):
+        """As if they had read all of it now."""
+        newest = max(one.stat().st_mtime for one in self.here.rglob("*"))
+        self.read.touch()
+        os.utime(self.read, (newest, newest))
+
+    def runs(self, *units):
+        for unit in units:
+            (self.folder / "systemd" / unit).touch()
+
+    def command(self, name, text):
+        """A stub that stands for a command of the host."""
+        path = self.folder / "bin" / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def play(self, tasks_from, *arguments, fails=False, **variables):
+        """-> (output, what systemd was told)"""
+        told = {"__monitoring_here": str(self.here), "__monitoring_read": str(self.read), **variables}
+        role = {"name": "thefermisea.llama_cluster.monitoring", "tasks_from": tasks_from}
+        play = {"hosts": "localhost", "connection": "local", "gather_facts": False}
+        play["tasks"] = [{"ansible.builtin.include_role": role, "vars": told}]
+        play["vars"] = {"ansible_python_interpreter": sys.executable}
+        (self.folder / "play.yml").write_text(json.dumps([play]))
+        environment = {
+            "ANSIBLE_COLLECTIONS_PATH": COLLECTIONS,
+            "STUB_SYSTEMD": str(self.folder / "systemd"),
+            "PATH": "%s:%s" % (self.folder / "bin", os.environ["PATH"]),
+        }
+        calls = self.folder / "systemd/calls"
+        calls.write_text("")
+        status, output = run_playbook(self.folder / "play.yml", *arguments, home=self.folder, **environment)
+        assert (status != 0) is fails, output
+        return output, calls.read_text().splitlines()
+
+
+@pytest.fixture(name="host")
+def fixture_host(tmp_path):
+    return Host(tmp_path)
+
+
+def run(host, *arguments, drop_ins_changed=False):
+    """Of what systemd was told, what has to do with a unit's process."""
+    output, calls = host.play("run.yml", *arguments, __monitoring_unit_files={"changed": drop_ins_changed})
+    return output, [call for call in calls if call.split()[0] in ("start", "restart", "reload")]
+
+
+def test_what_an_earlier_run_has_written_is_read_where_that_died_before_it(host):
+    host.runs(*UNITS)
+    host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
+    for written, told in (
+        (["rules/services.yml"], ["reload prometheus.service"]),
+        (["prometheus.yml", "alertmanager.yml"], ["reload " + unit for unit in UNITS]),
+        (["alertmanager.yml"], ["reload prometheus-alertmanager.service"]),
+        (["monitor.json"], []),
+    ):
+        host.has_read()
+        host.write(*written)
+        output, calls = run(host)
+        assert calls == told and ("changed=0" in output) is not bool(told)
+    host.write("prometheus.yml")
+    output, calls = run(host, "--check")
+    assert calls == [] and "changed=0" in output
+
+
+def test_without_a_mark_all_of_it_counts_as_unread(host):
+    host.runs(*UNITS)
+    host.write("prometheus.yml", "alertmanager.yml")
+    assert run(host)[1] == ["reload " + unit for unit in UNITS]
+    assert host.read.exists()
+
+
+def test_what_has_just_started_has_read_it_and_the_other_one_is_told(host):
+    host.write("prometheus.yml", "alertmanager.yml")
+    host.runs("prometheus.service")
+    assert run(host)[1] == ["start prometheus-alertmanager.service", "reload prometheus.service"]
+    host.write("prometheus.yml")
+    assert run(host, drop_ins_changed=True)[1] == ["restart " + unit for unit in UNITS]
+
+
+def test_where_another_prometheus_is_to_be_used_ours_stops_and_what_is_somebody_elses_stays(host):
+    """Of alertmanager a drop-in has our name and not our text."""
+    marked, theirs = (host.folder / "units" / (unit + ".d") / "llama-cluster.conf" for unit in UNITS)
+    for path, text in (
+        (marked, "[Unit]\nConditionPathExists=/etc/llama-cluster/monitoring/prometheus.yml\n"),
+        (theirs, ""),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    host.runs(*UNITS)
+    host.write("prometheus.yml", "alertmanager.yml", "rules/services.yml")
+    host.has_read()
+    told = {
+        "__monitoring_drop_ins": [str(marked), str(theirs)],
+        "__monitoring_seen": {"units": [{"name": unit} for unit in UNITS]},
+    }
+    output, calls = host.play("uninstall.yml", "--check", **told)
+    assert "changed=0" not in output and calls == [] and marked.exists()
+    output, calls = host.play("uninstall.yml", **told)
+    assert sorted(calls) == ["daemon-reload", "disable prometheus.service", "stop prometheus.service"]
+    left = {str(path.relative_to(host.folder)) for path in host.folder.rglob("*") if path.parent != host.folder / "bin"}
+    assert {path for path in left if path.startswith(("monitoring", "units/"))} == {
+        *("monitoring", "monitoring/rules", "monitoring/rules/services.yml"),
+        *("units/%s.d" % UNITS[1], "units/%s.d/llama-cluster.conf" % UNITS[1]),
+    }
+    output, calls = host.play("uninstall.yml", **told)
+    assert "changed=0" in output and calls == []
+
+
+def test_a_question_that_failed_is_no_answer(host):
+    """A package that is not there is told by another status."""
+    host.command("dpkg-query", "#!/bin/sh\necho 'dpkg-query: error: the database is locked' >&2\nexit 2\n")
+    drop_ins = [str(host.folder / "units" / (unit + ".d") / "llama-cluster.conf") for unit in UNITS]
+    output, _calls = host.play("install.yml", "--check", fails=True, __monitoring_drop_ins=drop_ins)
+    assert "the database is locked" in output and "Install the packages" not in output
+
+
+def test_what_amtool_refuses_is_told_and_no_secret_with_it(host):
+    host.command(
+        "amtool", "#!/bin/sh\ncat $2\necho 'line 3: field source_matchers not found in type config.plain'\nexit 1\n"
+    )
+    secret = {"path": str(host.here / "alertmanager.yml"), "hidden": True, "validate": ["amtool", "check-config", "%s"]}
+    told = {"secrets": [dict(secret, content="https://chat.test/hooks/secret\n")], "files": []}
+    output, _calls = host.play("secrets.yml", "-vvv", fails=True, __monitoring_told=told)
+    assert "amtool refuses it (URL line 3: field source_matchers not found in type config.plain): correct" in output
+    assert "chat.test" not in output
+
+
+def test_a_sampler_is_told_of_a_service_that_has_changed_and_how_samples_get_out_stays(host):
+    service = {"model": "m", "quant": "Q8_0", "head": "localhost", "port": 8000}
+    inventory = {
+        "all": {
+            "vars": {
+                "llama_services": {"chat": service, "embed": dict(service, quant="F16", port=8001)},
+                "llama_models": {
+                    "m": {"quants": {one: {"file": one, "urls": ["file:///m"]} for one in ("Q8_0", "F16")}}
+                },
+            }
+        },
+        "llama_nodes": {"hosts": {"localhost": None}},
+    }
+    (host.folder / "hosts.json").write_text(json.dumps(inventory))
+    before = {"http": None, "textfile": "/kept", "planned": {}, "stopped": [], "version": "kept"}
+    models = {"chat": {"model": "m", "quant": "F16"}, "embed": {"model": "m", "quant": "F16"}}
+    told = host.folder / "sampler.json"
+    play = ("node_services.yml", "-i", str(host.folder / "hosts.json"), "--check", "--diff")
+    given = {"__monitoring_sampler_file": str(told), "monitoring_services": ["chat"]}
+    # A node without a sampler.
+    assert "changed=0" in host.play(*play, **given)[0]
+    told.write_text(json.dumps(dict(before, models=models), indent=4, sort_keys=True) + "\n")
+    output, _calls = host.play(*play, **given)
+    assert re.findall(r'[-+] "\S+: \S+', output) == ['- "quant": "F16"', '+ "quant": "Q8_0"']
