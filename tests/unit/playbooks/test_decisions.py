@@ -41,7 +41,7 @@ def decided(cluster, *arguments):
 
 
 def test_a_site_without_any_benchmark_gets_a_page_that_says_so(cluster):
-    output = decided(cluster, "--tags", "decisions")
+    output = decided(cluster)
     assert "not measured here" in output and "node1: /opt/docs/architecture-decisions.md" in output
     # Where no head is, nobody looks for it.
     assert cluster.events == WRITTEN
