@@ -12,6 +12,9 @@ from ...module_utils._text import Refusal
 
 SIZE = {"width": 760, "height": 340}
 
+# Along the axis.
+LABELS = 8
+
 
 def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> str:
     """series: {name: a value for each moment, None for none}. Refusal where what draws is not installed."""
@@ -36,6 +39,9 @@ def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence
         max_scale=8,
         dots_size=4,
         x_label_rotation=25,
+        # More of them lie on each other.
+        x_labels_major_every=max(1, -(-len(moments) // LABELS)),
+        show_minor_x_labels=False,
         **SIZE,
     )
     chart.x_labels = list(moments)
