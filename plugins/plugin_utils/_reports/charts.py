@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from ...module_utils._text import Refusal
 
 SIZE = {"width": 760, "height": 340}
-
 # Along the axis.
 LABELS = 8
 
