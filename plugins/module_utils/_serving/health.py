@@ -79,6 +79,7 @@ class Head:
         self.body: Dict[str, Any] = {}  # of the last answer to deep
         self.pid: Optional[int] = None
         self._restarts: Optional[int] = None  # of the unit at the first look
+        self._astray = False  # connected to others than its workers, which no waiting changes
 
     def check(self, wait: float = 0, deep: Optional[Dict[str, Any]] = None) -> Result:
         """State of the head -> result of llama_health, see there.
@@ -124,8 +125,8 @@ class Head:
 
     def _fails_for_good(self, result: Result, shown: Properties) -> bool:
         """Whether waiting for the unit is of no use; says so in the result's reason where systemd does not."""
-        if shown.get("ActiveState") == "failed":
-            return result["state"] == "down"
+        if self._astray or shown.get("ActiveState") == "failed":
+            return self._astray or result["state"] == "down"
         restarts = number(shown, "NRestarts")
         # A start by hand counts from 0 again.
         before = self._restarts = restarts if self._restarts is None else min(self._restarts, restarts)
@@ -194,6 +195,7 @@ class Head:
     def _lost_way(self) -> str:
         """What to do about workers without a connection."""
         others = ", ".join(strays(self.endpoints, self.pid) if self.pid else [])
+        self._astray = bool(others)
         words = "it is connected to %s instead: have site.yml write its unit, and restart it"
         return words % others if others else "start the missing workers, then restart the head"
 
@@ -336,10 +338,8 @@ class Head:
                     "reason": "no turn for a completion in %g s, other requests make progress" % timeout,
                     "progress": True,
                 }
-            reason = "no answer to a completion in %g s%s" % (
-                timeout,
-                "" if progress else ", no progress since" + _waits_for(sample),
-            )
+            since = "" if progress else ", no progress since" + _waits_for(sample)
+            reason = "no answer to a completion in %g s%s" % (timeout, since)
             return {"state": "degraded", "reason": reason, "progress": progress}
         again, _hopeless = self._look()
         again["reason"] = "it broke off while it answered a completion (%s); now: %s" % (error, again["reason"])

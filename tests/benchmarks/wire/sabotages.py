@@ -11,7 +11,7 @@ UNITS = {HEAD: "llama-head-chat.service", WORKER: "llama-rpc-chat.service", OTHE
 FOLDER = "/etc/systemd/system"
 MODEL = "/opt/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 # The watchdog would put the rules back within seconds.
-OPEN = "systemctl stop llama-watchdog && nft delete table inet llama_cluster"
+OPEN = "systemctl stop llama-watchdog && nft flush table inet llama_cluster"
 CLOSE = "systemctl restart llama-firewall && systemctl start llama-watchdog"
 
 
@@ -25,14 +25,14 @@ class Sabotage(typing.NamedTuple):
 
 
 def edit(node, script):
-    """A unit with another command line."""
+    """A unit with another command line. What is kept of it is what it was before all changes."""
     path = "%s/%s" % (FOLDER, UNITS[node])
-    return node, "cp -a %s %s.sound && sed -i '%s' %s && systemctl daemon-reload" % (path, path, script, path)
+    return node, "cp -an %s %s.sound && sed -i '%s' %s && systemctl daemon-reload" % (path, path, script, path)
 
 
 def put_back(node):
     path = "%s/%s" % (FOLDER, UNITS[node])
-    return node, "mv %s.sound %s && systemctl daemon-reload" % (path, path)
+    return node, "if [ -e %s.sound ]; then mv %s.sound %s; fi && systemctl daemon-reload" % (path, path, path)
 
 
 # A copy of the release whose server has one byte more, as its build.json says.
@@ -43,14 +43,16 @@ cd /opt/llama.cpp/releases/b11434-other
 printf x >>bin/ggml-rpc-server
 sum=$(sha256sum bin/ggml-rpc-server | cut -d " " -f 1)
 sed -i "s|\\(\\"bin/ggml-rpc-server\\": \\"\\)[0-9a-f]*|\\1$sum|" build.json
-cp -a {path} {path}.sound
+cp -an {path} {path}.sound
 sed -i "s|$release|/opt/llama.cpp/releases/b11434-other|g" {path}
 systemctl daemon-reload
 """.format(path="%s/%s" % (FOLDER, UNITS[WORKER]))
 
-# A part of the weights is another's: what an exchanged file looks like that has the same name, size and header.
+# A part of the weights is another's, in a file with the name, size, header, time and inode of before: preflight, which
+# hashes a file again only where one of these is another, takes it for what it was.
 OTHER_MODEL = """cp -a {0} {0}.sound
-dd if={0}.sound of={0} bs=20 count=100000 skip=1500000 seek=2500000 conv=notrunc status=none""".format(MODEL)
+dd if={0}.sound of={0} bs=20 count=100000 skip=1500000 seek=2500000 conv=notrunc status=none
+touch --reference={0}.sound {0}""".format(MODEL)
 
 SABOTAGES = {
     "worker over Ethernet": Sabotage(
@@ -65,7 +67,7 @@ SABOTAGES = {
     "worker idle": Sabotage(
         [edit(HEAD, "s/--tensor-split [0-9,]*/--tensor-split 31,0/")],
         [put_back(HEAD)],
-        "worker %(fabric)s:50052 holds 0 layers of smollm2-135m-instruct, 15 needed",
+        "it answers, but not over %(fabric)s:50052: compare tensor_split with --rpc",
     ),
     "wrong build": Sabotage(
         [(WORKER, COPY)],
@@ -74,12 +76,13 @@ SABOTAGES = {
     ),
     "other model": Sabotage(
         [(HEAD, OTHER_MODEL)],
-        [(HEAD, "mv %s.sound %s" % (MODEL, MODEL))],
+        [(HEAD, "cat {0}.sound >{0} && touch --reference={0}.sound {0} && rm {0}.sound".format(MODEL))],
         "with the same build, arguments and machines the same is needed",
     ),
+    # Two fences are down: the firewall of the node, and that of systemd around the unit.
     "RPC open to all": Sabotage(
-        [(WORKER, OPEN)],
-        [(WORKER, CLOSE)],
+        [edit(WORKER, "/^IPAddress/d"), (WORKER, OPEN)],
+        [put_back(WORKER), (WORKER, CLOSE)],
         "node2 gets a connection to the RPC port %(fabric)s:50052, the head alone may have one",
     ),
 }
