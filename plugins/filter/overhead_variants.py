@@ -6,7 +6,7 @@ DOCUMENTATION = """
 name: overhead_variants
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
-short_description: "Internal: the ways in which a service's model can be served with the same flags"
+short_description: "Internal: in which variants a service can be served with the same flags"
 description:
   - As it is deployed, by the head's node alone, over RPC on loopback and with one worker; each is planned, and what
     does not fit says why.
@@ -45,24 +45,28 @@ options:
     description: What the filter returned for all of this.
     type: dict
     required: true
-positional: head, models, groups, nodes, headers, builds, previous, plan
+  tokens:
+    description: How many tokens each of them is to generate.
+    type: int
+    required: true
+positional: head, models, groups, nodes, headers, builds, previous, plan, tokens
 """
 
 EXAMPLES = """
-ways: >-
+planned: >-
   {{ llama_services | thefermisea.llama_cluster.overhead_variants(head, llama_models, groups, memory, headers,
-  llama_builds, [], preflight_plan) }}
+  llama_builds, [], preflight_plan, 1408) }}
 """
 
 RETURN = """
 _value:
   description:
-    - C(name), one of V(all), V(local), V(loopback) and V(one), C(title) for an operator, C(running) for the one that is
-      deployed, C(workers), C(rpc_endpoints), C(tensor_split) and C(loopback) for
+    - RV(_value.minutes), about how long the service is away while they are measured, and RV(_value.variants).
+    - Each has C(name), one of V(all), V(local), V(loopback) and V(one), C(title) for an operator, C(running) for the
+      one that is deployed, C(workers), C(rpc_endpoints), C(tensor_split) and C(loopback) for
       M(thefermisea.llama_cluster.llama_variant), C(ceiling), the tokens/s that the bandwidth of its devices allows,
       and C(why) it cannot be tried, empty where it can, with C(fits), which is false where memory is too small.
-  type: list
-  elements: dict
+  type: dict
 """
 
 from ..plugin_utils._cluster_plan.variants import variants

@@ -89,7 +89,7 @@ rpc_endpoints:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._bench.variant import Variant, Ways
+from ..module_utils._bench.variant import Layers, Variant
 from ..module_utils._text import Refusal
 
 
@@ -113,7 +113,7 @@ def main():
         if module.check_mode:
             pass
         elif changed:
-            started = variant.start(Ways(*[params[name] for name in Ways._fields]), params["seconds"])
+            started = variant.start(Layers(*[params[name] for name in Layers._fields]), params["seconds"])
         else:
             changed = variant.end()
     except Refusal as refusal:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A service's model served another way for a while, to measure what its split costs. Private to the collection.
 
-The head's own unit, with other workers, becomes a unit below paths.RUN_UNITS: it has the same user, sandbox, cards and
+The unit of its head, with other workers, becomes one below paths.RUN_UNITS: it has the same user, sandbox, cards and
 flags, listens on loopback alone, ends by itself and is gone with the next boot. An RPC server on loopback is made of it
 too.
 """
@@ -59,7 +59,7 @@ table inet llama_overhead {{
 """
 
 
-class Ways(NamedTuple):
+class Layers(NamedTuple):
     """Where the layers go. loopback: to an RPC server of the head's own node instead of rpc_endpoints."""
 
     rpc_endpoints: Sequence[str]
@@ -72,7 +72,7 @@ def names(service: str) -> Tuple[str, str]:
     return "llama-overhead-%s.service" % service, "llama-loopback-%s.service" % service
 
 
-def server_words(words: Sequence[str], ways: Ways) -> List[str]:
+def server_words(words: Sequence[str], layers: Layers) -> List[str]:
     """The command of a head, with other workers or none, on loopback."""
     left = iter(words)
     kept: List[str] = []
@@ -82,15 +82,15 @@ def server_words(words: Sequence[str], ways: Ways) -> List[str]:
         elif word == "--host":
             kept += [word, LOOPBACK]
             next(left)
-        elif word == "--device" and ways.rpc_endpoints:
+        elif word == "--device" and layers.rpc_endpoints:
             # none: a head that uses no card. It would leave workers out too; its unit shows it no card anyway.
             next(left)
         else:
             kept.append(word)
-    if ways.rpc_endpoints:
-        kept += ["--rpc", ",".join(ways.rpc_endpoints), "--split-mode", "layer"]
-    if ways.tensor_split:
-        kept += ["--tensor-split", ",".join(str(count) for count in ways.tensor_split)]
+    if layers.rpc_endpoints:
+        kept += ["--rpc", ",".join(layers.rpc_endpoints), "--split-mode", "layer"]
+    if layers.tensor_split:
+        kept += ["--tensor-split", ",".join(str(count) for count in layers.tensor_split)]
     return kept
 
 
@@ -160,7 +160,7 @@ class Variant:
         self.root = root
         self.units = names(service)
 
-    def start(self, ways: Ways, seconds: int) -> Dict[str, Any]:
+    def start(self, layers: Layers, seconds: int) -> Dict[str, Any]:
         """Starts it, without waiting until it serves; the head has to be stopped. -> {unit, rpc_endpoints}. Errors:
         Refusal, OSError."""
         self.end()
@@ -174,24 +174,24 @@ class Variant:
             )
         server, worker = self.units
         texts = {}
-        if ways.loopback:
+        if layers.loopback:
             port = self.find_port()
             self.run(["nft", "-f", "-"], RULES.format(address=LOOPBACK, port=port, user=user))
             # As workers have it: whoever takes it over reaches nobody.
             own = ["IPAddressDeny=any", "IPAddressAllow=" + LOOPBACK]
             told = "llama.cpp RPC on loopback of %s, while it is measured" % self.service
             texts[worker] = unit_text(text, worker_words(words, port), told, seconds, own, OF_HEADS)
-            ways = ways._replace(rpc_endpoints=["%s:%d" % (LOOPBACK, port)])
+            layers = layers._replace(rpc_endpoints=["%s:%d" % (LOOPBACK, port)])
         release = [word[: -len(SERVER)] for word in words if word.endswith(SERVER)][0]
-        wait = [paths.PROGRAM, "wait_for_workers", "--build", os.path.basename(release)] + list(ways.rpc_endpoints)
-        steps = ["ExecStartPre=" + " ".join(wait)] if ways.rpc_endpoints else []
+        wait = [paths.PROGRAM, "wait_for_workers", "--build", os.path.basename(release)] + list(layers.rpc_endpoints)
+        steps = ["ExecStartPre=" + " ".join(wait)] if layers.rpc_endpoints else []
         told = "llama.cpp of %s served another way, while it is measured" % self.service
-        texts[server] = unit_text(text, server_words(words, ways), told, seconds, steps)
+        texts[server] = unit_text(text, server_words(words, layers), told, seconds, steps)
         for name, content in texts.items():
             _files.write_atomically(self._path(paths.RUN_UNITS, name), content.encode("utf-8"), 0o644)
         self.run(["systemctl", "daemon-reload"])
         self.run(["systemctl", "start", "--no-block"] + sorted(texts))
-        return {"unit": server, "rpc_endpoints": list(ways.rpc_endpoints)}
+        return {"unit": server, "rpc_endpoints": list(layers.rpc_endpoints)}
 
     def end(self) -> bool:
         """-> whether there was anything to end. Errors: Refusal, OSError."""

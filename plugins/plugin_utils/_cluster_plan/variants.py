@@ -1,9 +1,10 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ways in which one service's model can be served with the same flags: as it is deployed, by its head's node alone,
-over RPC on loopback, with one worker. Private to the collection."""
+"""The variants in which one service's model can be served with the same flags: as it is deployed, by its head's node
+alone, over RPC on loopback, with one worker. Private to the collection."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,8 @@ from .plan import memory_plan
 Map = Mapping[str, Any]
 # What a service without workers, or with others, does not say.
 OF_WORKERS = ("workers", "tensor_split", "force_split", *WORKER_KEYS)
+# What is taken for granted before anything is measured: MiB/s of loading, and tokens/s.
+LOADING, GENERATING = 200, 10
 
 
 class Variant(NamedTuple):
@@ -56,9 +59,13 @@ def variants(
     builds: Map,
     previous: Sequence[dict[str, Any]],
     plan: Map,
-) -> list[dict[str, Any]]:
-    """What is to be measured, in this order. head: an entry of node_serving(); plan: what memory_plan() made of the
-    other arguments, which are its own."""
+    tokens: int,
+) -> dict[str, Any]:
+    """-> {variants: what is to be measured, in this order, minutes: about how long the service is away for it}
+
+    head: an entry of node_serving(); plan: what memory_plan() made of the other arguments, which are its own; tokens:
+    that each variant is to generate.
+    """
     facts = Known(models, groups, nodes, headers, builds, previous)
     name, node, workers = head["service"], head["node"], list(head["workers"])
     deployed = next((one for one in plan["services"].get(name, []) if one["node"] == node), None)
@@ -119,7 +126,14 @@ def variants(
                 fits=fits,
             )
         )
-    return [one._asdict() for one in found]
+    return {"variants": [one._asdict() for one in found], "minutes": _minutes(found, deployed, int(tokens))}
+
+
+def _minutes(found: Sequence[Variant], deployed: Map | None, tokens: int) -> int:
+    """Each of them, and at the end the service itself, loads the model."""
+    away = len([one for one in found if not (one.running or one.why)])
+    weights = sum(row["weights_mib"] for row in deployed["devices"]) if deployed else 0
+    return math.ceil(((away + 1) * weights / LOADING + away * tokens / GENERATING) / 60) or 1
 
 
 def _planned(

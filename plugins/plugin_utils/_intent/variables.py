@@ -61,6 +61,7 @@ EXTRA = (
         "explain",
         "force_split",
         "headers",
+        "interrupt",
         "keep",
         "key_file",
         "lines",

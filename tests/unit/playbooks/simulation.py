@@ -35,6 +35,7 @@ OURS = (
     "adoption_info",
     "gateway_endpoints",
     "llama_bench",
+    "llama_bench_watch",
     "llama_drain",
     "llama_health",
     "llama_load_info",
@@ -42,6 +43,7 @@ OURS = (
     "llama_snapshot",
     "llama_trial",
     "llama_unit_info",
+    "llama_variant",
     "model_facts",
     "node_facts",
     "node_files",
@@ -118,6 +120,11 @@ ROOM = """
   ansible.builtin.set_fact: {model_parked: true}
   when: model_park_on != ''
 """
+# What tests plan by hand, in the inventory.
+VARIANTS = """
+- name: Plan the variants
+  ansible.builtin.set_fact: {preflight_variants: "{{ planned_variants }}"}
+"""
 REPLACED = {
     "llama_cpp/tasks/stage.yml": STAGE,
     "llama_cpp/tasks/activate.yml": ACTIVATE,
@@ -135,6 +142,7 @@ REPLACED = {
     "model/tasks/retire.yml": MODEL % "retire",
     "model/tasks/room.yml": ROOM,
     "model/tasks/unpark.yml": MODEL % "unpark",
+    "preflight/tasks/variants.yml": VARIANTS,
 }
 REPLACED.update(
     {

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench import variant
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.variant import Variant, Ways
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._bench.variant import Layers, Variant
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._units.sandbox import unit_sandbox
 from jinja2 import Environment
 
 ROOT = Path(__file__).resolve().parents[5]
-ALONE = Ways([], [], False)
-ONE = Ways(["10.0.0.2:50052"], [], False)
-LOOPBACK = Ways([], [], True)
+ALONE = Layers([], [], False)
+ONE = Layers(["10.0.0.2:50052"], [], False)
+LOOPBACK = Layers([], [], True)
 PROGRAM = "/opt/llama.cpp/releases/b11434-cpu-1/bin/llama-server"
 ARGS = "--model /opt/models/m.gguf --host 10.0.0.1 --port 8000 --rpc 10.0.0.2:50052,10.0.0.3:50052 --split-mode layer"
 ARGS += ' --n-gpu-layers 999 --fit off --tensor-split 15,16 --threads 2 --chat-template "a b %%"'
@@ -120,7 +120,7 @@ def test_what_a_card_needs_before_the_start_stays(tmp_path):
 
 
 def test_other_workers_are_waited_for_and_told_with_their_split(node):
-    node.variant().start(Ways(["10.0.0.3:50052"], [20, 11], False), 600)
+    node.variant().start(Layers(["10.0.0.3:50052"], [20, 11], False), 600)
     text = node.text(SERVER)
     assert command(text).endswith(" --metrics --rpc 10.0.0.3:50052 --split-mode layer --tensor-split 20,11")
     assert [line for line in text.splitlines() if line.startswith("ExecStartPre=")] == [

@@ -4,6 +4,7 @@
 """The ways in which a service's model can be served with the same flags."""
 
 import json
+import math
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
@@ -27,8 +28,8 @@ def ways(services, memory=None, headers=(), models=MODELS, previous=()):
     memory = memory or nodes()
     plan = json.loads(json.dumps(memory_plan(services, models, GROUPS, memory, headers)))
     (head,) = head_instances(services, models, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
-    found = variants(services, head.as_dict(), models, GROUPS, memory, headers, {}, previous, plan)
-    return {one["name"]: one for one in found}
+    found = variants(services, head.as_dict(), models, GROUPS, memory, headers, {}, previous, plan, 100)
+    return {one["name"]: one for one in found["variants"]}
 
 
 def test_a_split_is_measured_beside_its_head_alone_loopback_and_one_worker():
@@ -89,8 +90,11 @@ def test_other_services_of_the_node_keep_their_memory():
     plan = memory_plan(services, MODELS, GROUPS, nodes(24000))
     heads = head_instances(services, MODELS, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
     head = next(one for one in heads if one.service == "chat").as_dict()
-    found = variants(services, head, MODELS, GROUPS, nodes(24000), [], {}, [], plan)
-    assert "are there beside beside" in next(one for one in found if one["name"] == "local")["why"]
+    found = variants(services, head, MODELS, GROUPS, nodes(24000), [], {}, [], plan, 100)
+    # Two of the four are not tried: one worker and the deployed one load, and one generates.
+    assert "are there beside beside" in next(one for one in found["variants"] if one["name"] == "local")["why"]
+    weights = sum(row["weights_mib"] for row in plan["services"]["chat"][0]["devices"])
+    assert found["minutes"] == math.ceil((2 * weights / 200 + 100 / 10) / 60) > 2
 
 
 def test_a_model_that_cannot_be_planned_is_not_tried():
