@@ -94,7 +94,7 @@ def verdict(service: str, variants: Sequence[Map]) -> str:
         return "%s: not judged, no figure of %s" % (service, split["title"])
     one = by_name.get("one")
     fewer = one and _rate(one) and _faster(one, split)
-    also = "; %s alone is faster, %s tokens/s" % (one["title"], _number(_rate(one))) if one and fewer else ""
+    also = "; %s as its only one is faster, %s tokens/s" % (one["title"], _number(_rate(one))) if one and fewer else ""
     if not local["fits"]:
         return "%s: the split is needed, %s%s" % (service, local["why"], also)
     if _rate(local) is None:

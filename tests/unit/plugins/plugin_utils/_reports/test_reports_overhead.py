@@ -41,7 +41,7 @@ def test_a_split_that_is_faster_stays_unless_one_worker_is_faster_still():
         "fast"
     )
     said = verdict(way("all", 30.0), way("local", 20.0), way("loopback", 19.0), way("one", 40.0))
-    assert said.endswith("1.5 times as fast; worker node2 alone is faster, 40.0 tokens/s")
+    assert said.endswith("1.5 times as fast; worker node2 as its only one is faster, 40.0 tokens/s")
 
 
 def test_what_scatters_is_no_difference():
@@ -56,7 +56,7 @@ def test_a_split_that_is_needed_says_what_would_fit_instead():
     ways = [way(name, why=why, fits=False) for name in ("local", "loopback")]
     assert verdict(way("all", 10.0), *ways, way("one", 9.0)) == "chat: the split is needed, " + why
     assert verdict(way("all", 10.0), *ways, way("one", 12.0)).endswith(
-        why + "; worker node2 alone is faster, 12.0 tokens/s"
+        why + "; worker node2 as its only one is faster, 12.0 tokens/s"
     )
 
 
