@@ -30,7 +30,7 @@ PLACES = ("--rpc", "--split-mode", "--tensor-split")
 # Of the head's unit, what is for the head alone: being started again and known by its digest.
 OWN = ("Environment=LLAMA_CLUSTER_DIGEST=", "Restart=", "RestartSec=", "TimeoutStartSec=", "Description=", "#")
 OWN_STEPS = (paths.PROGRAM, paths.DIGESTS, "exec ss ")
-# What an RPC server needs of it no more than other workers do.
+# What an RPC server has no use for.
 OF_HEADS = ("BindReadOnlyPaths=", "Wants=", "After=")
 # Seconds until workers have to answer.
 START = 300

@@ -158,8 +158,12 @@ def _planned(
 
 def _shape(service: Map, facts: Known) -> Shape | None:
     """Of the model's header; None where nobody has read it."""
-    item = {key: service.get(key) for key in ("model", "quant")}
-    headers = [one["shape"] for one in facts.headers if one.get("shape") and item.items() <= one["item"].items()]
+    wanted = (service.get("model"), service.get("quant"))
+    headers = [
+        one["shape"]
+        for one in facts.headers
+        if one.get("shape") and (one["item"]["model"], one["item"]["quant"]) == wanted
+    ]
     return Shape.of(headers[0]) if headers else None
 
 
