@@ -36,7 +36,7 @@ OF_HEADS = ("BindReadOnlyPaths=", "Wants=", "After=")
 START = 300
 UNIT = """\
 # Written by llama_cluster, for as long as a service is measured.
-{head}
+{lines}
 Restart=no
 TimeoutStartSec={start}
 RuntimeMaxSec={seconds}
@@ -110,10 +110,11 @@ def directive(text: str, name: str) -> str:
 
 
 def unit_text(
-    text: str, words: Sequence[str], description: str, seconds: int, own: Sequence[str] = (), drop: Sequence[str] = ()
+    text: str, head: str, words: Sequence[str], description: str, seconds: int, own: Sequence[str], drop: Sequence[str]
 ) -> str:
     """A unit made of the head's, `text`: another command, lines of its own, and without those that begin with `drop`.
-    It is started once, ends after that many seconds, and is not started at boot."""
+    It is started once, is not started at boot, and ends after that many seconds, or before its head starts: whoever
+    finds it there after a run that died starts that."""
     start = "ExecStart=" + " ".join(systemd_escape(word, command=True) for word in words)
     kept: List[str] = []
     for line in text.partition("\n[Install]")[0].splitlines():
@@ -122,9 +123,8 @@ def unit_text(
             continue
         kept.append(start if line.startswith("ExecStart=") else line)
         if line == "[Unit]":
-            kept.append("Description=" + description)
-    head = "\n".join(kept).strip()
-    return UNIT.format(head=head, start=START, seconds=seconds, own="\n".join(own))
+            kept += ["Description=" + description, "Conflicts=" + head, "Before=" + head]
+    return UNIT.format(lines="\n".join(kept).strip(), start=START, seconds=seconds, own="\n".join(own))
 
 
 def run(command: Sequence[str], given: Optional[str] = None, needed: bool = True) -> int:
@@ -164,13 +164,12 @@ class Variant:
         """Starts it, without waiting until it serves; the head has to be stopped. -> {unit, rpc_endpoints}. Errors:
         Refusal, OSError."""
         self.end()
-        text = self._head()
+        head, text = unit_name("head", self.service), self._head()
         words = systemd_words("".join(COMMAND.findall(text)[:1])) or []
         user = directive(text, "User")
         if not user or not any(word.endswith(SERVER) for word in words):
             raise Refusal(
-                "%s: no command of the collection seen, one is needed to serve another way: run site.yml"
-                % unit_name("head", self.service)
+                "%s: no command of the collection seen, one is needed to serve another way: run site.yml" % head
             )
         server, worker = self.units
         texts = {}
@@ -179,14 +178,15 @@ class Variant:
             self.run(["nft", "-f", "-"], RULES.format(address=LOOPBACK, port=port, user=user))
             # As workers have it: whoever takes it over reaches nobody.
             own = ["IPAddressDeny=any", "IPAddressAllow=" + LOOPBACK]
+            own.append("ExecStopPost=-+/usr/sbin/nft delete table " + " ".join(TABLE))
             told = "llama.cpp RPC on loopback of %s, while it is measured" % self.service
-            texts[worker] = unit_text(text, worker_words(words, port), told, seconds, own, OF_HEADS)
+            texts[worker] = unit_text(text, head, worker_words(words, port), told, seconds, own, OF_HEADS)
             layers = layers._replace(rpc_endpoints=["%s:%d" % (LOOPBACK, port)])
         release = [word[: -len(SERVER)] for word in words if word.endswith(SERVER)][0]
         wait = [paths.PROGRAM, "wait_for_workers", "--build", os.path.basename(release)] + list(layers.rpc_endpoints)
         steps = ["ExecStartPre=" + " ".join(wait)] if layers.rpc_endpoints else []
         told = "llama.cpp of %s served another way, while it is measured" % self.service
-        texts[server] = unit_text(text, server_words(words, layers), told, seconds, steps)
+        texts[server] = unit_text(text, head, server_words(words, layers), told, seconds, steps, ())
         for name, content in texts.items():
             _files.write_atomically(self._path(paths.RUN_UNITS, name), content.encode("utf-8"), 0o644)
         self.run(["systemctl", "daemon-reload"])

@@ -107,6 +107,14 @@ def test_its_unit_has_the_heads_user_and_sandbox_and_ends_by_itself(node):
     assert [line for line in lines if line.startswith("ExecStartPre=")] == []
 
 
+def test_the_head_ends_it_wherever_a_run_has_died(node):
+    node.variant().start(LOOPBACK, 600)
+    for name in (SERVER, WORKER):
+        unit = node.text(name).partition("[Service]")[0]
+        # With an order between them, the one that stops does so before the other one starts.
+        assert "Conflicts=llama-head-chat.service\nBefore=llama-head-chat.service\n" in unit
+
+
 def test_what_a_card_needs_before_the_start_stays(tmp_path):
     node = Node(tmp_path, head("cuda", "/usr/bin/numactl --cpunodebind=0 --membind=0 -- ", "GPU-1"))
     node.variant().start(LOOPBACK, 600)
@@ -137,6 +145,8 @@ def test_rpc_on_loopback_is_a_server_of_the_same_release_that_reaches_nobody(nod
     )
     for line in ("IPAddressDeny=any", "IPAddressAllow=127.0.0.1", "RuntimeMaxSec=600", *unit_sandbox("cpu")):
         assert line in text.splitlines()
+    # Its rules go with it, whoever ends it.
+    assert "ExecStopPost=-+/usr/sbin/nft delete table inet llama_overhead" in text.splitlines()
     # It has no key.
     assert "/etc/llama-cluster/keys/chat" not in text
     assert "--rpc 127.0.0.1:40001 --split-mode layer" in command(node.text(SERVER))
