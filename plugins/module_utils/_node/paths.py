@@ -88,6 +88,8 @@ PROGRAM_OF_TRIALS = PROGRAM_PACKAGE + "/programs/trial.py"
 
 # Gone with the next boot.
 RUN = "/run/llama-cluster"
+# Units of a service that is measured another way than it is deployed.
+RUN_UNITS = "/run/systemd/system"
 # Runs of a unit that failed in a row.
 BACKOFF = RUN + "/backoff"
 BACKOFF_FILES = BACKOFF + "/llama-*.service"

@@ -62,6 +62,7 @@ EXTRA = (
         "force_split",
         "gateway",
         "headers",
+        "interrupt",
         "keep",
         "key_file",
         "lines",

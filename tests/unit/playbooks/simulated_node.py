@@ -187,6 +187,7 @@ class ActionModule(ActionBase):
 
     def do_systemd_service(self, arguments):
         name, state, changed = arguments.get("name", ""), arguments.get("state", ""), False
+        self.node = Node(self._task.delegate_to or self.node.name)
         if name.startswith("llama-firewall"):
             return {"changed": False}
         process, unit = self.node.process(name) if name else None, self.node.unit(name) if name else None
@@ -209,11 +210,13 @@ class ActionModule(ActionBase):
         return {"changed": changed}
 
     def do_copy(self, arguments):
-        path = self.node.path(arguments["dest"])
+        controller = self._task.delegate_to == "localhost"
+        path = pathlib.Path(arguments["dest"]) if controller else self.node.path(arguments["dest"])
         content = arguments["content"] if isinstance(arguments["content"], str) else json.dumps(arguments["content"])
         if path.exists() and (not arguments.get("force", True) or path.read_text() == content):
             return {"changed": False}
-        self.event("copy %s" % arguments["dest"])
+        if not controller:
+            self.event("copy %s" % arguments["dest"])
         if not self.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
@@ -481,7 +484,7 @@ class ActionModule(ActionBase):
         return dict(speed, **(json.loads(planned.read_text()) if planned.exists() else {}))
 
     def do_llama_bench(self, arguments):
-        """A node with a file `unmeasured` answers no request of it."""
+        """A node with a file `unmeasured` answers no request of it. What listens on loopback is twice as fast."""
         refused = self.node.root / "unmeasured"
         if refused.exists():
             return {"changed": False, "failed": True, "msg": "llama_bench: " + refused.read_text()}
@@ -490,10 +493,13 @@ class ActionModule(ActionBase):
         told = self._speed()
         server = {name: {"p50": told[name]} for name in ("tokens_per_second", "prompt_tokens_per_second")}
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
+        times = 2 if "//127.0.0.1:" in arguments["url"] else 1
+        figures["request_tokens_per_second"] = {"p50": times * told["tokens_per_second"]}
         figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
-        cell = {"prompt": "short", "depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
+        cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
         cell.update(began=1000.0, ended=1003.0, figures=figures)
-        return {"changed": False, "cells": [cell], "disturbed": False}
+        cells = [dict(cell, prompt=prompt["name"]) for prompt in arguments["prompts"]]
+        return {"changed": False, "cells": cells, "disturbed": False}
 
     def _asker(self, arguments):
         """From where, and with which key."""
@@ -504,7 +510,9 @@ class ActionModule(ActionBase):
     def do_llama_bench_watch(self, arguments):
         """A job with the name of its node, whose sign to end is a file: of a node with a file `unwatched` it fails, of
         one with a file `unreached` it does not even start."""
-        node = Node(self._task.delegate_to)
+        node = Node(self._task.delegate_to or self.node.name)
+        if self._task.check_mode:
+            return {"changed": False, "samples": [], "machine": {"kernel": "kernel of " + node.name}}
         if (node.root / "unreached").exists():
             raise AnsibleConnectionFailure("%s cannot be reached" % node.name)
         self.event("watch %s until %s" % (node.name, os.path.basename(arguments["stop"])))
@@ -557,6 +565,28 @@ class ActionModule(ActionBase):
 
     def do_port_knock(self, arguments):
         return {"changed": False, "answers": dict.fromkeys(arguments["endpoints"], "refused")}
+
+    def do_llama_variant(self, arguments):
+        """A process beside the head's unit, and for loopback a worker of the node itself."""
+        service, state = arguments["service"], arguments["state"]
+        paths = [self.node.running / ("llama-%s.service" % name) for name in ("overhead-" + service, "rpc-loopback")]
+        there = [path for path in paths if path.exists()]
+        if state == "ended" and there:
+            self.event("end %s" % ", ".join(path.name for path in there))
+        for path in there:
+            path.unlink()
+        if state == "ended":
+            return {"changed": bool(there)}
+        unit = self.node.unit("llama-head-%s.service" % service)
+        assert not self.node.process("llama-head-%s.service" % service), "its head runs"
+        endpoints = arguments["rpc_endpoints"]
+        if arguments["loopback"]:
+            endpoints = ["127.0.0.1:40001"]
+            worker = {"release": unit["release"], "arguments": ["--host", "127.0.0.1", "--port", "40001"]}
+            paths[1].write_text(json.dumps(worker))
+        self.event("serve %s with %s" % (service, ", ".join(endpoints) or "nobody"))
+        paths[0].write_text(json.dumps(unit))
+        return {"changed": True, "unit": paths[0].name, "rpc_endpoints": endpoints}
 
     def do_llama_long_prompt(self, arguments):
         self.event("fill %s" % arguments["unit"])
