@@ -210,13 +210,11 @@ class ActionModule(ActionBase):
         return {"changed": changed}
 
     def do_copy(self, arguments):
-        controller = self._task.delegate_to == "localhost"
-        path = pathlib.Path(arguments["dest"]) if controller else self.node.path(arguments["dest"])
+        path = self.node.path(arguments["dest"])
         content = arguments["content"] if isinstance(arguments["content"], str) else json.dumps(arguments["content"])
         if path.exists() and (not arguments.get("force", True) or path.read_text() == content):
             return {"changed": False}
-        if not controller:
-            self.event("copy %s" % arguments["dest"])
+        self.event("copy %s" % arguments["dest"])
         if not self.check:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
@@ -495,6 +493,7 @@ class ActionModule(ActionBase):
         figures = {"requests": int(arguments["requests"]), "errors": 0, "reasons": {}, "server": server}
         times = 2 if "//127.0.0.1:" in arguments["url"] else 1
         figures["request_tokens_per_second"] = {"p50": times * told["tokens_per_second"]}
+        figures.update(time_to_first_token={"p50": 0.5}, queue_seconds={"p50": 0.0})
         figures.update(tokens_per_second=told["tokens_per_second"], generated_tokens=640, prompt_tokens=100)
         cell = {"depth": 0, "depth_counted": True, "concurrency": 1, "rate": None, "others": 0}
         cell.update(began=1000.0, ended=1003.0, figures=figures)
