@@ -110,11 +110,10 @@ def directive(text: str, name: str) -> str:
 
 
 def unit_text(
-    text: str, head: str, words: Sequence[str], description: str, seconds: int, own: Sequence[str], drop: Sequence[str]
+    text: str, words: Sequence[str], unit: Sequence[str], own: Sequence[str], seconds: int, drop: Sequence[str] = ()
 ) -> str:
-    """A unit made of the head's, `text`: another command, lines of its own, and without those that begin with `drop`.
-    It is started once, is not started at boot, and ends after that many seconds, or before its head starts: whoever
-    finds it there after a run that died starts that."""
+    """A unit made of the head's, `text`: another command, lines of its own in [Unit] and [Service], and without those
+    that begin with `drop`. It is started once, not at boot, and ends after that many seconds."""
     start = "ExecStart=" + " ".join(systemd_escape(word, command=True) for word in words)
     kept: List[str] = []
     for line in text.partition("\n[Install]")[0].splitlines():
@@ -123,7 +122,7 @@ def unit_text(
             continue
         kept.append(start if line.startswith("ExecStart=") else line)
         if line == "[Unit]":
-            kept += ["Description=" + description, "Conflicts=" + head, "Before=" + head]
+            kept += unit
     return UNIT.format(lines="\n".join(kept).strip(), start=START, seconds=seconds, own="\n".join(own))
 
 
@@ -172,6 +171,8 @@ class Variant:
                 "%s: no command of the collection seen, one is needed to serve another way: run site.yml" % head
             )
         server, worker = self.units
+        # Whoever finds it there after a run that died starts the head, which ends it first.
+        ends = ["Conflicts=" + head, "Before=" + head]
         texts = {}
         if layers.loopback:
             port = self.find_port()
@@ -179,14 +180,16 @@ class Variant:
             # As workers have it: whoever takes it over reaches nobody.
             own = ["IPAddressDeny=any", "IPAddressAllow=" + LOOPBACK]
             own.append("ExecStopPost=-+/usr/sbin/nft delete table " + " ".join(TABLE))
-            told = "llama.cpp RPC on loopback of %s, while it is measured" % self.service
-            texts[worker] = unit_text(text, head, worker_words(words, port), told, seconds, own, OF_HEADS)
+            # A server that loses its worker aborts: it stops first.
+            told = ["Description=llama.cpp RPC on loopback of %s, while it is measured" % self.service]
+            told += ends + ["Before=" + server]
+            texts[worker] = unit_text(text, worker_words(words, port), told, own, seconds, OF_HEADS)
             layers = layers._replace(rpc_endpoints=["%s:%d" % (LOOPBACK, port)])
         release = [word[: -len(SERVER)] for word in words if word.endswith(SERVER)][0]
         wait = [paths.PROGRAM, "wait_for_workers", "--build", os.path.basename(release)] + list(layers.rpc_endpoints)
         steps = ["ExecStartPre=" + " ".join(wait)] if layers.rpc_endpoints else []
-        told = "llama.cpp of %s served another way, while it is measured" % self.service
-        texts[server] = unit_text(text, head, server_words(words, layers), told, seconds, steps, ())
+        told = ["Description=llama.cpp of %s served another way, while it is measured" % self.service]
+        texts[server] = unit_text(text, server_words(words, layers), told + ends, steps, seconds)
         for name, content in texts.items():
             _files.write_atomically(self._path(paths.RUN_UNITS, name), content.encode("utf-8"), 0o644)
         self.run(["systemctl", "daemon-reload"])

@@ -112,7 +112,9 @@ def test_the_head_ends_it_wherever_a_run_has_died(node):
     for name in (SERVER, WORKER):
         unit = node.text(name).partition("[Service]")[0]
         # With an order between them, the one that stops does so before the other one starts.
-        assert "Conflicts=llama-head-chat.service\nBefore=llama-head-chat.service\n" in unit
+        assert "Conflicts=llama-head-chat.service\nBefore=llama-head-chat.service" in unit
+    # A server that loses its worker aborts: it stops first.
+    assert "\nBefore=llama-overhead-chat.service\n" in unit
 
 
 def test_what_a_card_needs_before_the_start_stays(tmp_path):
