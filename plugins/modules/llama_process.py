@@ -18,10 +18,6 @@ options:
     description: The systemd unit.
     type: str
     required: true
-  prefix:
-    description: Where releases of llama.cpp lie.
-    type: path
-    default: /opt/llama.cpp
 extends_documentation_fragment:
   - thefermisea.llama_cluster.attributes
   - thefermisea.llama_cluster.attributes.reads
@@ -83,6 +79,7 @@ listens:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ..module_utils._node import paths
 from ..module_utils._node.build import build_info
 from ..module_utils._node.running import running
 from ..module_utils._node.units import number, parse_show, systemctl_show
@@ -90,20 +87,13 @@ from ..module_utils._text import Refusal
 
 
 def main():
-    module = AnsibleModule(
-        argument_spec={
-            "unit": {"type": "str", "required": True},
-            "prefix": {"type": "path", "default": "/opt/llama.cpp"},
-        },
-        supports_check_mode=True,
-    )
-    params = module.params
+    module = AnsibleModule(argument_spec={"unit": {"type": "str", "required": True}}, supports_check_mode=True)
     try:
-        shown = parse_show(systemctl_show([params["unit"]]))
+        shown = parse_show(systemctl_show([module.params["unit"]]))
         pid = number(shown[0], "MainPID") if shown else 0
         result = dict(running(pid), pid=pid) if pid else {"pid": None}
         if pid:
-            told = build_info(params["prefix"], result["release"]) if result["release"] else {}
+            told = build_info(paths.BUILDS, result["release"]) if result["release"] else {}
             names = ("identity", "sha256", "intact", "broken")
             result["build"] = {name: told["build_" + name] for name in names} if told else {}
     except Refusal as error:

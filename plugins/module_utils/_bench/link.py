@@ -5,6 +5,7 @@
 privilege, which ends by itself. Private to the collection."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -33,6 +34,8 @@ CONFINED = (
     "PrivateDevices=yes",
     "ProtectHome=yes",
     "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+    "MemoryMax=512M",
+    "TasksMax=64",
 )
 
 
@@ -95,11 +98,14 @@ def parse(text: str) -> Dict[str, Any]:
         processors = sums.get("cpu_utilization_percent") or {}
         busiest = max(float(processors.get(name) or 0) for name in ("host_total", "remote_total"))
         version = _version(str(told["start"]["version"]))
-    except (ValueError, KeyError, TypeError, AttributeError):
+        if not (math.isfinite(arrived) and math.isfinite(busiest)):
+            raise ValueError("no finite number")
+        retransmits = None if retransmits is None else int(retransmits)
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise Refusal("iperf3 says nothing that can be read: %s" % (printable(text.strip()) or "no output")) from None
     return {
         "gbit_per_second": round(arrived / 1e9, 3),
-        "retransmits": None if retransmits is None else int(retransmits),
+        "retransmits": retransmits,
         "limited": round(busiest) if busiest >= FULL and version < THREADS else None,
     }
 

@@ -142,11 +142,12 @@ class LlamaApi:
     def of(self, model: str) -> "LlamaApi":
         """The same server, asked for one of its models."""
         other = LlamaApi(self.url, model=model)
-        other._headers, other._pid = self._headers, self._pid
+        other.use_key(self.key, self._pid)
         return other
 
     def use_key(self, api_key: Optional[str], pid: Optional[int] = None) -> None:
         """The key that the next requests carry; None for none."""
+        self.key = api_key
         self._headers = {"Authorization": "Bearer " + api_key} if api_key else {}
         self._pid = pid if api_key else None
 
@@ -157,8 +158,11 @@ class LlamaApi:
         try:
             connection.connect()
             # The same one before and after has got the connection, too.
-            if self._pid is not None and not (before and before == self._listener() and is_of(before, self._pid)):
-                raise NoAnswer("stranger", self._words(before))
+            if self._pid is not None:
+                # A name may have an address that nobody looked at, an IPv6 one above all.
+                after = self._listener(connection.sock.getpeername()[:2])
+                if not (before and before == after and is_of(before, self._pid)):
+                    raise NoAnswer("stranger", self._words(before))
         except OSError as error:
             connection.close()
             reason = (
@@ -170,12 +174,12 @@ class LlamaApi:
             raise
         return connection
 
-    def _listener(self) -> Optional[Listener]:
-        """Who gets a connection, where that matters."""
+    def _listener(self, end: Optional[Tuple[str, int]] = None) -> Optional[Listener]:
+        """Who gets a connection, where that matters; by default at the first IPv4 address."""
         if self._pid is None:
             return None
         try:
-            return listener((socket.gethostbyname(self._parts.hostname or ""), self._parts.port or 80))
+            return listener(end or (socket.gethostbyname(self._parts.hostname or ""), self._parts.port or 80))
         except OSError:
             return None
 

@@ -19,14 +19,23 @@ from .sockets import parse_listeners, process_tree, socket_inodes
 LIBRARY = re.compile(r"/lib(?:llama|ggml|mtmd)[^/]*\.so[^/]*\Z")
 RELEASE = re.compile(r"^%s/releases/([^/]+)/" % re.escape(paths.BUILDS))
 GONE = " (deleted)"
+# Of files, and of places where it listens: a process that was taken over may have any number.
+MOST = 64
 # Seconds for one look at the cards.
 CARDS = 10.0
 
 
-def program(pid: int, proc: str = "/proc") -> Dict[str, Any]:
+def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> Dict[str, Any]:
     """-> {release: the directory name of the release that it runs, None for a program of elsewhere; foreign: files that
-    it runs from elsewhere, or that were exchanged since its start}"""
-    files = [_link(os.path.join(proc, str(pid), "exe"))] + _libraries(os.path.join(proc, str(pid), "maps"))
+    it runs from elsewhere, or that were exchanged since its start}
+
+    pids: its descendants, of which those with TCP sockets count: a server that was taken over may leave its work to a
+    program of somebody else.
+    """
+    every = [pid] + sorted(one for one in set(pids) - {pid} if _connected(one, proc))
+    files = [_link(os.path.join(proc, str(one), "exe")) for one in every]
+    for one in every:
+        files += _libraries(os.path.join(proc, str(one), "maps"))
     releases = [RELEASE.match(name) for name in files]
     own = releases[0].group(1) if releases[0] else None
     foreign = [
@@ -35,6 +44,17 @@ def program(pid: int, proc: str = "/proc") -> Dict[str, Any]:
         if name and (name.endswith(GONE) or not match or match.group(1) != own)
     ]
     return {"release": own, "foreign": sorted(set(foreign))}
+
+
+def _connected(pid: int, proc: str) -> bool:
+    """Whether a process has a TCP socket."""
+    own = socket_inodes([pid], proc)
+    found: Set[int] = set()
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
+            lines = [line.split() for line in stream][1:]
+            found.update(int(fields[9]) for fields in lines if len(fields) > 9)
+    return bool(own & found)
 
 
 def _link(path: str) -> str:
@@ -47,8 +67,10 @@ def _link(path: str) -> str:
 def _libraries(path: str) -> List[str]:
     """The mapped files of llama.cpp. A name with odd characters is escaped by the kernel, and then is none of ours."""
     found: Set[str] = set()
-    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as stream:
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
         for line in stream:
+            if len(found) >= MOST:
+                break
             fields = line.rstrip("\n").split(None, 5)
             name = fields[5] if len(fields) > 5 else ""
             if LIBRARY.search(name[: -len(GONE)] if name.endswith(GONE) else name):
@@ -60,7 +82,9 @@ def resident_mib(pids: Iterable[int], proc: str = "/proc") -> float:
     """Main memory that the processes hold: what they wrote, not the files that they map; MiB."""
     kib = 0
     for pid in pids:
-        with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "status"), encoding="ascii") as stream:
+        # A process chooses its name, which may hold what else ends a line.
+        path = os.path.join(proc, str(pid), "status")
+        with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace", newline="\n") as stream:
             kib += sum(int(line.split()[1]) for line in stream if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")))
     return round(kib / 1024.0, 2)
 
@@ -72,7 +96,7 @@ def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> List[str]:
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(os.path.join(proc, str(pid), "net", name), encoding="ascii") as stream:
             found.update(end for inode, end in parse_listeners(stream.read()).items() if inode in own)
-    return sorted(found)
+    return sorted(found)[:MOST]
 
 
 def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, float]]:
@@ -103,7 +127,7 @@ def running(pid: int) -> Dict[str, Any]:
     held = cards_mib(gpus, pids)
     names = [gpu["name"] for gpu in gpus if str(gpu["index"]) in (held or {})]
     return dict(
-        program(pid),
+        program(pid, pids),
         resident_mib=resident_mib(pids),
         listens=listens(pid, pids),
         cards_mib=held,

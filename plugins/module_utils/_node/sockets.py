@@ -119,7 +119,9 @@ def listener(end: End, proc: str = "/proc") -> Optional[sock_diag.Listener]:
 def user_of(pid: int, proc: str = "/proc") -> Optional[int]:
     """The id of the user that a process opens sockets as; None where it has ended."""
     try:
-        with open(os.path.join(proc, str(pid), "status"), encoding="utf-8", errors="replace") as stream:
+        # A process chooses its name, which may hold what else ends a line.
+        path = os.path.join(proc, str(pid), "status")
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as stream:
             (users,) = [line.split() for line in stream if line.startswith("Uid:")]
     except (OSError, ValueError):
         return None

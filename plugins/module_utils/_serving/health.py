@@ -114,8 +114,8 @@ class Head:
         result.update(dict.fromkeys(("tokens_per_second", "prompt_tokens_per_second", "seconds_to_answer")))
         shown = self._show_unit()
         self.pid = number(shown, "MainPID") or None if shown else None
-        if shown and self.own_key and self.pid:
-            self.api.use_key(key_of(shown["Id"]), self.pid)
+        if shown and self.pid:
+            self.api.use_key(key_of(shown["Id"]) if self.own_key else self.api.key, self.pid)
         # Sockets of a unit that does not run are nobody's.
         seen = connections(self.endpoints, self.pid) if self.endpoints and (self.pid or not self.unit) else []
         connected = {one.endpoint for one in seen if one.connected}

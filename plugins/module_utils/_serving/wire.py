@@ -21,6 +21,8 @@ QUESTION = "Count from one to twenty in words, then say which of these numbers a
 TOKENS = 64
 # At most so many answers, however long they are to go on.
 ANSWERS = 20
+# What is kept of a text: 64 tokens are far from it.
+CHARACTERS = 4096
 # Micro-batches of the prompt.
 UBATCHES = 4
 # Of which it consists, over and over.
@@ -87,7 +89,7 @@ def _decode(head: Head, seconds: float, timeout: float) -> Wire:
         total,
         began=round(began, 3),
         ended=round(time.time(), 3),
-        text=texts[0],
+        text=texts[0][:CHARACTERS],
         same=len(set(texts)) == 1,
         tokens_per_second=round(sorted(rates)[len(rates) // 2], 2),
         workers=workers,

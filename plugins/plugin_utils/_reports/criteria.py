@@ -93,7 +93,9 @@ def _one_version(seen: Seen, name: str) -> Criterion:
 def _first(seen: Seen, refused: Sequence[str]) -> tuple[str, str]:
     """The first sentence, in its two parts; nodes that were not looked at come first."""
     if seen.missing:
-        return "%s not looked at" % ", ".join(seen.missing), "all nodes are needed: see above"
+        return "%s not looked at" % ", ".join(
+            seen.missing
+        ), "all nodes are needed: run verify.yml, and look at the errors of these"
     value, _comma, needed = refused[0].rpartition(", ")
     return value, needed
 
@@ -152,6 +154,11 @@ def _work(one: Service, missing: Sequence[str]) -> tuple[list[str], str]:
     """What is wrong with the work of a service's nodes, and why nobody can say."""
     if one.head["node"] in missing:
         return ["%s not looked at" % one.head["node"]], ""
+    if one.wire and one.report and one.wire["measured_at"] < one.report.get("measured_at", ""):
+        # Whoever keeps a service busy keeps it from being looked at.
+        return [], "its wire was last looked at on %s" % one.wire["measured_at"]
+    if one.wire and one.wire["verdict"] == "not judged":
+        return [], "its bytes, or who else reaches its workers, could not be judged"
     if one.wire:
         return [] if one.wire["verdict"] == "true" else one.wire.get("sentences") or ["refused"], ""
     if not one.report:
@@ -199,7 +206,7 @@ def _generating(seen: Seen) -> list[Measured]:
 def _figures(name: str, rows: Sequence[Row], needed: str) -> Criterion:
     """rows: of each service its figure in words, and whether it is good enough, None where nobody can say."""
     judged = [verdict for _one, _text, verdict in rows]
-    verdict = NOT_MET if False in judged else MET if True in judged else NOT_HERE
+    verdict = NOT_MET if False in judged else NOT_HERE if None in judged or not judged else MET
     shown = [row for row in rows if row[2] is False] if verdict == NOT_MET else rows
     value = "; ".join("%s %s" % (one.label, text) for one, text, _verdict in shown) or "no service generates"
     where = " and ".join(sorted({one.evidence for one, _text, _verdict in shown if one.evidence})) or "nothing"
@@ -208,9 +215,12 @@ def _figures(name: str, rows: Sequence[Row], needed: str) -> Criterion:
 
 
 def _restarts(seen: Seen, name: str) -> Criterion:
-    told = {unit: word for hand in seen.hands.values() for unit, word in hand.get("restart", {}).items()}
-    wanted = sorted({unit for units in seen.wanted.values() for unit in units})
-    bad = [unit for unit in wanted if told.get(unit) != "always"]
+    wanted = [(host, unit) for host, units in seen.wanted.items() for unit in units]
+    bad = [
+        "%s on %s" % (unit, host)
+        for host, unit in wanted
+        if seen.hands.get(host, {}).get("restart", {}).get(unit) != "always"
+    ]
     seen_at = [
         (hand["recovered"]["at"], hand["recovered"]["unit"], host)
         for host, hand in seen.hands.items()
@@ -233,7 +243,7 @@ def _monitoring(seen: Seen, name: str) -> Criterion:
     if seen.monitoring is None:
         return Criterion(name, NOT_HERE, "no host of llama_monitoring has a Prometheus of ours", where, None)
     if not seen.monitoring:
-        needed = "everything has to be scraped: see above"
+        needed = "everything has to be scraped: run verify.yml --tags monitoring"
         return Criterion(name, NOT_MET, "a host of llama_monitoring did not prove it", where, seen.now, needed)
     return Criterion(name, MET, "everything is scraped and every rule known", where, seen.now)
 
@@ -245,7 +255,7 @@ def _decisions(seen: Seen, name: str) -> Criterion:
         node, (_size, moment) = max(written.items(), key=lambda one: one[1][1])
         return Criterion(name, MET, "written on %s" % node, where, iso(moment))
     if any(seen.kept.latest("benchmark", one.measured.label) for one in seen.services):
-        needed = "it is needed once something was measured: run benchmark.yml, which writes it"
+        needed = "it is needed once something was measured: run decisions.yml"
         return Criterion(name, NOT_MET, "no %s on a head's node" % paths.DECISIONS, where, seen.now, needed)
     return Criterion(name, NOT_HERE, "nothing was measured yet that it would rest on: run benchmark.yml", where, None)
 

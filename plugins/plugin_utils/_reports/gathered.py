@@ -82,7 +82,7 @@ def gathered(
         models={host: facts["acceptance_models_seen"]["models"] for host, facts in looked.items()},
         hands=hands,
         decisions={host: nodes[host].get("files", {}).get(paths.DECISIONS) for host in nodes},
-        monitoring=all(host in hands for host in monitors) if monitors else None,
+        monitoring=_verified(hostvars, monitors, hands),
         services=[
             _service(head, label, kept, cells, plans, speeds, shapes, now)
             for head, label in _asked(heads)
@@ -90,6 +90,14 @@ def gathered(
         ],
         kept=kept,
     )
+
+
+def _verified(hostvars: HostVars, monitors: Sequence[str], hands: Map) -> bool | None:
+    """Whether monitoring answered as it should; None where nobody asked it. Of a host that failed nothing is known."""
+    if not all(host in hands for host in monitors):
+        return False
+    asked = [host for host in monitors if hostvars[host].get("monitoring_verified")]
+    return True if monitors and asked == monitors else None
 
 
 def _has_answered(facts: Map) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...module_utils._node.knock import OPEN, SILENT
 from .wire_bytes import expected, per_token
 from .wire_reference import answer, with_reference
 from .wire_seen import Check, Map, Seen
@@ -46,7 +47,7 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
         "model": head["model"],
         "quant": head["quant"],
         "measured_at": measured_at,
-        "verdict": "refused" if refused else "true",
+        "verdict": _verdict(checks, refused),
         "sentences": refused,
         "checks": [{"name": check.name, "holds": check.holds, "said": check.said} for check in checks],
         "decode": {name: seen.wire["decode"][name] for name in ("tokens", "tokens_per_second", "workers")},
@@ -60,6 +61,12 @@ def wire(head: Map, seen: Seen, measured_at: str) -> dict[str, Any]:
         "name": "%s-%s" % (measured_at.replace("-", "").replace(":", ""), label.replace("/", "_")),
         "latest": "latest-%s" % label.replace("/", "_"),
     }
+
+
+def _verdict(checks: Sequence[Check], refused: Sequence[str]) -> str:
+    """Without its bytes, or without anybody who could ask whether a port is open, nothing is proved of a split."""
+    unknown = any(check.holds is None for check in checks if check.name in ("bytes", "closed"))
+    return "refused" if refused else "not judged" if unknown else "true"
 
 
 def _lines(label: str, checks: Sequence[Check], wire: Map) -> list[str]:
@@ -154,7 +161,11 @@ def _addresses(head: Map, seen: Seen) -> Check:
                         "RPC of worker %s uses %s of %s, its llama_fabric_address %s is needed: correct routes or units"
                     )
                     wrong.append(words % (node, address, name, wanted))
-        for place in process.get("listens") or []:
+        places = process.get("listens") or []
+        if IPV4.match(endpoint.rpartition(":")[0]) and endpoint not in places:
+            words = "worker %s listens on %s, %s is needed: restart it with site.yml"
+            wrong.append(words % (node, ", ".join(places) or "nothing", endpoint))
+        for place in places if endpoint in places else []:
             if IPV4.match(endpoint.rpartition(":")[0]) and place != endpoint:
                 words = "worker %s listens on %s, %s alone is needed: restart it with site.yml"
                 wrong.append(words % (node, place, endpoint))
@@ -217,12 +228,16 @@ def _closed(head: Map, seen: Seen) -> Check:
     wrong = []
     for host, answers in seen.knocks.items():
         for endpoint, said in (answers or {}).items():
-            if said == "open":
+            if said == OPEN:
                 words = "%s gets a connection to the RPC port %s, the head alone may have one: load the firewall"
                 words += " with --tags node"
                 wrong.append(words % (host, endpoint))
     asked = [host for host, answers in seen.knocks.items() if answers is not None]
     missing = [host for host, answers in seen.knocks.items() if answers is None]
-    said = "refused to %s" % ", ".join(asked) if asked else "nobody could ask"
+    silent = [host for host in asked if SILENT in seen.knocks[host].values()]
+    refused = [host for host in asked if host not in silent]
+    parts = ["refused to %s" % ", ".join(refused)] if refused else []
+    parts += ["no answer to %s" % ", ".join(silent)] if silent else []
+    said = "; ".join(parts) or "nobody could ask"
     said += "; not asked: %s" % ", ".join(missing) if missing else ""
     return Check("closed", not wrong if asked or wrong else None, said, wrong)

@@ -28,7 +28,7 @@ def cluster(deployed, tmp_path):
 
 
 def keep(cluster, *results):
-    folder = cluster.folder / "reports/benchmarks"
+    folder = cluster.folder / ".reports/benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate(results):
         (folder / ("2026112%d-chat.json" % number)).write_text(json.dumps(one))
@@ -55,7 +55,7 @@ def test_results_are_judged_and_the_same_ones_change_nothing(cluster):
     fast, slow = made.cell(12.7), made.cell(7.1)
     keep(cluster, made.result(slow), made.result(fast, quant="Q4_K_M"))
     # What is the latest is there under its time, too.
-    (cluster.folder / "reports/benchmarks/latest-chat.json").write_text("{")
+    (cluster.folder / ".reports/benchmarks/latest-chat.json").write_text("{")
     foretold = decided(cluster, "--check", "--diff")
     assert "+**CONTRADICTED**." in foretold and cluster.events == []
     output = decided(cluster)
@@ -67,9 +67,9 @@ def test_results_are_judged_and_the_same_ones_change_nothing(cluster):
 
 
 def test_drills_count_where_they_are_kept(cluster):
-    (cluster.folder / "reports").mkdir()
+    (cluster.folder / ".reports").mkdir()
     report = made.drills({"result": "recovered", "broken_at": 1764104400.0, "phases": {"total": 12.3}})
-    (cluster.folder / "reports/drill-chat.json").write_text(json.dumps(report))
+    (cluster.folder / ".reports/drill-chat.json").write_text(json.dumps(report))
     decided(cluster)
     assert "confirmed: chat: recovered, the next answer 12.3 s" in (cluster.node("node1") / PAGE).read_text()
 

@@ -57,7 +57,7 @@ def measured(cluster, *arguments):
     status, output = cluster.run("overhead", *(arguments or SAID))
     assert status == 0, output
     # On the controller, whose files lie with those of the node that hands them over.
-    (kept,) = (cluster.folder / "nodes").rglob("reports/overhead")
+    (kept,) = (cluster.folder / "nodes").rglob(".reports/overhead")
     result = json.loads((kept / "latest-chat.json").read_text())
     (dated,) = kept.glob("2*Z-chat.json")
     assert json.loads(dated.read_text()) == result
@@ -80,13 +80,13 @@ def test_each_variant_is_measured_and_the_service_is_back(cluster):
     assert [one["name"] for one in result["variants"]] == ["all", "local", "loopback"]
     assert [len(one["cells"]) for one in result["variants"]] == [2, 2, 2]
     assert result["fingerprint"]["nodes"]["node2"]["kernel"] == "kernel of node2"
-    assert "kept as %s/reports/overhead/2" % cluster.folder in output
+    assert "kept as %s/.reports/overhead/2" % cluster.folder in output
 
 
 def test_it_changes_nothing(cluster):
     files = cluster.files()
     _output, _result = measured(cluster)
-    after = {name: content for name, content in cluster.files().items() if "/reports/" not in name}
+    after = {name: content for name, content in cluster.files().items() if "/.reports/" not in name}
     assert after == files
 
 
@@ -129,7 +129,7 @@ def test_nothing_is_interrupted_that_nobody_has_said(cluster):
         "llama_services.chat: interrupt false seen, true is needed, since it answers nobody for about 3 minutes while "
         "node1 serves its model with node1 alone, RPC on loopback: say -e interrupt=true when nobody needs it"
     ) in output
-    assert not (cluster.folder / "reports").exists()
+    assert not (cluster.folder / ".reports").exists()
 
 
 def test_a_dry_run_says_what_it_would_do(cluster):

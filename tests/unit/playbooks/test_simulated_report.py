@@ -58,15 +58,15 @@ def deployed(tmp_path_factory):
 def cluster(deployed, tmp_path):
     """Deployed, with a benchmark and an earlier report, and a log of decisions."""
     cluster = deployed.copy(tmp_path)
-    (tmp_path / "reports/benchmarks").mkdir(parents=True)
-    (tmp_path / "reports/benchmarks/latest-chat.json").write_text(json.dumps(BENCHMARK))
-    (tmp_path / "reports/chat.json").write_text(json.dumps(VERIFIED))
+    (tmp_path / ".reports/benchmarks").mkdir(parents=True)
+    (tmp_path / ".reports/benchmarks/latest-chat.json").write_text(json.dumps(BENCHMARK))
+    (tmp_path / ".reports/chat.json").write_text(json.dumps(VERIFIED))
     (cluster.node("node1") / "health.json").write_text(json.dumps({"tokens_per_second": 12.7}))
     return cluster
 
 
 def written(cluster, name):
-    return cluster.node("node1") / str(cluster.folder / "reports" / name).lstrip("/")
+    return cluster.node("node1") / str(cluster.folder / ".reports" / name).lstrip("/")
 
 
 def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
@@ -88,7 +88,7 @@ def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
 
 def test_a_criterion_that_is_not_met_ends_it_with_a_failure(cluster):
     found = dict(VERIFIED, workers=[dict(VERIFIED["workers"][0], bytes_sent=0)])
-    (cluster.folder / "reports/chat.json").write_text(json.dumps(found))
+    (cluster.folder / ".reports/chat.json").write_text(json.dumps(found))
     status, output = cluster.run("verify")
     assert status != 0
     assert (

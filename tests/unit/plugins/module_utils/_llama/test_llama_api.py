@@ -60,13 +60,24 @@ def test_a_key_goes_to_the_process_that_it_is_for_alone(server):
 
 
 def test_a_listener_that_was_another_one_before_gets_no_key(server, monkeypatch):
-    seen = [llama_api.Listener(os.geteuid(), 1), llama_api.Listener(os.geteuid(), 2), None]
+    seen = [llama_api.Listener(os.geteuid(), 1), llama_api.Listener(os.geteuid(), 2), None, None]
     monkeypatch.setattr(llama_api, "listener", lambda _end: seen.pop(0))
     api = llama_api.LlamaApi(server.url, "k3y", pid=os.getpid())
     for who in ("user id %d" % os.geteuid(), "somebody who cannot be seen"):
         with pytest.raises(llama_api.NoAnswer, match=who + " listens at"):
             api.get("/props", 5)
     assert server.headers == [] and seen == []
+
+
+def test_an_address_that_nobody_looked_at_gets_no_key(monkeypatch):
+    """A name may have two: the look is at the IPv4 one, the connection goes to the other."""
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        port = ours.getsockname()[1]
+        with socket.create_server(("::1", port), family=socket.AF_INET6) as other:
+            monkeypatch.setattr(llama_api.socket, "gethostbyname", lambda _name: "127.0.0.1")
+            with pytest.raises(llama_api.NoAnswer, match="it gets no key"):
+                llama_api.LlamaApi("http://[::1]:%d" % port, "k3y", pid=os.getpid()).get("/health", 5)
+            assert other.accept()[0].recv(9999) == b""
 
 
 def test_a_stranger_at_the_port_of_a_unit_reads_nothing():

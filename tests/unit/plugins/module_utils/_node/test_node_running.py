@@ -5,6 +5,7 @@
 
 import os
 import socket
+import subprocess
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import running
@@ -23,7 +24,7 @@ def proc(tmp_path, exe, *mapped):
 
 def test_a_release_and_its_libraries(tmp_path):
     root = proc(tmp_path, BIN + "ggml-rpc-server", "", "[heap]", "/lib64/libc.so.6", BIN + "libggml-base.so.0")
-    assert running.program(7, root) == {"release": "b11434-cpu-1", "foreign": []}
+    assert running.program(7, (), root) == {"release": "b11434-cpu-1", "foreign": []}
 
 
 @pytest.mark.parametrize(
@@ -36,21 +37,45 @@ def test_a_release_and_its_libraries(tmp_path):
 )
 def test_a_library_of_elsewhere_or_exchanged_is_named(tmp_path, name):
     root = proc(tmp_path, BIN + "llama-server", BIN + "libllama.so", name)
-    assert running.program(7, root) == {"release": "b11434-cpu-1", "foreign": [name]}
+    assert running.program(7, (), root) == {"release": "b11434-cpu-1", "foreign": [name]}
 
 
 def test_a_program_that_was_exchanged_is_named(tmp_path):
     root = proc(tmp_path, BIN + "llama-server (deleted)")
-    assert running.program(7, root)["foreign"] == [BIN + "llama-server (deleted)"]
+    assert running.program(7, (), root)["foreign"] == [BIN + "llama-server (deleted)"]
 
 
 def test_a_program_of_elsewhere_has_no_release(tmp_path):
-    found = running.program(7, proc(tmp_path, "/home/eve/llama-server"))
+    found = running.program(7, (), proc(tmp_path, "/home/eve/llama-server"))
     assert found == {"release": None, "foreign": ["/home/eve/llama-server"]}
 
 
 def test_a_process_that_has_gone_has_no_release(tmp_path):
-    assert running.program(7, str(tmp_path)) == {"release": None, "foreign": []}
+    assert running.program(7, (), str(tmp_path)) == {"release": None, "foreign": []}
+
+
+def test_a_program_of_elsewhere_that_does_the_work_is_named(tmp_path):
+    """A child with a TCP socket counts, one that only looks after files does not."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        serving = subprocess.Popen(["sleep", "60"], pass_fds=[listener.fileno()])
+    idle = subprocess.Popen(["sleep", "60"])
+    try:
+        for child, named in ((serving, True), (idle, False)):
+            found = running.program(os.getpid(), [os.getpid(), child.pid])
+            assert (os.readlink("/proc/%d/exe" % child.pid) in found["foreign"]) is named
+    finally:
+        for child in (serving, idle):
+            child.kill()
+            child.wait()
+
+
+@pytest.mark.parametrize("name", ["\rVmSwap: 999999", "\xff"])
+def test_a_name_is_no_memory(tmp_path, name):
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/status").write_bytes(b"Name:\t" + name.encode("latin-1") + b"\nRssAnon:\t 2048 kB\n")
+    assert running.resident_mib([7], str(tmp_path)) == 2.0
 
 
 def test_where_this_process_listens():

@@ -45,8 +45,8 @@ def service(report=REPORT, wire=None, generates=True, **measured):
     )
 
 
-def hand(hours, **changes):
-    units = {HEAD: "always", WORKER: "always"}
+def hand(hours, unit=HEAD, restarts="always", **changes):
+    units = {unit: restarts}
     found = {"now": 1e6, "at": 1e6 - hours * 3600, "what": "a unit was started", "restart": units, "recovered": None}
     return dict(found, **changes)
 
@@ -57,7 +57,7 @@ SOUND = Seen(
     missing=[],
     wanted={"node1": [HEAD], "node2": [WORKER]},
     models={"node1": [{"item": {"dest": "/opt/models/m.gguf"}, "there": True}], "node2": []},
-    hands={"node1": hand(30), "node2": hand(40)},
+    hands={"node1": hand(30), "node2": hand(40, WORKER)},
     decisions={"node1": [1000, 1795600000.0], "node2": None},
     monitoring=True,
     services=[service()],
@@ -179,12 +179,15 @@ def test_what_embeds_generates_nothing():
 
 
 def test_a_unit_that_systemd_would_not_start_again():
-    found = judged(NAMES[5], hands={"node1": hand(30, restart={HEAD: "always", WORKER: "on-failure"})})
-    assert (found.verdict, found.value) == ("not met", WORKER + " without Restart=always")
+    # Workers of one service have one name, on each node.
+    wanted = {"node1": [HEAD], "node2": [WORKER], "node3": [WORKER]}
+    hands = {"node1": hand(30), "node2": hand(30, WORKER, "on-failure"), "node3": hand(30, WORKER)}
+    found = judged(NAMES[5], wanted=wanted, hands=hands)
+    assert (found.verdict, found.value) == ("not met", WORKER + " on node2 without Restart=always")
 
 
 def test_a_recovery_that_was_seen_is_told():
-    hands = {"node1": hand(30, recovered={"at": 1795600000.0, "unit": HEAD}), "node2": hand(30)}
+    hands = {"node1": hand(30, recovered={"at": 1795600000.0, "unit": HEAD}), "node2": hand(30, WORKER)}
     found = judged(NAMES[5], hands=hands)
     assert found.verdict == "met"
     assert found.value == HEAD + " on node1 was started again by systemd at 2026-11-25T09:46:40Z"

@@ -230,7 +230,9 @@ MONITORED = dict(GROUPS, llama_monitoring=["watch"])
 @pytest.mark.parametrize(
     ("watch", "groups", "monitoring"),
     [
-        ({"acceptance_hand": {"now": 1e6, "at": None}}, MONITORED, True),
+        ({"acceptance_hand": {"now": 1e6, "at": None}, "monitoring_verified": True}, MONITORED, True),
+        # Its tag was skipped.
+        ({"acceptance_hand": {"now": 1e6, "at": None}}, MONITORED, None),
         ({}, MONITORED, False),
         ({"monitoring_prometheus": "existing"}, MONITORED, None),
         ({}, GROUPS, None),

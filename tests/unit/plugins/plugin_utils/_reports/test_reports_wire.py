@@ -181,8 +181,15 @@ def test_a_worker_that_listens_everywhere():
         seen["processes"][0]["listens"] = ["0.0.0.0:50052"]
 
     assert broken(everywhere) == (
-        "worker node2 listens on 0.0.0.0:50052, 10.100.0.32:50052 alone is needed: restart it with site.yml"
+        "worker node2 listens on 0.0.0.0:50052, 10.100.0.32:50052 is needed: restart it with site.yml"
     )
+
+
+def test_a_worker_whose_process_listens_nowhere():
+    def gone(seen):
+        seen["processes"][0]["listens"] = []
+
+    assert broken(gone).startswith("worker node2 listens on nothing, 10.100.0.32:50052 is needed")
 
 
 def test_rpc_that_is_open():
@@ -213,14 +220,22 @@ def test_memory_that_is_not_the_plans():
 def test_a_host_that_was_not_reached_is_told():
     seen = good()
     seen["knocks"]["node9"] = None
-    assert judged(seen)["result"]["checks"][-1]["said"] == "refused to node1, node2; not asked: node9"
+    said = judged(seen)["result"]["checks"][-1]["said"]
+    assert said == "refused to node1; no answer to node2; not asked: node9"
 
 
 def test_what_cannot_be_counted_is_not_judged():
     seen = good()
     for one in seen["wire"]["decode"]["workers"]:
         one["bytes_received"] = None
-    assert (holds(judged(seen))["bytes"], judged(seen)["refused"]) == (None, [])
+    found = judged(seen)
+    assert (holds(found)["bytes"], found["refused"], found["result"]["verdict"]) == (None, [], "not judged")
+
+
+def test_where_nobody_could_ask_nothing_is_proved():
+    seen = good()
+    seen["knocks"] = dict.fromkeys(seen["knocks"])
+    assert judged(seen)["result"]["verdict"] == "not judged"
 
 
 def test_who_was_busy_was_not_looked_at():
