@@ -38,7 +38,7 @@ def sabotaged(lab, *names):
     parts = [SABOTAGES[name] for name in names]
     apply([step for one in parts for step in one.change], run(lab), addresses(lab))
     try:
-        status, output = lab.playbook("verify")
+        status, output = lab.playbook("verify", "--skip-tags", "report")
     finally:
         apply([step for one in parts for step in one.mend], run(lab), addresses(lab))
     assert status != 0, output
