@@ -18,7 +18,7 @@ LABELS = 8
 def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence[float | None]]) -> str:
     """series: {name: a value for each moment, None for none}. Refusal where what draws is not installed."""
     try:
-        # Half a second, which only this needs.
+        # Importing it takes half a second, and only the report needs it.
         pygal, style = importlib.import_module("pygal"), importlib.import_module("pygal.style")
     except ImportError:
         raise Refusal(
@@ -38,7 +38,7 @@ def line_chart(title: str, moments: Sequence[str], series: Mapping[str, Sequence
         max_scale=8,
         dots_size=4,
         x_label_rotation=25,
-        # More of them lie on each other.
+        # More of them would overlap.
         x_labels_major_every=max(1, -(-len(moments) // LABELS)),
         show_minor_x_labels=False,
         **SIZE,

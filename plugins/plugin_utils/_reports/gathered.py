@@ -4,8 +4,8 @@
 """What the report is made of: what the nodes have said in this run, beside what was kept of earlier ones. Private to
 the collection.
 
-Nodes say it as what entry point criteria of role acceptance registers: acceptance_hand,
-acceptance_models_seen and acceptance_measured, and as their fact llama_node.
+Nodes say it as what playbooks/_report.yml (acceptance_hand) and entry point criteria of role acceptance
+(acceptance_models_seen, acceptance_measured) register, and as their fact llama_node.
 """
 
 from collections.abc import Mapping, Sequence

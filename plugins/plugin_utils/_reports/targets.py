@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 Map = Mapping[str, Any]
 TARGET, ACCEPTABLE, BELOW, CRITICAL, UNKNOWN = "target", "acceptable", "below", "critical", "not measured"
-# What is no measurement here.
-GOOD = (TARGET, ACCEPTABLE)
 
 
 class Levels(NamedTuple):
