@@ -156,7 +156,9 @@ HEALTHY = (
 
 def healthy(number):
     name, act = HEALTHY[number % len(HEALTHY)]
-    forget()
+    # Nothing of an earlier run may be left; where nothing fires there is nothing to forget.
+    if not number or firing():
+        forget()
     watch = Watch()
     watch.start()
     began = time.time()
