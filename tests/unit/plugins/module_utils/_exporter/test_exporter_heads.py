@@ -106,11 +106,13 @@ def test_a_key_that_is_refused_is_told_and_no_state(server, monkeypatch):
 
 def test_the_key_is_for_the_process_of_the_unit(server, monkeypatch, tmp_path):
     (tmp_path / "key").write_text("k3y\n")
-    told = {"process": (os.getpid(), 5), "api_key_file": str(tmp_path / "key")}
-    assert look(asked(server, monkeypatch, **told))["llama_endpoint_state", "ready"] == 1
+    key = str(tmp_path / "key")
+    own = asked(server, monkeypatch, process=(os.getpid(), 5), api_key_file=key)
+    assert look(own)["llama_endpoint_state", "ready"] == 1
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer k3y"}
     del server.headers[:]
-    assert look(asked(server, monkeypatch, **dict(told, process=(1 << 30, 5))))["llama_endpoint_state", "down"] == 1
+    other = asked(server, monkeypatch, process=(1 << 30, 5), api_key_file=key)
+    assert look(other)["llama_endpoint_state", "down"] == 1
     assert server.headers == []
 
 

@@ -24,8 +24,8 @@ HOSTVARS = {name: {"llama_fabric_address": "10.1.0.%d" % index} for index, name 
 SMALL = {"model": "small", "quant": "Q8_0"}
 
 
-def planned(services, memory=None, headers=(), models=MODELS, previous=()):
-    memory = memory or nodes()
+def planned(services, memory=None, headers=(), models=None, previous=()):
+    memory, models = memory or nodes(), models or MODELS
     plan = json.loads(json.dumps(memory_plan(services, models, GROUPS, memory, headers)))
     (head,) = head_instances(services, models, "node1", GROUPS, HOSTVARS, "/opt/models", plan)
     found = variants(services, head.as_dict(), models, GROUPS, memory, headers, {}, previous, plan, 100)

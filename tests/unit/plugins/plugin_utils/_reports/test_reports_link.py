@@ -11,7 +11,8 @@ ETHERNET = {"link_layer": "Ethernet", "rate_gbps": 10.0, "interface": "eth1", "m
 NODES = ("node1", "node2")
 
 
-def report(gbit, fabric=IPOIB, other=None, failures=(), **changes):
+def report(gbit, fabric=None, other=None, failures=(), **changes):
+    fabric = fabric or IPOIB
     one = {"from": "node1", "to": "node2", "gbit_per_second": gbit, "retransmits": 3, "limited": None}
     hostvars = {
         "node1": {"acceptance_link": [dict(one, **changes)], "ansible_facts": {"llama_fabric": fabric}},

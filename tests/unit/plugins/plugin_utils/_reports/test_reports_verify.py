@@ -114,8 +114,9 @@ def benchmark(*cells):
 KEPT = {"reports/chat.json": json.dumps(REPORT)}
 
 
-def seen(hosts=HOSTS, texts=KEPT, groups=GROUPS, services=SERVICES):
-    return gathered(hosts, groups, services, MODELS, "/opt/models", texts, NOW)
+def seen(**changes):
+    given = dict({"hosts": HOSTS, "texts": KEPT, "groups": GROUPS, "services": SERVICES}, **changes)
+    return gathered(given["hosts"], given["groups"], given["services"], MODELS, "/opt/models", given["texts"], NOW)
 
 
 def measured(**changes):

@@ -76,8 +76,8 @@ def good():
     }
 
 
-def judged(seen, head=HEAD):
-    return wire.wire(head, Seen(**seen), AT)
+def judged(seen, head=None):
+    return wire.wire(head or HEAD, Seen(**seen), AT)
 
 
 def holds(found):
