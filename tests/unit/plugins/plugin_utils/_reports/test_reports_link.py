@@ -12,7 +12,7 @@ NODES = ("node1", "node2")
 
 
 def report(gbit, fabric=None, other=None, failures=(), **changes):
-    fabric = fabric or IPOIB
+    fabric = IPOIB if fabric is None else fabric
     one = {"from": "node1", "to": "node2", "gbit_per_second": gbit, "retransmits": 3, "limited": None}
     hostvars = {
         "node1": {"acceptance_link": [dict(one, **changes)], "ansible_facts": {"llama_fabric": fabric}},
