@@ -127,7 +127,11 @@ def judged(claim: Map, results: Sequence[Map], drills: Iterable[Map] = ()) -> Ju
     if "drill" in claim:
         return _drilled(claim, drills)
     kinds = [claim[side] for side in ("of", "against") if side in claim]
-    found = [[one for one in results if _is_of(one, kind)] for kind in kinds]
+    # Those first that have a figure of what is claimed.
+    found = [
+        sorted((one for one in results if _is_of(one, kind)), key=lambda one: not any(_cells(claim, one)))
+        for kind in kinds
+    ]
     sides = [Side(_words(kind), some[0] if some else None) for kind, some in zip(kinds, found, strict=True)]
     missing = [side.words for side in sides if side.result is None]
     if missing:

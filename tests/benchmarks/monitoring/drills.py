@@ -101,7 +101,7 @@ def doctor(seconds):
     """What doctor.yml finds of the last seconds -> ["rule on node: sentence"]"""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "doctor.json")
-        playbook("doctor", "-e", "since=%ds" % (seconds + 5), "-e", "doctor_json=%s" % path)
+        playbook("doctor", "-e", "since=%ds" % (seconds + 20), "-e", "doctor_json=%s" % path)
         if not path.exists():
             return ["doctor.yml did not end"]
         found = json.loads(path.read_text())["findings"]

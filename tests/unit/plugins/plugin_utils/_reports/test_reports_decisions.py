@@ -145,6 +145,11 @@ def test_what_is_missing_is_said():
     other = judged(QUANT, [result(cell(12.7), quant="Q4_K_M")])
     assert other.reason == "no benchmark of quant Q8_0 is kept yet"
     assert [(row.of, row.against) for row in other.rows] == [(None, 12.7)]
+    # A later benchmark of many requests at a time says nothing of one.
+    later = result(cell(20.0, concurrency=5), at="2026-11-26T20:00:00Z")
+    found = judged(QUANT, newest_first(result(cell(7.1)), later))
+    assert [(row.of, row.against) for row in found.rows] == [(7.1, None)]
+    assert found.sides[0].result["measured_at"] == "2026-11-25T20:00:00Z"
 
 
 FLASH = {"figure": "answered", "of": {"flash_attn": "on", "cards": "V100"}, "at_most": 0}
