@@ -218,6 +218,7 @@ def test_a_trial_that_is_kept_stays(lab):
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
     status, output = lab.playbook("verify")
     assert status == 0, output
+    assert "chat: smollm2-135m-instruct Q8_0, " in output
     status, output = lab.playbook("switch_model", "-e", "service=chat keep=true")
     assert status == 0, output
     assert "chat: Q8_0 is kept, its trial is over" in output
