@@ -216,7 +216,7 @@ def test_a_trial_that_is_kept_stays(lab):
     status, output = lab.playbook("site")
     assert status != 0 and lab.changed(output) == 0
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
-    status, output = lab.playbook("verify")
+    status, output = lab.playbook("verify", "-e", json.dumps({"llama_models": MODELS}))
     assert status == 0, output
     assert "chat: smollm2-135m-instruct Q8_0, " in output
     status, output = lab.playbook("switch_model", "-e", "service=chat keep=true")

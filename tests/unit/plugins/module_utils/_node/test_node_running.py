@@ -6,6 +6,7 @@
 import os
 import socket
 import subprocess
+import sys
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import running
@@ -92,10 +93,16 @@ def test_where_this_process_listens():
 
 
 def test_memory_that_was_written_counts():
-    before = running.resident_mib([os.getpid()])
-    held = bytearray(os.urandom(1)) * (64 << 20)
-    after = running.resident_mib([os.getpid()])
-    assert 60 < after - before < 80 and len(held) == 64 << 20
+    code = "print(flush=True); input(); held = bytearray(b'x') * (64 << 20); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        before = running.resident_mib([other.pid])
+        other.stdin.write(b"\n")
+        other.stdin.flush()
+        other.stdout.readline()
+        after = running.resident_mib([other.pid])
+        other.stdin.write(b"\n")
+    assert 60 < after - before < 80
 
 
 def test_of_a_card_only_what_these_processes_hold_counts():
