@@ -2,10 +2,21 @@
 
 import json
 
+import pytest
 
-def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
-    status, output = lab.playbook("verify")
+# What only looks at services.
+CHECK = ("--skip-tags", "report")
+
+
+@pytest.fixture(scope="module", name="verified")
+def fixture_verified(lab):
+    status, output = lab.playbook("verify", core=lab.NEWEST)
     assert status == 0, output
+    return output
+
+
+def test_it_accepts_a_sound_service_and_says_how_it_did(lab, verified):
+    output = verified
     assert "endpoint: http://%s:8000/v1" % lab.ethernet("node1") in output
     assert lab.changed(output) == 0
     seen = lab.report("chat")
@@ -22,10 +33,20 @@ def test_it_accepts_a_sound_service_and_says_how_it_did(lab):
             assert 0 <= row["planned_mib"][kind] - row["loaded_mib"][kind] < 1.1, row  # a plan is rounded up
 
 
-def test_it_ends_with_the_report(lab):
-    status, output = lab.playbook("verify", core=lab.NEWEST)
-    assert status == 0, output
-    assert " of 10 criteria met" in output
+def test_what_goes_over_the_wire_is_true(lab, verified):
+    seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
+    assert (seen["verdict"], seen["sentences"]) == ("true", [])
+    holds = {check["name"]: check["holds"] for check in seen["checks"]}
+    assert holds.pop("answer") is not False
+    assert holds == {"build": True, "memory": True, "addresses": True, "bytes": True, "work": None, "closed": True}
+    said = {check["name"]: check["said"] for check in seen["checks"]}
+    assert said["closed"].startswith("refused to node1, node2, node3")
+    assert [one["bytes_received"] > 1000 for one in seen["decode"]["workers"]] == [True, True]
+    assert seen["prefill"]["prompt_tokens"] > 1500
+
+
+def test_it_ends_with_the_report(lab, verified):
+    assert " of 10 criteria met" in verified
     kept = json.loads((lab.reports / "verify.json").read_text())
     verdicts = {one["name"]: one["verdict"] for one in kept["criteria"]}
     proved = ("binaries of one version", "model complete and verified", "workers and head under systemd")
@@ -39,7 +60,7 @@ def test_it_ends_with_the_report(lab):
 
 def test_it_refuses_a_service_whose_head_is_down(lab):
     lab.node1.check_output("systemctl stop llama-head-chat")
-    status, output = lab.playbook("verify", "-e", "acceptance_wait=3")
+    status, output = lab.playbook("verify", *CHECK, "-e", "acceptance_wait=3")
     lab.node1.check_output("systemctl start llama-head-chat")
     assert status != 0
     assert "llama-head-chat" in output
@@ -52,7 +73,7 @@ def test_it_refuses_a_head_without_its_worker(lab):
         "the service is up again",
     )
     lab.node3.check_output("systemctl stop llama-rpc-chat")
-    status, output = lab.playbook("verify", "-e", "acceptance_wait=3")
+    status, output = lab.playbook("verify", *CHECK, "-e", "acceptance_wait=3")
     assert status != 0
     assert "%s:50052" % lab.fabric("node3") in output
 

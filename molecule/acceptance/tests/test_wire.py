@@ -1,4 +1,4 @@
-"""What verify.yml sees of a service's wire: of a good deployment, and of some that are wrong and serve all the same."""
+"""What verify.yml sees of the wire of services that are wrong and serve all the same. Of a good one: test_acceptance."""
 
 import json
 import pathlib
@@ -16,21 +16,6 @@ def run(lab):
 
 def addresses(lab):
     return {"ethernet": lab.ethernet("node3"), "fabric": lab.fabric("node3")}
-
-
-def test_a_good_deployment_is_true(lab):
-    status, output = lab.playbook("verify")
-    assert status == 0, output
-    assert lab.changed(output) == 0
-    seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
-    assert (seen["verdict"], seen["sentences"]) == ("true", [])
-    holds = {check["name"]: check["holds"] for check in seen["checks"]}
-    assert holds.pop("answer") is not False
-    assert holds == {"build": True, "memory": True, "addresses": True, "bytes": True, "work": None, "closed": True}
-    said = {check["name"]: check["said"] for check in seen["checks"]}
-    assert said["closed"].startswith("refused to node1, node2, node3")
-    assert [one["bytes_received"] > 1000 for one in seen["decode"]["workers"]] == [True, True]
-    assert seen["prefill"]["prompt_tokens"] > 1500
 
 
 def sabotaged(lab, *names):
@@ -56,7 +41,7 @@ def test_a_sabotage_is_refused(lab, names):
 
 
 def test_what_was_mended_is_true_again(lab):
-    status, output = lab.playbook("verify")
+    status, output = lab.playbook("verify", "--skip-tags", "report")
     assert status == 0, output
     seen = json.loads((lab.reports / "wire/latest-chat.json").read_text())
     assert [check["holds"] for check in seen["checks"] if check["name"] == "answer"] == [True]
