@@ -2,12 +2,14 @@
 what doctor.yml says of it afterwards.
 
     python tests/benchmarks/monitoring/drills.py [--drills NAME,NAME] [--healthy 20]
+        [--inventory tests/lab/changes --service small --node node1]
 
 Needs a lab of inventories/lab that site.yml has deployed together with molecule/monitoring/inventory, and
 LLAMA_LAB_SLOT of it. Between two drills everything that monitoring remembers is forgotten (Prometheus' data, the
-watchdog's counts), so that each notice is this drill's own. --healthy: runs in which nothing is broken (requests, a
-prompt that fills a slot, a restart by site.yml, nothing at all), in which nothing may fire and the doctor may find
-nothing.
+watchdog's counts), so that each notice is this drill's own. wrong_build needs a lab that was upgraded, and
+gateway_replica_kill replicas: --inventory is of a lab that was deployed with that one too, --node the replica that
+dies. --healthy: runs in which nothing is broken (requests, a prompt that fills a slot, a restart by site.yml, nothing
+at all), in which nothing may fire and the doctor may find nothing.
 Ends with status 1 where a drill raised nothing or the doctor found nothing, or a healthy run something.
 """
 
@@ -29,7 +31,7 @@ CACHE = pathlib.Path(
 SLOT = int(os.environ.get("LLAMA_LAB_SLOT") or 0)
 NODES = ["llama-lab%d-node%d" % (SLOT, number) for number in (1, 2, 3)]
 WATCHES = NODES[2]
-INVENTORY = ("-i", "inventories/lab", "-i", "molecule/monitoring/inventory")
+inventory = ["-i", "inventories/lab", "-i", "molecule/monitoring/inventory"]
 DRILLS = (
     *("worker_kill_generating", "worker_kill_idle", "head_kill", "head_kill_idle", "workers_both", "head_and_worker"),
     *("worker_stop_generating", "worker_stop_idle", "fabric_partition", "port_taken", "disk_full", "oom_kill"),
@@ -45,7 +47,7 @@ def inside(node, command, check=True):
 
 
 def playbook(name, *arguments):
-    command = [".venv/bin/ansible-playbook", "playbooks/%s.yml" % name, *INVENTORY, *arguments]
+    command = [".venv/bin/ansible-playbook", "playbooks/%s.yml" % name, *inventory, *arguments]
     return subprocess.run(command, cwd=REPOSITORY, stdout=sys.stderr, check=False).returncode
 
 
@@ -108,14 +110,15 @@ def doctor(seconds):
     return ["%s on %s: %s" % (one["rule"], one["node"], one["sentence"]) for one in found]
 
 
-def drill(name):
+def drill(name, service, node):
     """-> (result, [(alert, seconds since the break)])"""
     forget()
-    report = CACHE / "reports" / ("llama-lab%d" % SLOT) / "drill-chat.json"
+    report = CACHE / "reports" / ("llama-lab%d" % SLOT) / ("drill-%s.json" % service)
     report.unlink(missing_ok=True)
     watch = Watch()
     watch.start()
-    playbook("drill", "-e", "drills=" + name, "-e", "drill_deadline=300")
+    chosen = ["-e", "node=" + node] if node else []
+    playbook("drill", "-e", "drills=%s service=%s" % (name, service), "-e", "drill_deadline=300", *chosen)
     time.sleep(10)
     watch.over.set()
     watch.join()
@@ -173,13 +176,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--drills", default=",".join(DRILLS))
     parser.add_argument("--healthy", type=int, default=0)
+    parser.add_argument("--service", default="chat")
+    parser.add_argument("--node")
+    parser.add_argument("--inventory")
     arguments = parser.parse_args()
+    if arguments.inventory:
+        inventory.extend(["-i", arguments.inventory])
     well = True
     if arguments.drills:
         print("| drill | first notice | s | others | doctor |", flush=True)
         print("|---|---|--:|---|---|", flush=True)
     for name in filter(None, arguments.drills.split(",")):
-        result, told, broken = drill(name)
+        result, told, broken = drill(name, arguments.service, arguments.node)
         first = told[0] if told else None
         found = doctor(time.time() - broken) if broken else []
         well = well and first is not None and first[0] <= ALLOWED and bool(found)
