@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+import typing
 
 import pytest
 import testinfra
@@ -47,6 +48,15 @@ class Lab:
 
     # The ansible-cores that may be used; molecule's own steps have the one of requirements.txt.
     OLDEST, NEWEST = "2.16", "2.21"
+    # The benchmarks of an upgrade and a switch; whether a good build is fast enough is not for a machine to say that
+    # does other things beside.
+    SHORT: typing.ClassVar = {
+        "upgrade_requests": 2,
+        "upgrade_max_tokens": 3,
+        "upgrade_prompt": "Name one color.",
+        "upgrade_min_ratio": 0.01,
+        "acceptance_max_tokens": 3,
+    }
 
     def __init__(self):
         self.name = "llama-lab%d" % SLOT

@@ -1,4 +1,4 @@
-"""What verify.yml sees of the wire of services that are wrong and serve all the same. Of a good one: test_acceptance."""
+"""What verify.yml sees of the wire of services that are wrong and serve all the same; test_acceptance has a good one."""
 
 import json
 import pathlib

@@ -34,9 +34,8 @@ MODELS = {
 
 
 def switch(lab, quant, *arguments):
-    return lab.playbook(
-        "switch_model", "-e", "service=chat quant=%s" % quant, "-e", json.dumps({"llama_models": MODELS}), *arguments
-    )
+    given = dict(lab.SHORT, llama_models=MODELS)
+    return lab.playbook("switch_model", "-e", "service=chat quant=%s" % quant, "-e", json.dumps(given), *arguments)
 
 
 def ask(lab, timeout=30):

@@ -15,14 +15,6 @@ CONFIGURATION = (
     "opt/llama.cpp/current -type f -o -type l | sort"
 )
 NODES = ("node1", "node2", "node3")
-# A short benchmark; whether a good build is fast enough is not for a machine to say that does other things beside.
-SHORT = {
-    "upgrade_requests": 2,
-    "upgrade_max_tokens": 3,
-    "upgrade_prompt": "Name one color.",
-    "upgrade_min_ratio": 0.01,
-    "acceptance_max_tokens": 3,
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,8 +26,8 @@ def builds(lab, tmp_path_factory):
     return folder
 
 
-def options(builds, version="b11434", **more):
-    return ("-e", json.dumps(dict(SHORT, lab_version=version, llama_cpp_cache=builds, **more)))
+def options(lab, builds, version="b11434", **more):
+    return ("-e", json.dumps(dict(lab.SHORT, lab_version=version, llama_cpp_cache=builds, **more)))
 
 
 def answers(lab, timeout=60):
@@ -96,7 +88,7 @@ def test_without_a_snapshot_rollback_says_so(lab):
 def test_check_mode_tells_and_stops_nothing(lab, builds):
     before = state(lab)
     process = lab.node1.check_output("systemctl show -p MainPID --value llama-head-chat")
-    status, output = lab.playbook("upgrade", *options(builds, "b11435"), "--check", "--diff")
+    status, output = lab.playbook("upgrade", *options(lab, builds, "b11435"), "--check", "--diff")
     assert status == 0, output
     assert "+ExecStart=/usr/bin/stdbuf -oL /opt/llama.cpp/releases/b11435-cpu-" in output
     assert "+ExecStart=/opt/llama.cpp/releases/b11435-cpu-" in output
@@ -116,7 +108,7 @@ def rolled_back(lab, output, before):
 
 def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
     before = state(lab)
-    status, output = lab.playbook("upgrade", *options(builds, "b11436", upgrade_min_ratio=0.8))
+    status, output = lab.playbook("upgrade", *options(lab, builds, "b11436", upgrade_min_ratio=0.8))
     assert status != 0
     assert "upgrade: llama_services.chat generates " in output and " are needed (0.8 of the " in output
     rolled_back(lab, output, before)
@@ -129,7 +121,7 @@ def test_a_slow_build_is_rolled_back_by_itself(lab, builds):
 def test_a_configuration_that_does_not_serve_is_rolled_back_by_itself(lab, builds):
     before = state(lab)
     services = lab.chat(tensor_split={"node2": 15, "node3": 15}, ctx_size=8192, parallel=2, memory_max="12M")
-    status, output = lab.playbook("upgrade", *options(builds, llama_services=services))
+    status, output = lab.playbook("upgrade", *options(lab, builds, llama_services=services))
     assert status != 0
     rolled_back(lab, output, before)
 
@@ -150,7 +142,7 @@ def slow_stop(lab):
 
 def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds, slow_stop):
     run = subprocess.Popen(
-        ["ansible-playbook", "playbooks/upgrade.yml", "-i", "inventories/lab", *options(builds, "b11435")],
+        ["ansible-playbook", "playbooks/upgrade.yml", "-i", "inventories/lab", *options(lab, builds, "b11435")],
         cwd=pathlib.Path(__file__).resolve().parents[3],
         env=dict(os.environ, ANSIBLE_CONFIG="ansible.cfg"),
         stdout=subprocess.DEVNULL,
@@ -171,7 +163,7 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
         run.wait()
     assert not answers(lab, 5)
     assert snapshots(lab) == {"open.json"}
-    status, output = lab.playbook("upgrade", *options(builds, "b11435"))
+    status, output = lab.playbook("upgrade", *options(lab, builds, "b11435"))
     assert status == 0, output
     assert " serves, which finishes what an earlier run began" in output
     assert "chat: b11435-cpu-" in output and "; before: " in output and " with b11434-cpu-" in output
@@ -181,7 +173,7 @@ def test_a_run_that_died_between_down_and_up_is_finished_by_the_next(lab, builds
 
 def test_a_second_run_has_nothing_to_do(lab, builds):
     before = state(lab)
-    status, output = lab.playbook("upgrade", *options(builds, "b11435"))
+    status, output = lab.playbook("upgrade", *options(lab, builds, "b11435"))
     assert status == 0, output
     assert "chat: nothing to do, b11435-cpu-" in output
     assert lab.changed(output) == 0
@@ -214,7 +206,7 @@ def test_one_service_moves_to_another_build_alone(lab, builds):
             "llama_builds": {"default": {"version": "b11434", "source": "/nowhere/llama.cpp.tar.gz"}, "turbo": turbo},
         }
         status, output = lab.playbook(
-            "upgrade", "-e", "service=quick", "-e", json.dumps(dict(SHORT, llama_cpp_cache=builds, **given))
+            "upgrade", "-e", "service=quick", "-e", json.dumps(dict(lab.SHORT, llama_cpp_cache=builds, **given))
         )
         assert status == 0, output
         assert "quick: %s-cpu-" % version in output
