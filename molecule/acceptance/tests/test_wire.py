@@ -1,4 +1,4 @@
-"""What verify.yml sees of the wire of services that are wrong and serve all the same; test_acceptance has a good one."""
+"""What verify.yml sees of the wire of services that are wrong and serve all the same."""
 
 import json
 import pathlib
