@@ -7,7 +7,7 @@ cd "$repository"
 
 # What playbooks print goes to logs, whole.
 export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-228} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-gateway-host-test} \
-    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once \
+    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
     ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
 export LLAMA_LAB_SHARE=llama-lab$LLAMA_LAB_SLOT-share
 share=/cluster/shared/endpoints

@@ -10,7 +10,7 @@ new=b11434
 
 # What playbooks print goes to logs, whole.
 export LLAMA_LAB_SLOT=${LLAMA_LAB_SLOT:-240} LLAMA_LAB_RUN=${LLAMA_LAB_RUN:-upgrade-test} \
-    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once \
+    ANSIBLE_STDOUT_CALLBACK=default ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
     ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback
 
 options=("$@")

@@ -1,0 +1,99 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For the tests: what is done on a lab's node enters its namespaces (nsenter) with its environment and capabilities.
+
+docker exec does the same by way of four programs, which take the processor for a tenth of a second; the tests call it
+some fifteen thousand times. Whoever is not root here, and a node that does not run, get docker exec as always.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = r"""
+name: entered
+type: aggregate
+short_description: Enter the nodes of a lab
+version_added: 1.0.0
+author: The Fermi Sea (@thefermisea)
+description:
+  - For tests alone.
+"""
+
+CONNECTION = "ansible_collections.community.docker.plugins.connection.docker"
+FORMAT = "{{.Name}} {{.Id}} {{.State.Pid}}"
+NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
+
+
+def runs(known: str, process: int) -> bool:
+    """Whether a process is one of this container."""
+    try:
+        with open("/proc/%d/cgroup" % process, encoding="ascii") as stream:
+            return process > 0 and known in stream.read()
+    except OSError:
+        return False
+
+
+def entering(process: int) -> list[str]:
+    """The words before a command that is to run as docker exec has it."""
+    with open("/proc/%d/environ" % process, encoding="utf-8", errors="surrogateescape") as stream:
+        environment = list(filter(None, stream.read().split("\0")))
+    with open("/proc/%d/status" % process, encoding="utf-8") as stream:
+        bounds = next(int(line.split()[1], 16) for line in stream if line.startswith("CapBnd:"))
+    allowed = ["+cap_%d" % number for number in range(64) if bounds >> number & 1]
+    enter = ["nsenter", "--target", str(process), *NAMESPACES, "--"]
+    limit = ["setpriv", "--bounding-set", ",".join(["-all", *allowed]), "--inh-caps", "-all"]
+    return [*enter, *limit, "env", "-i", *environment]
+
+
+class Nodes:
+    """Containers whose init was looked up: {name: (id, process)}."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[str, int]] = {}
+
+    def look_up(self, *containers: str) -> None:
+        command = ["docker", "container", "inspect", "--format", FORMAT, *containers]
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        for name, known, process in map(str.split, found.splitlines()):
+            self.known[name.lstrip("/")] = known, int(process)
+
+    def words(self, name: str) -> list[str] | None:
+        """What goes before a command; None where docker exec has to do."""
+        if os.geteuid():
+            return None
+        # It was made or started since.
+        if name not in self.known or not runs(*self.known[name]):
+            self.look_up(name)
+        try:
+            return entering(self.known[name][1]) if name in self.known and runs(*self.known[name]) else None
+        except OSError:
+            return None
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "entered"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def v2_playbook_on_start(self, playbook: object) -> None:
+        listed = ["docker", "container", "ls", "--quiet", "--filter", "label=llama-cluster.lab"]
+        found = subprocess.run(listed, capture_output=True, text=True, check=False).stdout.split()
+        # Here, because each task is a process of its own.
+        nodes = Nodes()
+        if found:
+            nodes.look_up(*found)
+        plugin = importlib.import_module(CONNECTION).Connection
+        executed = plugin._build_exec_cmd
+
+        def build(self, command):
+            words = nodes.words(self.get_option("remote_addr")) if self.remote_user in (None, "root") else None
+            return executed(self, command) if words is None else [*words, *command]
+
+        plugin._build_exec_cmd = build
