@@ -47,7 +47,7 @@ def test_what_goes_over_the_wire_is_true(lab, verified):
 
 def test_it_ends_with_the_report(lab, verified):
     assert " of 10 criteria met" in verified
-    kept = json.loads((lab.reports / "verify.json").read_text())
+    kept = json.loads((lab.reports / "verify/latest.json").read_text())
     verdicts = {one["name"]: one["verdict"] for one in kept["criteria"]}
     proved = ("binaries of one version", "model complete and verified", "workers and head under systemd")
     proved += ("all GPUs active", "restart on failure", "first token < 5 s")

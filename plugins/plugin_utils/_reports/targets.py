@@ -7,6 +7,8 @@ to the collection. docs/report.md says why there are two."""
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from .wire import BUSY
+
 Map = Mapping[str, Any]
 TARGET, ACCEPTABLE, BELOW, CRITICAL, UNKNOWN = "target", "acceptable", "below", "critical", "not measured"
 
@@ -53,8 +55,6 @@ RATES = {"or1": RATE, "strand": Levels(20, 10, 8, "tokens/s"), "deepseek": Level
 FIRST_TOKENS = {"strand": Levels(1, 5, 10, "s")}
 # What means something.
 SHARE = Levels(60, 45, 30, "% of the ceiling")
-# Of a stage's part of the time in which one request is answered.
-BUSY = 0.7
 # Percent beyond the plan.
 BEYOND_PLAN = 10
 

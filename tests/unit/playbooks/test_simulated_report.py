@@ -77,9 +77,9 @@ def test_a_sound_cluster_is_accepted_and_all_of_it_is_kept(cluster):
     assert "met first token < 5 s: chat 0.50 s" in output
     assert "not measurable here throughput: chat 12.7 tokens/s, the header of its model was not read" in output
     assert "chat throughput 12.7 tokens/s acceptable" in output
-    result = json.loads(written(cluster, "verify.json").read_text())
+    result = json.loads(written(cluster, "verify/latest.json").read_text())
     assert (result["kind"], len(result["criteria"])) == ("report", 10)
-    assert len(list(written(cluster, "verify").iterdir())) == 1
+    assert len(list(written(cluster, "verify").iterdir())) == 2
     page = written(cluster, "report.html").read_text()
     assert "8 of 10 criteria met" in page and "12.7 tokens/s" in page
     kept = json.loads(written(cluster, "chat.json").read_text())
@@ -124,7 +124,7 @@ def test_nothing_changes_and_a_dry_run_writes_nothing(cluster):
 def test_site_asks_none_of_it(cluster):
     status, output = cluster.run("site")
     assert status == 0, output
-    assert "criteria met" not in output and not written(cluster, "verify.json").exists()
+    assert "criteria met" not in output and not written(cluster, "verify/latest.json").exists()
 
 
 def test_a_node_with_a_unit_that_does_not_run_as_configured(cluster):

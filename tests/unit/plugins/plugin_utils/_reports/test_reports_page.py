@@ -131,7 +131,9 @@ def test_what_a_report_took_from_a_benchmark_is_no_second_run():
 
 def test_earlier_reports_are_runs_too():
     earlier = result(measured_at=at(9), figures={"chat": {**result()["figures"]["chat"], "measured_at": at(9)}})
-    found = rows(page(result(), {"verify.json": json.dumps(earlier), "verify/x.json": json.dumps(earlier)}), "Tokens/s")
+    found = rows(
+        page(result(), {"verify/latest.json": json.dumps(earlier), "verify/x.json": json.dumps(earlier)}), "Tokens/s"
+    )
     assert [row[0] for row in found] == ["2026-11-26T10:00:00Z", at(9)]
 
 
