@@ -11,7 +11,7 @@ description:
   - Writes HTML that loads nothing, with the criteria, both readings of the targets, and earlier runs beside this one.
 options:
   _input:
-    description: C(result) of P(thefermisea.llama_cluster.verify_report#filter).
+    description: C(result) of P(thefermisea.llama_cluster.criteria_report#filter).
     type: dict
     required: true
   texts:

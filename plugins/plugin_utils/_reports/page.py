@@ -48,7 +48,7 @@ svg .color-3 { color: var(--c3); } svg .color-4 { color: var(--c4); } svg .color
 
 
 def page(result: Map, texts: Mapping[str, str]) -> str:
-    """result: of verify_report(); texts: what was kept before it, {path: content}. Whatever comes from elsewhere is
+    """result: of criteria_report(); texts: what was kept before it, {path: content}. Whatever comes from elsewhere is
     text there, never markup."""
     kept = Results(texts)
     rows = [*_benchmarks(kept), *_reports([*kept.history("report"), result])]

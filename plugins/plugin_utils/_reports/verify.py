@@ -16,7 +16,7 @@ FORMAT = 1
 WIDTH = 19
 
 
-def verify_report(
+def criteria_report(
     hostvars: HostVars,
     groups: Groups,
     services: Services,

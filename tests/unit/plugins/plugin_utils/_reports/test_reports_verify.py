@@ -7,7 +7,7 @@ import json
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.gathered import gathered
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.verify import verify_report
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.verify import criteria_report
 
 NOW, EARLIER = "2026-11-26T10:00:00Z", "2026-11-25T10:00:00Z"
 DECISIONS = "/opt/docs/architecture-decisions.md"
@@ -254,7 +254,7 @@ def test_wire_truth_is_that_of_the_service():
 
 def report(**changes):
     given = {"hostvars": HOSTS, "texts": KEPT, **changes}
-    return verify_report(given["hostvars"], GROUPS, SERVICES, MODELS, "/opt/models", given["texts"], NOW)
+    return criteria_report(given["hostvars"], GROUPS, SERVICES, MODELS, "/opt/models", given["texts"], NOW)
 
 
 def test_what_an_operator_reads():
@@ -295,5 +295,5 @@ def test_a_file_that_is_no_result_is_named():
 
 def test_one_node_has_no_link():
     services = {"chat": {"model": "m", "quant": "F16", "head": "node1", "port": 8000}}
-    found = verify_report(HOSTS, GROUPS, services, MODELS, "/opt/models", {}, NOW)
+    found = criteria_report(HOSTS, GROUPS, services, MODELS, "/opt/models", {}, NOW)
     assert "link" not in [row["metric"] for row in found["result"]["readings"]]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 DOCUMENTATION = """
-name: verify_report
+name: criteria_report
 author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: the ten success criteria and both readings of the targets"
@@ -42,8 +42,8 @@ positional: _input, groups, services, models, models_dir, texts, now
 """
 
 EXAMPLES = """
-report: "{{ hostvars | thefermisea.llama_cluster.verify_report(groups, llama_services, llama_models, '/opt/models', {},
-  now(utc=true, fmt='%Y-%m-%dT%H:%M:%SZ')) }}"
+report: "{{ hostvars | thefermisea.llama_cluster.criteria_report(groups, llama_services, llama_models, '/opt/models',
+  {}, now(utc=true, fmt='%Y-%m-%dT%H:%M:%SZ')) }}"
 """
 
 RETURN = """
@@ -56,9 +56,9 @@ _value:
 """
 
 from ..plugin_utils._filters import one_sentence
-from ..plugin_utils._reports.verify import verify_report
+from ..plugin_utils._reports.verify import criteria_report
 
 
 class FilterModule:
     def filters(self):
-        return {"verify_report": one_sentence(verify_report)}
+        return {"criteria_report": one_sentence(criteria_report)}
