@@ -217,7 +217,11 @@ def test_a_trial_that_is_kept_stays(lab):
     assert "llama_services.chat: on trial with Q8_0 on node1 until " in output
     status, output = lab.playbook("verify", "-e", json.dumps({"llama_models": MODELS}))
     assert status == 0, output
+    assert lab.changed(output) == 0
+    assert "chat: on trial with Q8_0 until " in output and "judged by that, the inventory says Q4_1" in output
     assert "chat: smollm2-135m-instruct Q8_0, " in output
+    kept = json.loads((lab.reports / "verify/latest.json").read_text())
+    assert kept["figures"]["chat"]["quant"] == lab.report("chat")["quant"] == "Q8_0"
     status, output = lab.playbook("switch_model", "-e", "service=chat keep=true")
     assert status == 0, output
     assert "chat: Q8_0 is kept, its trial is over" in output

@@ -147,7 +147,11 @@ def _service(
     shapes: Mapping[str, Map | None],
     now: str,
 ) -> Service:
-    report, benchmark = kept.latest("verify", label), kept.latest("benchmark", label)
+    report = kept.latest("verify", label)
+    # Another quant, of a trial or of before a switch, has other figures.
+    what = head["model"], head.get("quant")
+    own_benchmarks = [one for one in kept.history("benchmark", label) if (one.get("model"), one.get("quant")) == what]
+    benchmark = own_benchmarks[-1] if own_benchmarks else None
     own = [
         plan
         for plan in plans.get("services", {}).get(head["service"], [])
@@ -159,6 +163,7 @@ def _service(
     measured = Measured(
         label=label,
         model=head["model"],
+        quant=head.get("quant") or "",
         ceiling=limit if isinstance(limit, float) else None,
         no_ceiling=limit if isinstance(limit, str) else "",
         devices=(report or {}).get("plan") or [],

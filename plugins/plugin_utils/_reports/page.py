@@ -132,14 +132,18 @@ def _benchmarks(kept: Results) -> list[dict[str, Any]]:
             row["build"] = value(one, "fingerprint.build.release")
             row["tokens_per_second"] = value(cells[0], "figures.request_tokens_per_second.p50")
             row["first_token"] = value(cells[0], "figures.time_to_first_token.p50")
-            found.append(dict(row, model=" ".join(filter(None, (one.get("model"), one.get("quant"))))))
+            found.append(dict(row, model=_model(one)))
     return found
+
+
+def _model(one: Map) -> str:
+    return " ".join(filter(None, (one.get("model"), one.get("quant"))))
 
 
 def _reports(reports: Sequence[Map]) -> list[dict[str, Any]]:
     """What reports have measured themselves; what they took from a benchmark is there already."""
     return [
-        {"service": label, "measured_at": one["measured_at"], "run": "verify", "build": None, **figures}
+        {**figures, "service": label, "run": "verify", "build": None, "model": _model(figures)}
         for one in reports
         for label, figures in (one.get("figures") or {}).items()
         if figures["measured_at"] == one["measured_at"]

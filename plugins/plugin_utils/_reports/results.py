@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Map = Mapping[str, Any]
-# benchmark: of bench.benchmark(); verify: a service's report of role acceptance; report: of verify.report(); wire: what
-# its workers held and moved; link: what the fabric can carry.
+# benchmark: of bench.benchmark(); verify: a service's report of role acceptance; report: of verify.criteria_report();
+# wire: what its workers held and moved; link: what the fabric can carry.
 FORMAT = 1
 KINDS = ("benchmark", "verify", "report", "wire", "link")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")

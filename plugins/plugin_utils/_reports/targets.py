@@ -87,6 +87,7 @@ class Measured(NamedTuple):
 
     label: str
     model: str
+    quant: str = ""
     rate: float | None = None
     first_token: float | None = None
     queue: float | None = None

@@ -41,6 +41,7 @@ def criteria_report(
         "figures": {
             one.measured.label: {
                 "model": one.measured.model,
+                "quant": one.measured.quant,
                 "tokens_per_second": one.measured.rate,
                 "ceiling": one.measured.ceiling,
                 "first_token": one.measured.first_token,

@@ -1,10 +1,12 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For the tests: what is done on a lab's node enters its namespaces (nsenter) with its environment and capabilities.
+"""For the tests: what is done on a lab's node enters its control groups and namespaces (nsenter), with its environment
+and capabilities.
 
 docker exec does the same by way of four programs, which take the processor for a tenth of a second; the tests call it
-some fifteen thousand times. Whoever is not root here, and a node that does not run, get docker exec as always.
+some fifteen thousand times. Whoever is not root here, and a node that does not run, get docker exec as always. Between
+nsenter and the limit of its capabilities the node's own setpriv is trusted: for labs that tests made themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import importlib
 import os
 import subprocess
+from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 
@@ -27,6 +30,9 @@ description:
 
 CONNECTION = "ansible_collections.community.docker.plugins.connection.docker"
 FORMAT = "{{.Name}} {{.Id}} {{.State.Pid}}"
+# Of the process itself, which then is what comes after the files.
+JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
+GROUPS = Path("/sys/fs/cgroup")
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
@@ -39,6 +45,17 @@ def runs(known: str, process: int) -> bool:
         return False
 
 
+def groups(process: int) -> list[str]:
+    """The files by which its control groups are joined, of either version of them."""
+    found = []
+    with open("/proc/%d/cgroup" % process, encoding="ascii") as stream:
+        for line in stream:
+            _number, controllers, path = line.rstrip("\n").split(":", 2)
+            folder = GROUPS / controllers.rpartition("=")[2] / path.lstrip("/") / "cgroup.procs"
+            found += [str(folder)] if folder.exists() else []
+    return found
+
+
 def entering(process: int) -> list[str]:
     """The words before a command that is to run as docker exec has it."""
     with open("/proc/%d/environ" % process, encoding="utf-8", errors="surrogateescape") as stream:
@@ -48,7 +65,7 @@ def entering(process: int) -> list[str]:
     allowed = ["+cap_%d" % number for number in range(64) if bounds >> number & 1]
     enter = ["nsenter", "--target", str(process), *NAMESPACES, "--"]
     limit = ["setpriv", "--bounding-set", ",".join(["-all", *allowed]), "--inh-caps", "-all"]
-    return [*enter, *limit, "env", "-i", *environment]
+    return ["sh", "-c", JOIN, "sh", *groups(process), "--", *enter, *limit, "env", "-i", *environment]
 
 
 class Nodes:

@@ -1,11 +1,14 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a service on trial stands in the way of."""
+"""What a service on trial stands in the way of, and what it is judged by."""
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.node import node_refusals
-from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.trials import trial_refusals
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._access.trials import (
+    services_on_trial,
+    trial_refusals,
+)
 
 RUNS = {"service": "chat", "quant": "Q8_0", "was": "Q4_K_M", "until": "2026-11-24T08:00:12Z"}
 RUNS.update(state="running", at="", reason="")
@@ -53,3 +56,66 @@ def test_preflight_and_maintenance_ask():
     # verify.yml changes nothing, and proves what is on trial too.
     assert node_refusals({"llama_node": node}, "node1", services=dict(services, ends_trials=False)) == []
     assert node_refusals({"llama_node": dict(node, trials=[])}, "node1", services=services, trials={}) == []
+
+
+SERVICES = {"chat": {"model": "m", "quant": "Q4_K_M", "port": 8000}, "router": {"models": [{"model": "m"}]}}
+MODELS = {"m": {"quants": {"Q4_K_M": {}, "Q8_0": {}}}}
+NOW = "2026-11-23T20:00:00Z"
+
+
+def nodes(**trials):
+    return {name: {"heads": ["chat"], "trials": said} for name, said in trials.items()}
+
+
+def test_a_run_that_only_looks_goes_by_the_quant_on_trial():
+    found = services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS]), NOW)
+    assert found == {
+        "services": dict(SERVICES, chat={"model": "m", "quant": "Q8_0", "port": 8000}),
+        "lines": [
+            "chat: on trial with Q8_0 until 2026-11-24 08:00 UTC, planned and judged by that, the inventory says Q4_K_M"
+        ],
+        "refused": [],
+    }
+    assert SERVICES["chat"]["quant"] == "Q4_K_M"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        nodes(node1=[]),
+        nodes(node1=[ENDED]),
+        # No head of it is there.
+        {"node1": {"heads": ["chat"], "trials": []}, "node2": {"heads": [], "trials": [RUNS]}},
+        {"node1": {"heads": ["router"], "trials": [dict(RUNS, service="router")]}},
+        # The inventory has it no more.
+        {"node1": {"heads": [], "trials": [dict(RUNS, service="gone")]}},
+    ],
+)
+def test_nothing_else_changes_what_it_goes_by(given):
+    assert services_on_trial(SERVICES, MODELS, given, NOW) == {"services": SERVICES, "lines": [], "refused": []}
+
+
+def test_replicas_have_to_agree():
+    found = services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS], node2=[ENDED]), NOW)
+    assert (found["services"], found["lines"]) == (SERVICES, [])
+    assert found["refused"] == [
+        "llama_services.chat: Q8_0 on node1, Q4_K_M on node2 seen, some of it on trial, one quant on all of its heads "
+        "is needed: keep that with switch_model.yml -e service=chat -e keep=true, or go back with switch_model.yml -e "
+        "service=chat -e quant=Q4_K_M"
+    ]
+    assert services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS], node2=[RUNS]), NOW)["refused"] == []
+
+
+def test_what_it_is_planned_by_has_a_source():
+    found = services_on_trial(SERVICES, {"m": {"quants": {"Q4_K_M": {}}}}, nodes(node1=[RUNS]), NOW)
+    assert found["services"] == SERVICES
+    assert found["refused"] == [
+        "llama_models.m.quants: Q8_0 missing, which chat has on trial until 2026-11-24 08:00 UTC, its source is needed "
+        "to plan it: add it again, or go back with switch_model.yml -e service=chat -e quant=Q4_K_M"
+    ]
+
+
+@pytest.mark.parametrize(("now", "late"), [("2026-11-24T08:59:00Z", False), ("2026-11-24T09:01:00Z", True)])
+def test_a_trial_that_did_not_end_is_told(now, late):
+    (line,) = services_on_trial(SERVICES, MODELS, nodes(node1=[RUNS]), now)["lines"]
+    assert (", which is over: see journalctl -t llama-trial on node1, " in line) is late

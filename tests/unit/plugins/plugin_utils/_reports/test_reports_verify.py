@@ -106,9 +106,9 @@ REPORT = {
 }
 
 
-def benchmark(*cells):
+def benchmark(*cells, quant="F16"):
     found = {"format": 1, "kind": "benchmark", "service": "chat", "label": "chat", "measured_at": EARLIER}
-    return json.dumps(dict(found, cells=cells))
+    return json.dumps(dict(found, model="m", quant=quant, cells=cells))
 
 
 KEPT = {"reports/chat.json": json.dumps(REPORT)}
@@ -189,6 +189,11 @@ def test_peaks_and_utilization_are_those_of_the_benchmark():
     later = {"node1": {"cards": [{"index": 0, "utilization": 90.0, "memory_peak_mib": 20500}]}}
     one = measured(texts={**KEPT, "b": benchmark(cell(nodes=cards), cell(concurrency=5, nodes=later))})
     assert one.peaks == {"node1": {0: 21000}} and one.utilization == {("node1", 0): 31.0}
+
+
+def test_another_quants_benchmark_is_not_its():
+    found = measured(hosts=others(acceptance_measured={"results": []}), texts={"b": benchmark(cell(), quant="Q8_0")})
+    assert (found.quant, found.rate, found.first_token) == ("F16", None, None)
 
 
 def test_what_waits_for_a_held_node_is_not_judged():
