@@ -33,6 +33,7 @@ FORMAT = "{{.Name}} {{.Id}} {{.State.Pid}}"
 # Of the process itself, which then is what comes after the files.
 JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1"; shift; done; shift; exec "$@"'
 GROUPS = Path("/sys/fs/cgroup")
+SCOPE = "/init.scope"
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 
@@ -51,8 +52,10 @@ def groups(process: int) -> list[str]:
     with open("/proc/%d/cgroup" % process, encoding="ascii") as stream:
         for line in stream:
             _number, controllers, path = line.rstrip("\n").split(":", 2)
-            folder = GROUPS / controllers.rpartition("=")[2] / path.lstrip("/") / "cgroup.procs"
-            found += [str(folder)] if folder.exists() else []
+            # In version 1 docker exec joins the container's own, in version 2 only those without children.
+            path = path[: -len(SCOPE)] if controllers and path.endswith(SCOPE) else path
+            joined = GROUPS / controllers.rpartition("=")[2] / path.lstrip("/") / "cgroup.procs"
+            found += [str(joined)] if joined.exists() else []
     return found
 
 
