@@ -37,8 +37,9 @@ cd "$(tree)"
 exec 9>"$home/lock"
 flock --nonblock 9 || { say "another run of ansible-test has $home/lock, waiting for it"; flock 9; }
 gate "sanity: ansible-test sanity, Python $version" ansible-test sanity --local --python "$version" --color no
+# Three on two cores: some tests wait, for downloads and servers above all.
 gate "sanity: ansible-test units, Python $version" timeout --kill-after=10 1200 ansible-test units --local --python \
-    "$version" --color no
+    "$version" --num-workers 3 --color no
 
 # A test that was skipped has tested nothing: it is named, and fails where its reason is one that can be taken away.
 # shellcheck disable=SC2329  # gate calls it
