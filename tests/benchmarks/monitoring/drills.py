@@ -113,7 +113,7 @@ def doctor(seconds):
 def drill(name, service, node):
     """-> (result, [(alert, seconds since the break)])"""
     forget()
-    report = CACHE / "reports" / ("llama-lab%d" % SLOT) / ("drill-%s.json" % service)
+    report = CACHE / "reports" / ("llama-lab%d" % SLOT) / ("drill-%s.json" % ".".join(filter(None, (service, node))))
     report.unlink(missing_ok=True)
     watch = Watch()
     watch.start()
