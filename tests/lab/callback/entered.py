@@ -4,9 +4,9 @@
 """For the tests: what is done on a lab's node enters its control groups and namespaces (nsenter), with its environment
 and capabilities.
 
-docker exec does the same by way of four programs, which take the processor for a tenth of a second; the tests call it
-some fifteen thousand times. Whoever is not root here, and a node that does not run, get docker exec as always. Between
-nsenter and the limit of its capabilities the node's own setpriv is trusted: for labs that tests made themselves.
+docker exec does the same by way of four programs and takes ten times as long; each task of a playbook calls it on each
+node. Whoever is not root here, and a node that does not run, get docker exec as always. Between nsenter and the limit
+of its capabilities the node's own setpriv is trusted: for labs that tests made themselves.
 """
 
 from __future__ import annotations
