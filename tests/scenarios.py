@@ -24,8 +24,8 @@ CACHE = pathlib.Path(
     or pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "llama-cluster")
 )
 
-# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached. After what needs no
-# build the longest start first.
+# Seconds a scenario may take on a 2-core machine beside another one, when the builds are cached and root runs it, who
+# enters nodes faster than others (tests/lab/callback/entered.py). After what needs no build the longest start first.
 BUDGETS = {
     "build": 60,
     "node_setup": 190,
