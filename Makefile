@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -77,6 +77,16 @@ bench-speed:  ## how true llama_bench's figures are, beside a server that writes
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/speed/calibration.py
 	@$(if $(GUIDELLM),.venv/bin/python tests/benchmarks/speed/agreement.py $(GUIDELLM))
+
+# make bench-wire GOOD=3: looks at the good deployment less often.
+bench-wire: lab  ## whether verify.yml calls the good deployment true and five sabotaged ones by their name (about half an hour)
+	@.venv/bin/python tests/benchmarks/wire/run.py --good $(or $(GOOD),20)
+
+# make bench-card PROGRAMS=DIR MODEL=FILE: on a machine with a card, DIR holds a build for it. A model of any size can be
+# made with tests/benchmarks/random_model.py.
+bench-card:  ## what RPC costs on one card, in time and in memory (some minutes, needs a card)
+	@tests/lab/venv.sh requirements-dev.txt
+	@.venv/bin/python tests/benchmarks/card/run.py $(PROGRAMS) $(MODEL)
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)

@@ -29,7 +29,7 @@ CACHE = pathlib.Path(
 BUDGETS = {
     "build": 60,
     "node_setup": 190,
-    "acceptance": 660,
+    "acceptance": 720,
     "apply": 600,
     "upgrade": 540,
     "cluster": 540,

@@ -1,0 +1,302 @@
+"""What RPC costs on one card: a model with the same flags in one process, behind one RPC server on the loopback, and
+behind two, in turn.
+
+    python tests/benchmarks/card/run.py PROGRAMS MODEL.gguf [--rounds 3] [--requests 5] [--report FILE]
+
+PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, which nobody else may use. A round starts
+each variant once, the next round in another order, and measures it with the engine and the prompts of overhead.yml.
+Beside its speed: what nvidia-smi says of memory, utilisation and power while it generates, what the plan says of
+memory, whether its answer is the one that one process gives, and how soon the card is free after kill -9.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import pathlib
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import typing
+import urllib.request
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(REPOSITORY / "tests/benchmarks/memory"), str(REPOSITORY / "plugins")]
+import oracle  # noqa: E402
+from module_utils._bench import machine, run  # noqa: E402
+from module_utils._llama.args import head_args  # noqa: E402
+from module_utils._model import gguf, memory  # noqa: E402
+from module_utils._node import nvidia_smi  # noqa: E402
+from module_utils._plan.place import settings_for  # noqa: E402
+from module_utils._plan.split import with_output  # noqa: E402
+
+MIB = 1 << 20
+PROMPTS = {
+    name: (REPOSITORY / "roles/acceptance/files/prompts" / (name + ".txt")).read_text() for name in ("short", "long")
+}
+# Seconds of generation while the card is looked at, and until a server has to serve, or a card to be free.
+LOOKED, START, FREE = 10, 300, 60
+# MiB by which a look at a free card may differ from the one before, and that a process needs for its context.
+NEARLY, CONTEXT = 16, 1024
+SERVICE = {"ctx_size": 8192, "parallel": 1, "flash_attn": "on"}
+ANSWER = 64
+SPEED = (
+    "variant",
+    "tokens/s",
+    "to one process",
+    "long prompt, tokens/s",
+    "to one process",
+    "first token, ms",
+    "load, s",
+)
+CARD = (
+    "variant",
+    "planned, MiB",
+    "used, MiB",
+    "beyond, each process",
+    "busy",
+    "power, W",
+    "free after kill -9, s",
+    "answer",
+)
+
+
+class Variant(typing.NamedTuple):
+    name: str
+    servers: int  # RPC servers
+
+
+VARIANTS = (Variant("one process", 0), Variant("one RPC server", 1), Variant("two RPC servers", 2))
+
+
+def used():
+    """MiB of the card that are in use, None without one."""
+    cards = nvidia_smi.collect()["gpus"]
+    return cards[0]["memory_used_mib"] if cards else None
+
+
+def of_processes(pids):
+    """MiB of each process, None where the driver does not tell."""
+    cards = nvidia_smi.collect()["gpus"]
+    told = {one["pid"]: one["memory_used_mib"] for one in (cards[0]["processes"] if cards else [])}
+    return [told.get(pid) for pid in pids]
+
+
+def spread(layers, servers):
+    each = layers // servers
+    return [each] * (servers - 1) + [layers - each * (servers - 1)]
+
+
+class Served:
+    """A variant that answers: its server, its RPC servers, and what they took of the card."""
+
+    def __init__(self, programs, model, build, variant, stack):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = "http://127.0.0.1:%d" % port
+        shape = memory.read_shape(gguf.read_path(str(model)))
+        self.counts = spread(shape.block_count, variant.servers) if variant.servers else [shape.block_count]
+        self.workers = stack.enter_context(oracle.Servers(programs, variant.servers)) if variant.servers else None
+        instance = {
+            "model_path": str(model),
+            "aliases": ["card"],
+            "address": "127.0.0.1",
+            "port": port,
+            "rpc_endpoints": self.workers.endpoints if self.workers else [],
+            # The head's own card comes after the RPC devices, with nothing.
+            "tensor_split": with_output(self.counts) if self.workers else [],
+            "api_key_file": "",
+        }
+        self.arguments = head_args(instance, SERVICE, "b%d" % build)
+        self.log = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory())) / "log"
+        began = time.monotonic()
+        with self.log.open("w") as log:
+            self.head = subprocess.Popen(
+                [str(programs / "llama-server"), *self.arguments], stdout=log, stderr=subprocess.STDOUT
+            )
+        stack.callback(self.kill)
+        self._wait(began + START)
+        self.load = time.monotonic() - began
+        settings, placed = settings_for(SERVICE, "b%d" % build), [*self.counts, 0] if self.workers else self.counts
+        self.planned = [share.total() / MIB for share in memory.place(shape, settings, placed, 1).devices]
+
+    def pids(self):
+        """Of those that have a context on the card."""
+        return [one.pid for one in [self.head, *(self.workers.processes if self.workers else [])]]
+
+    def _wait(self, deadline):
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(self.url + "/health", timeout=5) as reply:
+                if reply.status == 200:
+                    return
+            if self.head.poll() is not None or time.monotonic() > deadline:
+                told = self.log.read_text(errors="replace")[-3000:]
+                sys.exit("card: %s does not serve\n%s" % (" ".join(self.head.args), told))
+            time.sleep(0.1)
+
+    def kill(self):
+        self.head.kill()
+        self.head.wait()
+
+    def cell(self, name, requests, tokens, warmup=0):
+        cell = run.Cell(name, PROMPTS[name], 0, 1, None, requests, warmup)
+        return run.measure(self.url, None, cell, run.Asked(None, tokens, True, False, 600))["figures"]
+
+    def answer(self):
+        asked = {"prompt": PROMPTS["short"], "n_predict": ANSWER, "temperature": 0, "seed": 1, "ignore_eos": True}
+        asked.update(cache_prompt=False, return_tokens=True)
+        message = urllib.request.Request(self.url + "/completion", json.dumps(asked).encode())
+        with urllib.request.urlopen(message, timeout=600) as reply:
+            return json.load(reply)["tokens"]
+
+
+def looked_at(served):
+    """-> what the card does while a request generates for some seconds"""
+    over = threading.Event()
+    samples = []
+    watcher = threading.Thread(target=lambda: samples.extend(machine.watch(LOOKED * 10, over.is_set)))
+    watcher.start()
+    until = time.monotonic() + LOOKED
+    while time.monotonic() < until:
+        served.cell("short", 1, 512)
+    over.set()
+    watcher.join()
+    # The first and the last look see a card that is not at work the whole time.
+    cards = [sample["cards"][0] for sample in samples[2:-1] if sample["cards"]]
+    return {
+        "utilization": statistics.median(card["utilization"] for card in cards) if cards else None,
+        "power_w": statistics.median(card["power_w"] for card in cards) if cards else None,
+        "cpu": statistics.median(sample["cpu"] for sample in samples[2:-1]),
+        "samples": len(cards),
+    }
+
+
+def freed(before, served):
+    """-> seconds from kill -9 of the server until the card has back what it took; None where that does not come. Of an
+    RPC server its own context may stay."""
+    stays = CONTEXT * len(served.workers.processes) if served.workers else 0
+    began = time.monotonic()
+    served.kill()
+    while used() > before + stays + NEARLY:
+        if time.monotonic() - began > FREE:
+            return None
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def measured(programs, model, build, variant, requests, tokens, look):
+    """One start of a variant -> its figures. look: also what the card does."""
+    with contextlib.ExitStack() as stack:
+        before = used()
+        served = Served(programs, model, build, variant, stack)
+        found = dict.fromkeys(("loaded_mib", "used_mib", "processes_mib", "freed_s"))
+        found |= {"load_s": served.load, "counts": served.counts, "planned_mib": served.planned}
+        found["arguments"] = served.arguments
+        loaded = used()
+        found["short"] = served.cell("short", requests, tokens, warmup=1)
+        found["long"] = served.cell("long", requests, tokens)
+        found["answer"] = served.answer()
+        if look:
+            found["card"] = looked_at(served)
+        if loaded is not None:
+            # llama.cpp gives nothing back that it has taken for a request: this is the peak as well.
+            found.update(
+                loaded_mib=loaded - before, used_mib=used() - before, processes_mib=of_processes(served.pids())
+            )
+            found["freed_s"] = freed(before, served)
+        return found
+
+
+def rate(one, prompt):
+    return one[prompt]["request_tokens_per_second"]["p50"]
+
+
+def reading(one, prompt):
+    return one[prompt]["server"]["prompt_tokens_per_second"]["p50"]
+
+
+def mean(values):
+    return math.exp(statistics.mean(map(math.log, values)))
+
+
+def number(value, form="%.0f"):
+    return "-" if value is None else form % value
+
+
+def header(columns):
+    yield "| %s |" % " | ".join(columns)
+    yield "|---|%s" % ("--:|" * (len(columns) - 1))
+
+
+def tables(rounds):
+    """-> lines of Markdown"""
+    first = VARIANTS[0].name
+    yield from header(SPEED)
+    for variant in VARIANTS:
+        ours = [one[variant.name] for one in rounds]
+        alone = [one[first] for one in rounds]
+        cells = []
+        for what, prompt in ((rate, "short"), (reading, "long")):
+            ratios = [what(a, prompt) / what(b, prompt) for a, b in zip(ours, alone, strict=True)]
+            cells.append("%.1f" % mean([what(one, prompt) for one in ours]))
+            cells.append("%.3f (%.3f to %.3f)" % (mean(ratios), min(ratios), max(ratios)))
+        wait = statistics.median(one["short"]["time_to_first_token"]["p50"] for one in ours)
+        load = statistics.median(one["load_s"] for one in ours)
+        yield "| %s | %s | %.1f | %.1f |" % (variant.name, " | ".join(cells), 1000 * wait, load)
+    yield ""
+    yield from header(CARD)
+    for variant in VARIANTS:
+        ours = [one[variant.name] for one in rounds]
+        planned, most = sum(ours[0]["planned_mib"]), ours[0]["used_mib"]
+        beyond = None if most is None else (most - planned) / (1 + variant.servers)
+        equal = all(one["answer"] == rounds[0][first]["answer"] for one in ours)
+        freed_s = [math.inf if one["freed_s"] is None else one["freed_s"] for one in ours]
+        yield "| %s | %.0f | %s | %s | %s | %s | %s | %s |" % (
+            *(variant.name, planned, number(most), number(beyond)),
+            number(ours[0]["card"]["utilization"], "%.0f %%"),
+            number(ours[0]["card"]["power_w"]),
+            "-" if most is None else "%.1f" % max(freed_s),
+            "the same" if equal else "another",
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", type=pathlib.Path)
+    parser.add_argument("model", type=pathlib.Path)
+    parser.add_argument("--build", type=int, default=11434)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--report", type=pathlib.Path)
+    arguments = parser.parse_args()
+    cards = nvidia_smi.collect()
+    rounds = []
+    for at in range(arguments.rounds):
+        rounds.append({})
+        for variant in VARIANTS[at % 3 :] + VARIANTS[: at % 3]:
+            rounds[-1][variant.name] = measured(
+                *(arguments.programs, arguments.model, arguments.build, variant, arguments.requests),
+                *(arguments.tokens, at == 0),
+            )
+            one = rounds[-1][variant.name]
+            print(
+                "round %d, %s: %.1f tokens/s, %.0f read/s, load %.1f s"
+                % (at + 1, variant.name, rate(one, "short"), reading(one, "long"), one["load_s"]),
+                flush=True,
+            )
+            if arguments.report:
+                known = {"kernel": platform.release(), "driver": cards["driver"], "cuda": cards["cuda"]}
+                known["cards"] = [card["name"] for card in cards["gpus"]]
+                arguments.report.write_text(json.dumps({"machine": known, "rounds": rounds}, indent=1))
+    print("\n".join(tables(rounds)))
+
+
+if __name__ == "__main__":
+    main()
