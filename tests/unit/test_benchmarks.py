@@ -1,8 +1,8 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the soak calls a leak, what the drill table calls a failure, what the overhead benchmark calls an interval, and
-what the benchmark of runs calls a change."""
+"""What the soak calls a leak, what the drill table calls a failure, what the overhead benchmark calls an interval, what
+the benchmark of runs calls a change, and what that of one card makes of its rounds."""
 
 import argparse
 import copy
@@ -27,6 +27,7 @@ def load(path):
 
 
 soak, table, overhead, runs = load("recovery/soak"), load("recovery/table"), load("overhead/run"), load("runs/run")
+card = load("card/report")
 NODE = {
     "processes": [["systemd", 37, 11.8], ["llama-server --model m", 30, 100.0]],
     "files": ["/run/llama-cluster/served"],
@@ -249,3 +250,46 @@ def test_a_run_that_changed_something_is_no_run_to_measure():
         "Heads 4 s: 1 changed (Write)\n1 changed, 12 s\n",
     ]
     assert [runs.changed(one) for one in [*shown, "node1 : ok=2 changed=0\n", ""]] == [False, True, True, True]
+
+
+def on_card(rate, read=1000.0, used_mib=9000, answer=(1, 2), freed_s=0.2, planned=(8000.0,)):
+    """What a start of a variant has given."""
+    return {
+        "short": {"request_tokens_per_second": {"p50": rate}, "time_to_first_token": {"p50": 0.02}},
+        "long": {"server": {"prompt_tokens_per_second": {"p50": read}}},
+        "ceiling": 400.0,
+        "load_s": 2.0,
+        "answer": list(answer),
+        "card": {"utilization": 90, "power_w": 500.4},
+        "planned_mib": list(planned),
+        "used_mib": used_mib,
+        "freed_s": freed_s,
+    }
+
+
+def test_what_rpc_costs_is_compared_round_by_round():
+    names = [variant.name for variant in card.VARIANTS]
+    rounds = [
+        dict(zip(names, (on_card(200.0), on_card(150.0, 800.0), on_card(100.0, answer=(1, 3))), strict=True)),
+        dict(zip(names, (on_card(100.0), on_card(80.0, 800.0), on_card(50.0, freed_s=None)), strict=True)),
+    ]
+    lines = [line.strip("| ").split(" | ") for line in card.tables(rounds)]
+    assert lines[3] == [
+        names[1],
+        "109.5",
+        "0.775 (0.750 to 0.800)",
+        "27 %",
+        "800",
+        "0.800 (0.800 to 0.800)",
+        "20.0",
+        "2.0",
+    ]
+    # A head without layers has a process on the card too.
+    assert lines[9] == [names[1], "8000", "9000", "500", "90 %", "500", "0.2", "the same"]
+    assert lines[10][-2:] == ["inf", "another"]
+
+
+def test_without_a_card_its_memory_is_left_open():
+    blind = dict(on_card(200.0, used_mib=None, freed_s=None), card={"utilization": None, "power_w": None}, ceiling=None)
+    lines = list(card.tables([{variant.name: blind for variant in card.VARIANTS}]))
+    assert lines[2].split(" | ")[3] == "-" and lines[8] == "| one process | 8000 | - | - | - | - | - | the same |"

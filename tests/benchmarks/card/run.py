@@ -12,7 +12,6 @@ memory, whether its answer is the one that one process gives, and how soon the c
 import argparse
 import contextlib
 import json
-import math
 import pathlib
 import platform
 import socket
@@ -22,18 +21,20 @@ import sys
 import tempfile
 import threading
 import time
-import typing
 import urllib.request
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(REPOSITORY / "tests/benchmarks/memory"), str(REPOSITORY / "plugins")]
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+sys.path[:0] = [str(HERE), str(REPOSITORY / "tests/benchmarks/memory"), str(REPOSITORY / "plugins")]
 import oracle  # noqa: E402
 from module_utils._bench import machine, run  # noqa: E402
 from module_utils._llama.args import head_args  # noqa: E402
 from module_utils._model import gguf, memory  # noqa: E402
 from module_utils._node import nvidia_smi  # noqa: E402
+from module_utils._plan.bandwidths import bandwidth  # noqa: E402
 from module_utils._plan.place import settings_for  # noqa: E402
 from module_utils._plan.split import with_output  # noqa: E402
+from report import VARIANTS, rate, reading, tables  # noqa: E402
 
 MIB = 1 << 20
 PROMPTS = {
@@ -45,33 +46,6 @@ LOOKED, START, FREE = 10, 300, 60
 NEARLY, CONTEXT = 16, 1024
 SERVICE = {"ctx_size": 8192, "parallel": 1, "flash_attn": "on"}
 ANSWER = 64
-SPEED = (
-    "variant",
-    "tokens/s",
-    "to one process",
-    "long prompt, tokens/s",
-    "to one process",
-    "first token, ms",
-    "load, s",
-)
-CARD = (
-    "variant",
-    "planned, MiB",
-    "used, MiB",
-    "beyond, each process",
-    "busy",
-    "power, W",
-    "free after kill -9, s",
-    "answer",
-)
-
-
-class Variant(typing.NamedTuple):
-    name: str
-    servers: int  # RPC servers
-
-
-VARIANTS = (Variant("one process", 0), Variant("one RPC server", 1), Variant("two RPC servers", 2))
 
 
 def used():
@@ -100,8 +74,9 @@ class Served:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = "http://127.0.0.1:%d" % port
-        shape = memory.read_shape(gguf.read_path(str(model)))
-        self.counts = spread(shape.block_count, variant.servers) if variant.servers else [shape.block_count]
+        self.shape = memory.read_shape(gguf.read_path(str(model)))
+        blocks = self.shape.block_count
+        self.counts = spread(blocks, variant.servers) if variant.servers else [blocks]
         self.workers = stack.enter_context(oracle.Servers(programs, variant.servers)) if variant.servers else None
         instance = {
             "model_path": str(model),
@@ -124,11 +99,17 @@ class Served:
         self._wait(began + START)
         self.load = time.monotonic() - began
         settings, placed = settings_for(SERVICE, "b%d" % build), [*self.counts, 0] if self.workers else self.counts
-        self.planned = [share.total() / MIB for share in memory.place(shape, settings, placed, 1).devices]
+        self.planned = [share.total() / MIB for share in memory.place(self.shape, settings, placed, 1).devices]
 
     def pids(self):
         """Of those that have a context on the card."""
         return [one.pid for one in [self.head, *(self.workers.processes if self.workers else [])]]
+
+    def ceiling(self):
+        """Tokens/s if nothing but weights were read, as overhead.yml has it; None for a card that is not known."""
+        known = [bandwidth(card["name"]) for card in nvidia_smi.collect()["gpus"]][:1]
+        read = sum(self.shape.block_bytes) + self.shape.output_bytes
+        return known[0] * 1e9 / read if known and known[0] else None
 
     def _wait(self, deadline):
         while True:
@@ -197,7 +178,7 @@ def measured(programs, model, build, variant, requests, tokens, look):
         served = Served(programs, model, build, variant, stack)
         found = dict.fromkeys(("loaded_mib", "used_mib", "processes_mib", "freed_s"))
         found |= {"load_s": served.load, "counts": served.counts, "planned_mib": served.planned}
-        found["arguments"] = served.arguments
+        found |= {"arguments": served.arguments, "ceiling": served.ceiling()}
         loaded = used()
         found["short"] = served.cell("short", requests, tokens, warmup=1)
         found["long"] = served.cell("long", requests, tokens)
@@ -211,59 +192,6 @@ def measured(programs, model, build, variant, requests, tokens, look):
             )
             found["freed_s"] = freed(before, served)
         return found
-
-
-def rate(one, prompt):
-    return one[prompt]["request_tokens_per_second"]["p50"]
-
-
-def reading(one, prompt):
-    return one[prompt]["server"]["prompt_tokens_per_second"]["p50"]
-
-
-def mean(values):
-    return math.exp(statistics.mean(map(math.log, values)))
-
-
-def number(value, form="%.0f"):
-    return "-" if value is None else form % value
-
-
-def header(columns):
-    yield "| %s |" % " | ".join(columns)
-    yield "|---|%s" % ("--:|" * (len(columns) - 1))
-
-
-def tables(rounds):
-    """-> lines of Markdown"""
-    first = VARIANTS[0].name
-    yield from header(SPEED)
-    for variant in VARIANTS:
-        ours = [one[variant.name] for one in rounds]
-        alone = [one[first] for one in rounds]
-        cells = []
-        for what, prompt in ((rate, "short"), (reading, "long")):
-            ratios = [what(a, prompt) / what(b, prompt) for a, b in zip(ours, alone, strict=True)]
-            cells.append("%.1f" % mean([what(one, prompt) for one in ours]))
-            cells.append("%.3f (%.3f to %.3f)" % (mean(ratios), min(ratios), max(ratios)))
-        wait = statistics.median(one["short"]["time_to_first_token"]["p50"] for one in ours)
-        load = statistics.median(one["load_s"] for one in ours)
-        yield "| %s | %s | %.1f | %.1f |" % (variant.name, " | ".join(cells), 1000 * wait, load)
-    yield ""
-    yield from header(CARD)
-    for variant in VARIANTS:
-        ours = [one[variant.name] for one in rounds]
-        planned, most = sum(ours[0]["planned_mib"]), ours[0]["used_mib"]
-        beyond = None if most is None else (most - planned) / (1 + variant.servers)
-        equal = all(one["answer"] == rounds[0][first]["answer"] for one in ours)
-        freed_s = [math.inf if one["freed_s"] is None else one["freed_s"] for one in ours]
-        yield "| %s | %.0f | %s | %s | %s | %s | %s | %s |" % (
-            *(variant.name, planned, number(most), number(beyond)),
-            number(ours[0]["card"]["utilization"], "%.0f %%"),
-            number(ours[0]["card"]["power_w"]),
-            "-" if most is None else "%.1f" % max(freed_s),
-            "the same" if equal else "another",
-        )
 
 
 def main():

@@ -176,6 +176,17 @@ def test_compute_cap_of_the_xml_comes_first(collect, tmp_path):
             },
         ),
         (
+            "nvidia_smi_580_h100.xml",
+            ("580.159.04", "13.0"),
+            {
+                "memory_total_mib": 81559,
+                "memory_reserved_mib": 480,
+                "power_w": 496.31,
+                "power_limit_w": 700.0,
+                "throttle_reasons": [],
+            },
+        ),
+        (
             "nvidia_smi_595_rtx4000.xml",
             ("595.84", "13.2"),
             {
@@ -200,6 +211,7 @@ def test_driver_families_name_the_same_things_differently(name, driver, readings
         ("nvidia_smi_460_v100s.xml", (True, 2, 0, 9, 1, 3 + 1, None, True, None)),
         ("nvidia_smi_555_l4.xml", (True, 1 + 8, 2 + 4 + 16, 32 + 256, 64 + 128 + 512, None, 1 + 2, True, False)),
         ("nvidia_smi_570_rtx3060.xml", (None,) * 9),
+        ("nvidia_smi_580_h100.xml", (True, 0, 0, 0, 0, None, 0, False, False)),
         ("nvidia_smi_595_rtx4000.xml", (False, None, None, None, None, None, 0, False, True)),
     ],
 )
@@ -214,6 +226,7 @@ def test_memory_errors_and_repairs(name, ecc):
         ("nvidia_smi_460_v100s.xml", None),
         ("nvidia_smi_555_l4.xml", "Reset"),
         ("nvidia_smi_570_rtx3060.xml", None),
+        ("nvidia_smi_580_h100.xml", None),
         ("nvidia_smi_595_rtx4000.xml", "Reset"),
     ],
 )
