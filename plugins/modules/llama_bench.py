@@ -24,7 +24,8 @@ options:
     required: true
   unit:
     description:
-      - systemd unit of a head of the collection. The API key is then that of its service on this node.
+      - systemd unit of a head of the collection, or of one that M(thefermisea.llama_cluster.llama_variant) has started.
+        The API key is then that of its service on this node, and is sent to the unit's own process alone.
     type: str
   api_key_file:
     description:
@@ -210,7 +211,9 @@ disturbed:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._bench.run import Asked, Cell, measure
+from ..module_utils._bench.variant import head_of
 from ..module_utils._llama.api import read_api_key
+from ..module_utils._node.units import main_pid
 from ..module_utils._serving.health import key_of
 from ..module_utils._text import Refusal
 
@@ -243,12 +246,22 @@ def main():
     cells = []
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else params["api_key"]
-        key = key_of(params["unit"]) if params["unit"] else key
+        key = key_of(head_of(params["unit"])) if params["unit"] else key
         for cell in wanted(params):
-            cells.append(measure(params["url"], key, cell, asked))
+            # A head that has restarted meanwhile is another process.
+            pid = process_of(params["unit"]) if params["unit"] and key else None
+            cells.append(measure(params["url"], key, cell, asked, pid))
     except Refusal as error:
         module.fail_json(msg="llama_bench: %s: %s" % (params["url"], error))
     module.exit_json(changed=False, cells=cells, disturbed=any(one["others"] for one in cells))
+
+
+def process_of(unit):
+    """The number of a unit's process. Errors: Refusal where it has none."""
+    pid = main_pid(unit)
+    if not pid:
+        raise Refusal("%s has no process, a running one is needed: start it and wait until it answers" % unit)
+    return pid
 
 
 def wanted(params):

@@ -117,12 +117,13 @@ client:
       sample: IncompleteRead(0 bytes read)
 """
 
+import contextlib
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._llama.api import LlamaApi, read_api_key
-from ..module_utils._node.units import number, parse_show, systemctl_show
+from ..module_utils._node.units import main_pid
 from ..module_utils._serving.recovery import PROMPT, watch
 from ..module_utils._text import Refusal
 
@@ -148,14 +149,22 @@ def main():
 
     try:
         key = read_api_key(wanted["api_key_file"]) if wanted["api_key_file"] else None
-        api = LlamaApi(wanted["url"], key, wanted["model"])
-        shown = parse_show(systemctl_show([wanted["unit"]], ("Id", "MainPID")))
-        pid = number(shown[0], "MainPID") if shown else 0
+        pid = main_pid(wanted["unit"])
         if not pid:
             module.fail_json(
                 msg="llama_recovery: %s has no process, a running head is needed: start it and wait until it answers"
                 % wanted["unit"]
             )
+        api = LlamaApi(wanted["url"], key, wanted["model"], pid)
+
+        def found():
+            """The key is for the process that the unit has now."""
+            other = 0
+            # While systemd does not answer nobody gets it.
+            with contextlib.suppress(Refusal):
+                other = main_pid(wanted["unit"])
+            api.use_key(key if other else None, other)
+
         result = watch(
             api,
             pid,
@@ -164,6 +173,7 @@ def main():
             lambda: os.path.exists(wanted["armed_file"]),
             PROMPT if wanted["generate"] else None,
             embeddings=wanted["embeddings"],
+            found=found,
         )
     except Refusal as error:
         module.fail_json(msg="llama_recovery: %s" % error)

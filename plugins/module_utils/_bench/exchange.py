@@ -15,6 +15,8 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from urllib.parse import urlsplit
 
+from .._node.sock_diag import Listener
+from .._node.sockets import is_of, listener
 from .._text import Refusal
 
 # Bytes of one answer, many times those of the longest.
@@ -27,7 +29,8 @@ READ, WRITE = 1, 2  # as selectors has them
 
 
 class Target(NamedTuple):
-    """Who is asked. family and address: of the socket; host: as its certificate and the Host header name it."""
+    """Who is asked. family and address: of the socket; host: as its certificate and the Host header name it. own: who
+    has to listen there; whoever else does is sent nothing."""
 
     family: int
     address: Tuple[Any, ...]
@@ -35,6 +38,7 @@ class Target(NamedTuple):
     path: str
     tls: Optional[ssl.SSLContext]
     key: Optional[str]
+    own: Optional[Listener] = None
 
     def post(self, path: str, body: bytes) -> bytes:
         """The bytes of a request, whose connection ends with its answer."""
@@ -45,8 +49,9 @@ class Target(NamedTuple):
         return "\r\n".join(lines + ["", ""]).encode() + body
 
 
-def target(url: str, key: Optional[str] = None) -> Target:
-    """Of http://HOST:PORT[/PATH]. Errors: Refusal for another URL, and for a name that is unknown."""
+def target(url: str, key: Optional[str] = None, pid: Optional[int] = None) -> Target:
+    """Of http://HOST:PORT[/PATH]. pid: of a unit of this node, the process that a key is for. Errors: Refusal for
+    another URL, for a name that is unknown, and where that process does not listen."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -59,7 +64,11 @@ def target(url: str, key: Optional[str] = None) -> Target:
     except OSError as error:
         raise Refusal("url %s: %s is not known here (%s): give its address" % (url, host, error.strerror)) from None
     tls = ssl.create_default_context() if parts.scheme == "https" else None
-    return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key)
+    own = listener((str(found[4][0]), port)) if key and pid is not None else None
+    if key and pid is not None and not (own and is_of(own, pid)):
+        who = "user id %d" % own.user if own else "somebody who cannot be seen"
+        raise Refusal("%s listens at %s, not process %d of the unit: it gets no key" % (who, url, pid))
+    return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
 
 
 class Exchange:
@@ -128,6 +137,10 @@ class Exchange:
         code = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.give_up("no connection (%s)" % os.strerror(code))
+            return
+        # The same one before and after has got the connection, too.
+        if self._to.own and listener(self.socket.getpeername()[:2]) != self._to.own:
+            self.give_up("somebody else listens there now: it gets no key")
             return
         self._connected = True
         if self._to.tls:

@@ -45,12 +45,14 @@ class Asked(NamedTuple):
     timeout: float
 
 
-def measure(url: str, key: Optional[str], cell: Cell, asked: Asked) -> Dict[str, Any]:
-    """-> a cell's record, see llama_bench. Errors: Refusal where no request can be put at all."""
+def measure(url: str, key: Optional[str], cell: Cell, asked: Asked, pid: Optional[int] = None) -> Dict[str, Any]:
+    """-> a cell's record, see llama_bench. pid: of a unit of this node, the process that the key is for.
+
+    Errors: Refusal where no request can be put at all."""
     base = url[: -len("/v1")] if url.rstrip("/").endswith("/v1") else url
     base = base.rstrip("/")
-    api = LlamaApi(base, key, asked.model)
-    to = target(base, key)
+    api = LlamaApi(base, key, asked.model, pid)
+    to = target(base, key, pid)
     before, counted = _filler(api, cell.depth)
     if cell.warmup:
         _first(to, [request_body(asked, before + cell.text) for _number in range(cell.warmup)], asked)

@@ -139,7 +139,7 @@ class LlamaApi:
         self._parts = parts
         self.use_key(api_key, pid)
 
-    def of(self, model: str) -> "LlamaApi":
+    def of(self, model: Optional[str]) -> "LlamaApi":
         """The same server, asked for one of its models."""
         other = LlamaApi(self.url, model=model)
         other.use_key(self.key, self._pid)

@@ -112,6 +112,12 @@ def number(properties: Properties, name: str) -> int:
     return int(value) if re.match(r"^[0-9]+\Z", value) else 0
 
 
+def main_pid(name: str) -> int:
+    """The number of a unit's main process; 0 without one. Errors: Refusal."""
+    shown = parse_show(systemctl_show([name], ("Id", "MainPID")))
+    return number(shown[0], "MainPID") if shown else 0
+
+
 def parse_since(value: Optional[str]) -> Optional[str]:
     """'Thu 2026-10-01 08:00:00 UTC' -> '2026-10-01T08:00:00Z'; None when the unit was never active since boot."""
     found = re.match(r"^\w+ (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC\Z", value or "")

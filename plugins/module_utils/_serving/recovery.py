@@ -88,18 +88,19 @@ def watch(
     generate: Optional[str] = None,
     alive: Callable[[int], Optional[str]] = process_identity,
     embeddings: bool = False,
+    found: Callable[[], None] = lambda: None,
 ) -> Dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.
     generate: a prompt to keep it busy with. armed: called once when everything is in place. wanted: whether to go on.
-    embeddings: it serves them alone.
+    embeddings: it serves them alone. found: called before another head is asked, so that it alone gets the key.
     Returns {pid, answered_at, seconds_to_token, client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)
     client = None
     if generate:
-        client = Client(api, generate)
+        client = Client(api.of(api.model), generate)
         client.start()
         client.generating.wait(TOKEN)
         if client.tokens < 2:
@@ -113,9 +114,10 @@ def watch(
     asked_at, answered_at = 0.0, None
     while answered_at is None and time.time() < deadline and wanted():
         asked_at = time.time()
-        if alive(pid) != identity and _answers(api, embeddings):
-            answered_at = time.time()
-        else:
+        if alive(pid) != identity:
+            found()
+            answered_at = time.time() if _answers(api, embeddings) else None
+        if answered_at is None:
             time.sleep(max(0.0, asked_at + POLL - time.time()))
     seen = None
     if client:

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
@@ -69,3 +72,27 @@ def test_a_wrong_key_is_said(run, server):
     server.responses["/v1/chat/completions"] = fake.NO_KEY
     code, result = run(api_key="wrong")
     assert code == 1 and "it answers 401 (Invalid API Key)" in result["msg"]
+
+
+@pytest.mark.parametrize("unit", ["llama-head-chat.service", "llama-overhead-chat.service"])
+def test_the_key_of_a_unit_is_for_its_own_process(run, server, monkeypatch, unit):
+    asked = []
+    monkeypatch.setattr(llama_bench, "key_of", lambda name: asked.append(name) or "k3y")
+    monkeypatch.setattr(llama_bench, "main_pid", lambda name: asked.append(name) or os.getpid())
+    assert run(unit=unit)[0] == 0
+    assert asked == ["llama-head-chat.service", unit, unit]
+    assert {one.get("Authorization") for one in server.headers} == {"Bearer k3y"}
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        monkeypatch.setattr(llama_bench, "main_pid", lambda name: other.pid)
+        server.headers.clear()
+        code, result = run(unit=unit)
+        other.communicate(b"\n")
+    assert code == 1 and "not process %d of the unit: it gets no key" % other.pid in result["msg"]
+    assert [one for one in server.headers if one.get("Authorization")] == []
+
+
+def test_a_unit_without_a_process_is_said(run, monkeypatch):
+    monkeypatch.setattr(llama_bench, "key_of", lambda name: "k3y")
+    monkeypatch.setattr(llama_bench, "main_pid", lambda name: 0)
+    code, result = run(unit="llama-head-chat.service")
+    assert code == 1 and "llama-head-chat.service has no process, a running one is needed" in result["msg"]

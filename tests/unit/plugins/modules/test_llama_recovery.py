@@ -7,6 +7,7 @@ import os
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.plugins.modules import llama_recovery
 
 
@@ -26,13 +27,11 @@ def run(capsys, tmp_path, **changes):
 
 
 def shown(monkeypatch, pid):
-    monkeypatch.setattr(
-        llama_recovery, "systemctl_show", lambda units, properties: "Id=%s\nMainPID=%d\n" % (units[0], pid)
-    )
+    monkeypatch.setattr(llama_recovery, "main_pid", lambda unit: pid)
 
 
 def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
-    def watch(api, pid, timeout, armed, wanted, generate, embeddings):
+    def watch(api, pid, timeout, armed, wanted, generate, embeddings, found):
         assert not wanted()
         armed()
         assert wanted()
@@ -57,3 +56,25 @@ def test_a_head_that_does_not_run_is_an_error(capsys, monkeypatch, tmp_path):
     shown(monkeypatch, 0)
     code, result = run(capsys, tmp_path)
     assert (code, "llama-head-chat.service has no process, a running head is needed" in result["msg"]) == (1, True)
+
+
+def test_the_key_is_for_the_process_that_the_unit_has_then(capsys, monkeypatch, tmp_path):
+    (tmp_path / "key").write_text("k3y\n")
+    keys, pids = [], iter([948, 949, 0])
+
+    def main_pid(unit):
+        pid = next(pids, None)
+        if pid is None:
+            raise Refusal("systemctl show answered nothing")
+        return pid
+
+    def watch(api, pid, *_arguments, found, **_more):
+        for _look in range(3):
+            found()
+            keys.append(api.key)
+        return {"pid": pid}
+
+    monkeypatch.setattr(llama_recovery, "main_pid", main_pid)
+    monkeypatch.setattr(llama_recovery, "watch", watch)
+    code, result = run(capsys, tmp_path, api_key_file=str(tmp_path / "key"))
+    assert (code, result["pid"], keys) == (0, 948, ["k3y", None, None])

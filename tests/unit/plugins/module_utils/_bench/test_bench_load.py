@@ -5,6 +5,7 @@
 
 import contextlib
 import json
+import os
 import socket
 import threading
 
@@ -188,3 +189,14 @@ def test_what_the_server_does_not_tell(fake):
     assert run.measure(fake.url, None, CELL, ASKED)["others"] is None
     fake.responses["/metrics"] = fake_llama_server.metrics()
     assert run.measure(fake.url, None, CELL, ASKED)["others"] == 0
+
+
+def test_who_listens_instead_meanwhile_gets_no_key():
+    with contextlib.closing(Streams().listener) as listener:
+        url = "http://127.0.0.1:%d" % listener.getsockname()[1]
+        to = exchange.target(url, "k3y", os.getpid())
+        (good,) = load.closed_loop(to, [to.post("/", b"{}")], 1, 5)
+        other = to._replace(own=to.own._replace(inode=to.own.inode + 1))
+        (bad,) = load.closed_loop(other, [other.post("/", b"{}")], 1, 5)
+    assert answer(good).error is None
+    assert bad.failed == "somebody else listens there now: it gets no key" and not bad.pieces

@@ -115,3 +115,23 @@ def test_a_head_that_does_not_generate_is_an_error(server):
     server.responses["/completion"] = (503, {"error": {"message": "Loading model", "code": 503}})
     with pytest.raises(Refusal, match=r"gave 0 tokens .*answered 503 \(.*Loading model"):
         watch(server, generate="Once")
+
+
+def test_another_head_is_looked_up_before_it_is_asked(server):
+    asked = []
+    health = iter([fake.LOADING])
+    server.responses["/health"] = lambda: next(health, fake.HEALTHY)
+    looks = Process(2).alive
+    recovery.watch(
+        api.LlamaApi(server.url),
+        7,
+        5,
+        lambda: None,
+        lambda: True,
+        None,
+        looks,
+        False,
+        lambda: asked.append(len(server.requests)),
+    )
+    # Before each question, and before the first one above all.
+    assert asked[0] == 0 and len(asked) == 2
