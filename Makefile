@@ -82,11 +82,11 @@ bench-speed:  ## how true llama_bench's figures are, beside a server that writes
 bench-wire: lab  ## whether verify.yml calls the good deployment true and five sabotaged ones by their name (about half an hour)
 	@.venv/bin/python tests/benchmarks/wire/run.py --good $(or $(GOOD),20)
 
-# make bench-card PROGRAMS=DIR MODEL=FILE: on a machine with a card, DIR holds a build for it. A model of any size can be
-# made with tests/benchmarks/random_model.py.
+# make bench-card PROGRAMS=DIR MODEL=FILE BENCH="--rounds 1": on a machine with one card, DIR holds a build for it. Models
+# of any size are made with tests/benchmarks/random_model.py.
 bench-card:  ## what RPC costs on one card, in time and in memory (some minutes, needs a card)
 	@tests/lab/venv.sh requirements-dev.txt
-	@.venv/bin/python tests/benchmarks/card/run.py $(PROGRAMS) $(MODEL)
+	@.venv/bin/python tests/benchmarks/card/run.py $(PROGRAMS) $(MODEL) $(BENCH)
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)

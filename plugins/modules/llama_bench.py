@@ -211,7 +211,6 @@ disturbed:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._bench.run import Asked, Cell, measure
-from ..module_utils._bench.variant import head_of
 from ..module_utils._llama.api import read_api_key
 from ..module_utils._node.units import main_pid
 from ..module_utils._serving.health import key_of
@@ -246,22 +245,14 @@ def main():
     cells = []
     try:
         key = read_api_key(params["api_key_file"]) if params["api_key_file"] else params["api_key"]
-        key = key_of(head_of(params["unit"])) if params["unit"] else key
+        key = key_of(params["unit"]) if params["unit"] else key
         for cell in wanted(params):
             # A head that has restarted meanwhile is another process.
-            pid = process_of(params["unit"]) if params["unit"] and key else None
+            pid = main_pid(params["unit"]) if params["unit"] and key else None
             cells.append(measure(params["url"], key, cell, asked, pid))
     except Refusal as error:
         module.fail_json(msg="llama_bench: %s: %s" % (params["url"], error))
     module.exit_json(changed=False, cells=cells, disturbed=any(one["others"] for one in cells))
-
-
-def process_of(unit):
-    """The number of a unit's process. Errors: Refusal where it has none."""
-    pid = main_pid(unit)
-    if not pid:
-        raise Refusal("%s has no process, a running one is needed: start it and wait until it answers" % unit)
-    return pid
 
 
 def wanted(params):

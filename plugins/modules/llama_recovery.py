@@ -157,13 +157,14 @@ def main():
             )
         api = LlamaApi(wanted["url"], key, wanted["model"], pid)
 
-        def found():
-            """The key is for the process that the unit has now."""
+        def there():
+            """Whether the unit has a process again, which the key is for."""
             other = 0
-            # While systemd does not answer nobody gets it.
+            # While systemd does not answer nobody is asked.
             with contextlib.suppress(Refusal):
                 other = main_pid(wanted["unit"])
             api.use_key(key if other else None, other)
+            return bool(other)
 
         result = watch(
             api,
@@ -173,7 +174,7 @@ def main():
             lambda: os.path.exists(wanted["armed_file"]),
             PROMPT if wanted["generate"] else None,
             embeddings=wanted["embeddings"],
-            found=found,
+            there=there,
         )
     except Refusal as error:
         module.fail_json(msg="llama_recovery: %s" % error)

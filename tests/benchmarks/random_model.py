@@ -30,7 +30,6 @@ class Shape(NamedTuple):
 
 # small: tensors above the 10 MiB below which a worker caches nothing. The others are Llama 3.1's of that size.
 SHAPES = {
-    "tiny": Shape(4, 256, 512, 8, 4, True),
     "small": Shape(8, 2048, 5632, 32, 8, True),
     "8b": Shape(32, 4096, 14336, 32, 8, False),
     "70b": Shape(80, 8192, 28672, 64, 8, False),

@@ -25,6 +25,8 @@ PIECE = 1 << 16
 # How a body of unknown length ends.
 LAST_CHUNK = b"0\r\n\r\n"
 
+# No socket has this inode.
+NOBODY = Listener(-1, 0)
 READ, WRITE = 1, 2  # as selectors has them
 
 
@@ -51,7 +53,7 @@ class Target(NamedTuple):
 
 def target(url: str, key: Optional[str] = None, pid: Optional[int] = None) -> Target:
     """Of http://HOST:PORT[/PATH]. pid: of a unit of this node, the process that a key is for. Errors: Refusal for
-    another URL, for a name that is unknown, and where that process does not listen."""
+    another URL, for a name that is unknown, and where somebody else listens."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
@@ -64,11 +66,20 @@ def target(url: str, key: Optional[str] = None, pid: Optional[int] = None) -> Ta
     except OSError as error:
         raise Refusal("url %s: %s is not known here (%s): give its address" % (url, host, error.strerror)) from None
     tls = ssl.create_default_context() if parts.scheme == "https" else None
-    own = listener((str(found[4][0]), port)) if key and pid is not None else None
-    if key and pid is not None and not (own and is_of(own, pid)):
-        who = "user id %d" % own.user if own else "somebody who cannot be seen"
-        raise Refusal("%s listens at %s, not process %d of the unit: it gets no key" % (who, url, pid))
+    own = _owner((str(found[4][0]), port), url, pid) if key and pid is not None else None
     return Target(found[0], found[4], parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), tls, key, own)
+
+
+def _owner(end: Tuple[str, int], url: str, pid: int) -> Listener:
+    """The listener of a process; where nobody listens, one that nobody is."""
+    try:
+        seen = listener(end)
+    except OSError:
+        # Not an IPv4 address, and a head listens at no other.
+        seen = None
+    if seen and not is_of(seen, pid):
+        raise Refusal("user id %d listens at %s, not process %d of the unit: it gets no key" % (seen.user, url, pid))
+    return seen or NOBODY
 
 
 class Exchange:

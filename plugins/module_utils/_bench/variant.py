@@ -10,7 +10,6 @@ too.
 
 import contextlib
 import os
-import re
 import socket
 import subprocess
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -20,7 +19,7 @@ from .._llama.args import rpc_args
 from .._node import paths
 from .._node.ours import is_our_unit
 from .._node.systemd_escape import systemd_escape, systemd_words
-from .._node.units import COMMAND, unit_name
+from .._node.units import COMMAND, VARIANT, unit_name
 from .._text import Refusal
 
 Run = Callable[..., int]
@@ -33,7 +32,6 @@ OWN = ("Environment=LLAMA_CLUSTER_DIGEST=", "Restart=", "RestartSec=", "TimeoutS
 OWN_STEPS = (paths.PROGRAM, paths.DIGESTS, "exec ss ")
 # What an RPC server has no use for.
 OF_HEADS = ("BindReadOnlyPaths=", "Wants=", "After=")
-VARIANT = re.compile(r"^llama-overhead-(.+)\.service\Z")
 # Seconds until workers have to answer.
 START = 300
 UNIT = """\
@@ -71,13 +69,7 @@ class Layers(NamedTuple):
 
 def names(service: str) -> Tuple[str, str]:
     """The units of a variant: its server, and the RPC server on loopback."""
-    return "llama-overhead-%s.service" % service, "llama-loopback-%s.service" % service
-
-
-def head_of(unit: str) -> str:
-    """The unit of the head that a unit is a variant of; itself where it is none."""
-    found = VARIANT.match(unit)
-    return unit_name("head", found.group(1)) if found else unit
+    return VARIANT % service, "llama-loopback-%s.service" % service
 
 
 def server_words(words: Sequence[str], layers: Layers) -> List[str]:

@@ -23,6 +23,8 @@ ANSWERING = ("head", "router")
 DIGEST_VARIABLE = "LLAMA_CLUSTER_DIGEST"
 DIGEST = re.compile(r'^\s*Environment=.*?\b%s=([^\s"\']*)' % DIGEST_VARIABLE, re.MULTILINE)
 EXEC = re.compile(r"\{ path=(.*?) ; argv\[\]=(.*?) ; ")
+# Of a head whose split is measured, for a while.
+VARIANT = "llama-overhead-%s.service"
 COMMAND = re.compile("^ExecStart=(.*)$", re.MULTILINE)
 # What a head that is not tried again yet says (backoff.py).
 IN_A_ROW = re.compile(r"waits .*: (\d+) runs in a row ended")
@@ -152,6 +154,15 @@ def unit_kind(name: str) -> Tuple[Optional[str], Optional[str]]:
 def unit_name(kind: str, service: str) -> str:
     """The other way round."""
     return "llama-%s-%s.service" % (kind, service)
+
+
+def service_of(name: str) -> Optional[str]:
+    """Whose key a unit has: of its service, also where it is a variant of its head; None for names that are not
+    ours."""
+    before, after = VARIANT.split("%s")
+    if name.startswith(before) and name.endswith(after):
+        return name[len(before) : -len(after)]
+    return unit_kind(name)[1]
 
 
 def failed_in_a_row(properties: Properties) -> int:

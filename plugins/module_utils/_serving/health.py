@@ -19,7 +19,7 @@ from .._llama.args import Told
 from .._llama.args import told as told_by
 from .._node import paths
 from .._node.sockets import Connection, Worker, awaited, connections, strays, traffic
-from .._node.units import Properties, failed_in_a_row, number, parse_show, systemctl_show, unit_kind
+from .._node.units import Properties, failed_in_a_row, number, parse_show, service_of, systemctl_show, unit_kind
 from .._text import Refusal
 from . import router
 
@@ -354,7 +354,7 @@ def key_of(unit: str, folder: str = paths.KEYS) -> Optional[str]:
     What the unit's process says of its arguments is not believed: one that was taken over would have root read any file
     to it.
     """
-    service = unit_kind(unit)[1]
+    service = service_of(unit)
     if service is None:
         return None
     path = os.path.join(folder, service)

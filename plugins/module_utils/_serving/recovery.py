@@ -88,13 +88,13 @@ def watch(
     generate: Optional[str] = None,
     alive: Callable[[int], Optional[str]] = process_identity,
     embeddings: bool = False,
-    found: Callable[[], None] = lambda: None,
+    there: Callable[[], bool] = lambda: True,
 ) -> Dict[str, Any]:
     """Waits until process pid, the head that runs now, has gone and another one answers.
 
     The head that is about to lose its workers is not asked: a question would show it what it has to find out by itself.
     generate: a prompt to keep it busy with. armed: called once when everything is in place. wanted: whether to go on.
-    embeddings: it serves them alone. found: called before another head is asked, so that it alone gets the key.
+    embeddings: it serves them alone. there: called before another head is asked: whether there is one; it gets the key.
     Returns {pid, answered_at, seconds_to_token, client}, answered_at None after timeout seconds.
     """
     identity = alive(pid)
@@ -114,10 +114,9 @@ def watch(
     asked_at, answered_at = 0.0, None
     while answered_at is None and time.time() < deadline and wanted():
         asked_at = time.time()
-        if alive(pid) != identity:
-            found()
-            answered_at = time.time() if _answers(api, embeddings) else None
-        if answered_at is None:
+        if alive(pid) != identity and there() and _answers(api, embeddings):
+            answered_at = time.time()
+        else:
             time.sleep(max(0.0, asked_at + POLL - time.time()))
     seen = None
     if client:

@@ -304,6 +304,8 @@ def nothing(at: float) -> Look:
 class Looker(threading.Thread):
     """Looks at a head's API when it is asked to, so that one that does not answer holds up nobody."""
 
+    # interval: not below a second. llama-server (b11434) notices that a client without a stream has left only after a
+    # second in which nobody got an answer.
     def __init__(self, api: HeadApi, interval: float = 1.0, clock: Callable[[], float] = time.monotonic) -> None:
         super(Looker, self).__init__(daemon=True)
         self._api, self._interval, self._clock = api, interval, clock

@@ -27,7 +27,7 @@ CARD = (
     "variant",
     "planned, MiB",
     "used, MiB",
-    "beyond, each process",
+    "beyond, mean of processes",
     "busy",
     "power, W",
     "free after kill -9, s",
@@ -44,6 +44,7 @@ def reading(one, prompt):
 
 
 def mean(values):
+    """Geometric."""
     return math.exp(statistics.mean(map(math.log, values)))
 
 

@@ -1,10 +1,12 @@
 """What RPC costs on one card: a model with the same flags in one process, behind one RPC server on the loopback, and
 behind two, in turn.
 
-    python tests/benchmarks/card/run.py PROGRAMS MODEL.gguf [--rounds 3] [--requests 5] [--report FILE]
+    python tests/benchmarks/card/run.py PROGRAMS MODEL.gguf [--build 11434] [--rounds 3] [--requests 5] [--tokens 128]
+        [--report FILE]
 
-PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, which nobody else may use. A round starts
-each variant once, the next round in another order, and measures it with the engine and the prompts of overhead.yml.
+PROGRAMS holds llama-server and ggml-rpc-server of one build for the card, the machine's only one, which nobody else may
+use. A round starts each variant once, the next round in another order, and measures it with the engine and the prompts
+of overhead.yml: tokens/s are the geometric mean of the rounds, seconds their median.
 Beside its speed: what nvidia-smi says of memory, utilisation and power while it generates, what the plan says of
 memory, whether its answer is the one that one process gives, and how soon the card is free after kill -9.
 """
@@ -144,10 +146,12 @@ def looked_at(served):
     watcher = threading.Thread(target=lambda: samples.extend(machine.watch(LOOKED * 10, over.is_set)))
     watcher.start()
     until = time.monotonic() + LOOKED
-    while time.monotonic() < until:
-        served.cell("short", 1, 512)
-    over.set()
-    watcher.join()
+    try:
+        while time.monotonic() < until:
+            served.cell("short", 1, 512)
+    finally:
+        over.set()
+        watcher.join()
     # The first and the last look see a card that is not at work the whole time.
     cards = [sample["cards"][0] for sample in samples[2:-1] if sample["cards"]]
     return {
@@ -159,8 +163,8 @@ def looked_at(served):
 
 
 def freed(before, served):
-    """-> seconds from kill -9 of the server until the card has back what it took; None where that does not come. Of an
-    RPC server its own context may stay."""
+    """-> seconds from kill -9 of llama-server until the card has back what was loaded; None where that does not come.
+    RPC servers live on, and keep their contexts."""
     stays = CONTEXT * len(served.workers.processes) if served.workers else 0
     began = time.monotonic()
     served.kill()
@@ -205,6 +209,8 @@ def main():
     parser.add_argument("--report", type=pathlib.Path)
     arguments = parser.parse_args()
     cards = nvidia_smi.collect()
+    if len(cards["gpus"]) > 1:
+        parser.error("%d cards seen, one is needed: llama.cpp would use them all" % len(cards["gpus"]))
     rounds = []
     for at in range(arguments.rounds):
         rounds.append({})

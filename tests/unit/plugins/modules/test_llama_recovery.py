@@ -31,7 +31,7 @@ def shown(monkeypatch, pid):
 
 
 def test_the_watch_gets_what_was_asked_for(capsys, monkeypatch, tmp_path):
-    def watch(api, pid, timeout, armed, wanted, generate, embeddings, found):
+    def watch(api, pid, timeout, armed, wanted, generate, embeddings, there):
         assert not wanted()
         armed()
         assert wanted()
@@ -68,13 +68,14 @@ def test_the_key_is_for_the_process_that_the_unit_has_then(capsys, monkeypatch, 
             raise Refusal("systemctl show answered nothing")
         return pid
 
-    def watch(api, pid, *_arguments, found, **_more):
+    def watch(api, pid, *_arguments, there, **_more):
+        keys.append((True, api.key, api._pid))
         for _look in range(3):
-            found()
-            keys.append(api.key)
+            keys.append((there(), api.key, api._pid))
         return {"pid": pid}
 
     monkeypatch.setattr(llama_recovery, "main_pid", main_pid)
     monkeypatch.setattr(llama_recovery, "watch", watch)
     code, result = run(capsys, tmp_path, api_key_file=str(tmp_path / "key"))
-    assert (code, result["pid"], keys) == (0, 948, ["k3y", None, None])
+    assert (code, result["pid"]) == (0, 948)
+    assert keys == [(True, "k3y", 948), (True, "k3y", 949), (False, None, None), (False, None, None)]

@@ -196,7 +196,21 @@ def test_who_listens_instead_meanwhile_gets_no_key():
         url = "http://127.0.0.1:%d" % listener.getsockname()[1]
         to = exchange.target(url, "k3y", os.getpid())
         (good,) = load.closed_loop(to, [to.post("/", b"{}")], 1, 5)
-        other = to._replace(own=to.own._replace(inode=to.own.inode + 1))
-        (bad,) = load.closed_loop(other, [other.post("/", b"{}")], 1, 5)
+        was_another = to._replace(own=to.own._replace(inode=to.own.inode + 1))
+        was_nobody = to._replace(own=exchange.NOBODY)
+        bad = [load.closed_loop(one, [one.post("/", b"{}")], 1, 5)[0] for one in (was_another, was_nobody)]
     assert answer(good).error is None
-    assert bad.failed == "somebody else listens there now: it gets no key" and not bad.pieces
+    assert {one.failed for one in bad} == {"somebody else listens there now: it gets no key"}
+    assert [one.pieces for one in bad] == [[], []]
+
+
+def test_a_key_for_a_process_goes_to_no_address_that_nobody_can_look_at():
+    if not socket.has_ipv6:
+        pytest.skip("no IPv6 here")
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        to = exchange.target("http://[::1]:%d" % listener.getsockname()[1], "k3y", os.getpid())
+        (bad,) = load.closed_loop(to, [to.post("/", b"{}")], 1, 5)
+        listener.settimeout(5)
+        with listener.accept()[0] as peer:
+            assert peer.recv(100) == b""
+    assert bad.failed and not bad.pieces

@@ -227,15 +227,3 @@ def test_a_command_that_fails_is_named_with_what_it_said():
 
 def test_a_port_is_free():
     assert 0 < variant.free_port() < 65536
-
-
-@pytest.mark.parametrize(
-    ("unit", "head"),
-    [
-        ("llama-overhead-chat.service", "llama-head-chat.service"),
-        ("llama-head-overhead-chat.service", "llama-head-overhead-chat.service"),
-        ("my.service", "my.service"),
-    ],
-)
-def test_the_head_of_a_variant(unit, head):
-    assert variant.head_of(unit) == head

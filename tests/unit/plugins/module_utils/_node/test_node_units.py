@@ -523,3 +523,18 @@ def test_a_time_of_systemds(text, since):
 def test_an_address_needs_both_its_parts(words, url):
     assert node_units.where("head", words.split())["url"] == url
     assert node_units.where("rpc", words.split())["endpoint"] == (url and url[len("http://") :])
+
+
+@pytest.mark.parametrize(
+    ("unit", "service"),
+    [
+        ("llama-head-chat.service", "chat"),
+        ("llama-router-all.service", "all"),
+        ("llama-overhead-chat.service", "chat"),
+        ("llama-head-overhead-chat.service", "overhead-chat"),
+        ("llama-loopback-chat.service", None),
+        ("my.service", None),
+    ],
+)
+def test_whose_key_a_unit_has(unit, service):
+    assert node_units.service_of(unit) == service

@@ -248,6 +248,14 @@ def fixture_keys(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.parametrize(
+    "unit", ["llama-head-chat.service", "llama-router-chat.service", "llama-overhead-chat.service"]
+)
+def test_a_unit_has_the_key_of_its_service(keys, unit):
+    (keys / "chat").write_text("s3cret\n")
+    assert serving_health.key_of(unit) == "s3cret"
+
+
 def authorizations(server, monkeypatch, pid):
     """What a look at the unit sends as Authorization."""
     show(monkeypatch, pid)

@@ -117,21 +117,24 @@ def test_a_head_that_does_not_generate_is_an_error(server):
         watch(server, generate="Once")
 
 
-def test_another_head_is_looked_up_before_it_is_asked(server):
+def test_another_head_is_asked_when_there_is_one(server):
     asked = []
-    health = iter([fake.LOADING])
-    server.responses["/health"] = lambda: next(health, fake.HEALTHY)
-    looks = Process(2).alive
-    recovery.watch(
-        api.LlamaApi(server.url),
-        7,
-        5,
-        lambda: None,
-        lambda: True,
-        None,
-        looks,
-        False,
-        lambda: asked.append(len(server.requests)),
+
+    def there():
+        asked.append(len(server.requests))
+        return len(asked) > 2
+
+    result = recovery.watch(
+        *(api.LlamaApi(server.url), 7, 5, lambda: None, lambda: True, None, Process(2).alive), there=there
     )
-    # Before each question, and before the first one above all.
-    assert asked[0] == 0 and len(asked) == 2
+    assert result["answered_at"] and asked == [0, 0, 0]
+
+
+def test_the_clients_key_stays_the_first_process(server):
+    server.responses["/completion"] = (200, PIECE * 3 + LAST)
+    asks = api.LlamaApi(server.url, "k3y")
+    result = recovery.watch(
+        *(asks, 7, 0.5, lambda: asks.use_key(None), lambda: True, "Tell", Process(10**6).alive, False)
+    )
+    assert result["client"]["failure"] is None and result["client"]["tokens"] > 6
+    assert {one.get("Authorization") for one in server.headers} == {"Bearer k3y"}
