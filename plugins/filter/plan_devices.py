@@ -38,11 +38,15 @@ options:
   described:
     description:
       - The node's C(llama_devices), one for each card that is used, in order. Their C(bandwidth) counts more than
-        what the collection knows of a card.
+        what the collection knows of a card, and their C(memory_mib) is taken for one whose memory C(nvidia-smi) does
+        not tell.
     type: list
     elements: dict
     default: []
-positional: gpus, memory_mib, margin_mib, pids, visible, described
+  order:
+    description: E(CUDA_DEVICE_ORDER) that the inventory gives the units; without it they have V(PCI_BUS_ID).
+    type: str
+positional: gpus, memory_mib, margin_mib, pids, visible, described, order
 """
 
 EXAMPLES = """
@@ -53,7 +57,8 @@ RETURN = """
 _value:
   description:
     - For each device its node, device, name, kind (V(GPU) or V(main)), total_mib, others_mib, others (the processes
-      that have those, in words, with their MiB), margin_mib, bandwidth in GB/s, and the card's uuid.
+      that have those, in words, with their MiB), margin_mib, bandwidth in GB/s, the card's uuid, and unified, whether
+      its memory is the node's main memory.
   type: list
   elements: dict
 """

@@ -139,7 +139,8 @@ ansible_facts:
           returned: always
           contains:
             index:
-              description: Number in nvidia-smi; CUDA uses the same only with E(CUDA_DEVICE_ORDER=PCI_BUS_ID).
+              description: Number in nvidia-smi; CUDA uses the same only with E(CUDA_DEVICE_ORDER=PCI_BUS_ID), which
+                units of accelerator C(cuda) have.
               type: int
               returned: always
               sample: 0
@@ -169,10 +170,16 @@ ansible_facts:
               returned: always
               sample: "7.0"
             memory_total_mib:
-              description: Memory in MiB.
+              description: Memory in MiB; V(null) for a card that works in the machine's main memory.
               type: int
               returned: always
               sample: 32768
+            memory_reason:
+              description: What C(nvidia-smi) prints in place of the memory, for example V(N/A); V(null) where it tells
+                it.
+              type: str
+              returned: always
+              sample: null
             memory_used_mib:
               description: Memory in use, in MiB.
               type: int

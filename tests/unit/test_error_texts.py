@@ -42,7 +42,7 @@ UTILS = ROOT / "plugins"
 PRODUCED = (
     "module_utils/_model/describe.py", "module_utils/_model/gguf.py", "module_utils/_model/shape.py",
     "module_utils/_node/fabric.py",
-    "module_utils/_plan/table.py",
+    "module_utils/_plan/devices.py", "module_utils/_plan/table.py",
     "plugin_utils/_access/ports.py", "plugin_utils/_cluster_plan/cards.py",
     "plugin_utils/_cluster_plan/refusals.py", "plugin_utils/_cluster_plan/routers.py",
     "plugin_utils/_intent/check.py", "plugin_utils/_intent/check_builds.py",
@@ -246,6 +246,22 @@ def fast(names=("m",), **keys):
 def bound(**kinds):
     """A node of two NUMA nodes, its head bound to the second one."""
     return dict(card("node1"), numa=dict({"head": "1", "rpc": "", "cpus": ["0", "1", "0", "1"]}, **kinds))
+
+
+def of_cards(visible=None, order=None, **facts):
+    """What a node with two unlike cards is told of its units' environment, and of facts of all its cards."""
+    own = {"memory_used_mib": None, "memory_free_mib": None, "processes": []}
+    gpus = [
+        dict({"index": 0, "name": "RTX 3060", "uuid": "GPU-a", "memory_total_mib": 12288, **own}, **facts),
+        dict({"index": 1, "name": "RTX 4090", "uuid": "GPU-b", "memory_total_mib": 24564, **own}, **facts),
+    ]
+
+    def told(**_fixtures):
+        with pytest.raises(Refusal) as refused:
+            plan_devices.of_node("node1", gpus, 64000, 1024, visible=visible, order=order)
+        return [str(refused.value)]
+
+    return told
 
 
 MAIN = {"devices": plan_devices.as_dicts(plan_devices.of_node("node1", [], 64000, 1024)), "cores": 40}
@@ -694,6 +710,15 @@ REFUSALS = [
         "the name of a variable seen for node1",
         "letters, digits and _ are needed",
         variables(head_server_environment={"A B": 1}),
+    ),
+    (
+        "head_server_environment.CUDA_DEVICE_ORDER:",
+        "FASTEST_FIRST' beside unlike cards in llama_devices seen",
+        "PCI_BUS_ID is needed: remove it, or write UUIDs in CUDA_VISIBLE_DEVICES",
+        variables(
+            head_server_environment={"CUDA_DEVICE_ORDER": "FASTEST_FIRST"},
+            llama_devices=[{"name": "RTX 3060", "memory_mib": 12000}, {"name": "RTX 4090", "memory_mib": 24200}],
+        ),
     ),
     (
         "head_server_environment.HF_TOKEN:",
@@ -1460,6 +1485,21 @@ REFUSALS = [
         "auto seen and node2 is not",
         "all nodes of the service are needed",
         functools.partial(alone, complete=False),
+    ),
+    ("node1:", "0 in CUDA_VISIBLE_DEVICES seen", "each card once is needed: correct", of_cards(visible="0,0")),
+    ("node1:", "all in CUDA_VISIBLE_DEVICES seen", "a UUID of one card or MIG instance", of_cards(visible="all")),
+    ("node1:", "0 in CUDA_VISIBLE_DEVICES seen", "only indices or only UUIDs", of_cards(visible="GPU-a,0")),
+    (
+        "node1:",
+        "CUDA_DEVICE_ORDER FASTEST_FIRST seen with unlike cards (0 RTX 3060, 1 RTX 4090)",
+        "PCI_BUS_ID is needed to count them as nvidia-smi does: remove it",
+        of_cards(order="FASTEST_FIRST"),
+    ),
+    (
+        "node1:",
+        "N/A seen as the memory of GPU0",
+        "its size is needed: write llama_devices for the node",
+        of_cards(memory_total_mib=None, memory_reason="N/A"),
     ),
     ("devices:", "3*24GB seen", "COUNTxSIZE such as 3x24GB is needed", raised(cards.cards, "3*24GB")),
     (

@@ -215,6 +215,7 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
         "pci_bus_id": _text(gpu, "pci/pci_bus_id") or gpu.get("id"),
         "compute_cap": _text(gpu, "compute_cap"),
         "memory_total_mib": _number(gpu, "fb_memory_usage/total"),
+        "memory_reason": _memory_reason(gpu),
         "memory_used_mib": _number(gpu, "fb_memory_usage/used"),
         "memory_free_mib": _number(gpu, "fb_memory_usage/free"),
         "memory_reserved_mib": _number(gpu, "fb_memory_usage/reserved"),
@@ -243,6 +244,12 @@ def _gpu(index: int, gpu: ElementTree.Element) -> Facts:
         "throttle_reasons": _throttle_reasons(gpu),
         "processes": [_process(process) for process in gpu.findall("processes/process_info")],
     }
+
+
+def _memory_reason(gpu: ElementTree.Element) -> Optional[str]:
+    """What is printed in place of the memory, such as N/A of a card that has none of its own; None where it is told."""
+    path = "fb_memory_usage/total"
+    return None if _number(gpu, path) is not None else (gpu.findtext(path) or "").strip() or None
 
 
 def _mig_device(device: ElementTree.Element) -> Facts:

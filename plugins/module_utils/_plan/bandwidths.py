@@ -135,6 +135,8 @@ CARDS = {
     "H200": 4800,
     "H200 NVL": 4800,
     "B200": 8000,
+    # Cards that work in main memory
+    "GB10": 273,
 }
 
 # What may stand before a card's name, and what may follow it. "A6000" and "3090" leave out RTX. Quadro is part of a

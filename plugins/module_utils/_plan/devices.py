@@ -8,9 +8,10 @@ An inventory describes a card as {name, memory_mib, bandwidth} and main memory a
 names and bandwidths may be missing.
 """
 
-from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence
+import re
+from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from .._text import printable
+from .._text import Refusal, printable
 from .bandwidths import bandwidth
 
 # As inventories, nvidia_smi_facts and filters give it.
@@ -18,6 +19,14 @@ Facts = Dict[str, Any]
 
 # A sentence names this many processes of others.
 NAMED = 3
+# CUDA_DEVICE_ORDER of the units: CUDA then counts cards as nvidia-smi does, by slot. Its own order is by speed.
+BY_SLOT = "PCI_BUS_ID"
+# Cards without memory of their own, by the name that nvidia-smi prints: DGX Spark, Jetson.
+INTEGRATED = re.compile(r"\b(GB10|Thor|Orin|Xavier|Tegra)\b")
+# What nvidia-smi prints as the memory of such a card, and of one that CUDA does not find.
+NO_OWN_MEMORY = re.compile(r"\[?(N/A|Not Supported)")
+LOST = re.compile(r"\[?(GPU is lost|GPU requires reset|Unknown|ERR!)")
+INDEX = re.compile(r"-?[0-9]+\Z")
 
 
 class Device(NamedTuple):
@@ -34,6 +43,7 @@ class Device(NamedTuple):
     others: Dict[str, Optional[int]] = {}  # MiB of the processes of others, in words; nothing where nobody looked
     claimed_mib: int = 0  # what other services of the plan have of it
     uuid: str = ""  # of a card that somebody looked at
+    unified: bool = False  # a card whose memory is the node's main memory
 
     def as_dict(self) -> Facts:
         """What a filter returns: claims are of one plan."""
@@ -56,36 +66,47 @@ def of_node(
     pids: Collection[int] = (),
     visible: Optional[str] = None,
     described: Sequence[Facts] = (),
+    order: Optional[str] = None,
 ) -> List[Device]:
-    """The devices of a node.
+    """The devices of a node, in the order in which CUDA counts them.
 
     gpus: those of nvidia_smi_facts; memory_mib: of main memory; pids: processes of our own units; visible:
-    CUDA_VISIBLE_DEVICES of the units, None where it is not set; described: llama_devices of the node, the visible cards
-    in order, for bandwidths that nobody else knows.
+    CUDA_VISIBLE_DEVICES of the units, None if it is not set; described: llama_devices of the node, the visible cards
+    in order, for bandwidths and memory that nvidia-smi does not know; order: CUDA_DEVICE_ORDER that the inventory gives
+    the units, None for BY_SLOT. Errors: Refusal.
     """
     found = []
     mains, cards = [one for one in described if one.get("main")], [one for one in described if not one.get("main")]
-    for number, gpu in enumerate(_visible(gpus, visible)):
-        # A process sees one MIG instance at most; the card as a whole is nobody's.
-        part = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
-        used, free = part["memory_used_mib"] or 0, part["memory_free_mib"]
+    there = [gpu for gpu in gpus if gpu["memory_total_mib"] or not LOST.match(gpu.get("memory_reason") or "Unknown")]
+    chosen = _visible(node, gpus, visible) if visible is not None else [(gpu, _part(gpu)) for gpu in there]
+    if chosen and order not in (None, BY_SLOT) and by_number(visible):
+        _require_alike(node, there, order)
+    untold = [gpu for gpu, part in chosen if not part["memory_total_mib"] and part["memory_free_mib"] is None]
+    for number, (gpu, part) in enumerate(chosen):
+        card = cards[number] if number < len(cards) else {}
         processes = gpu["processes"] or []
+        used, free = part["memory_used_mib"], part["memory_free_mib"]
+        if used is None:
+            used = sum(process["memory_used_mib"] or 0 for process in processes) if part is gpu else 0
         ours = sum(process["memory_used_mib"] or 0 for process in processes if process["pid"] in pids)
+        # What the driver keeps for itself is neither used nor free.
+        total, unified = part["memory_total_mib"] if free is None else used + free, False
+        if gpu in untold:
+            total, unified = _untold(node, gpu, card, memory_mib if len(untold) == 1 else 0)
         found.append(
             Device(
                 node=node,
                 device="GPU%s" % gpu["index"],
                 name=gpu["name"],
                 kind="GPU",
-                # What the driver keeps for itself is neither used nor free.
-                total_mib=part["memory_total_mib"] if free is None else used + free,
+                total_mib=total,
                 others_mib=max(0, used - ours),
                 # Which process is in which MIG instance is not known.
                 others=_named([process for process in processes if process["pid"] not in pids]) if part is gpu else {},
                 margin_mib=margin_mib,
-                bandwidth=next((card.get("bandwidth") for card in cards[number : number + 1]), None)
-                or bandwidth(gpu["name"]),
+                bandwidth=card.get("bandwidth") or bandwidth(gpu["name"]),
                 uuid=part.get("uuid") or "",
+                unified=unified,
             )
         )
     return found or [main_memory(node, dict(next(iter(mains), {}), memory_mib=memory_mib), margin_mib)]
@@ -108,22 +129,87 @@ def _named(processes: Sequence[Facts]) -> Dict[str, Optional[int]]:
     return found
 
 
-def _visible(gpus: Sequence[Facts], visible: Optional[str]) -> List[Facts]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, in its order; as CUDA does it, what comes after an unknown name is left
-    out."""
-    if visible is None:
-        return [gpu for gpu in gpus if gpu["memory_total_mib"]]
-    chosen = []
-    for name in str(visible).split(","):
-        match = [
-            gpu
-            for gpu in gpus
-            if name.strip() == str(gpu["index"]) or name.strip() and str(gpu["uuid"]).startswith(name.strip())
-        ]
-        if not match:
+def _part(gpu: Facts) -> Facts:
+    """A process sees one MIG instance at most; the card as a whole is not visible."""
+    part: Facts = gpu["mig_devices"][0] if gpu.get("mig") and gpu.get("mig_devices") else gpu
+    return part
+
+
+def by_number(visible: Any) -> bool:
+    """Whether CUDA_VISIBLE_DEVICES leaves it to CUDA_DEVICE_ORDER which cards are meant: all of them, or numbers."""
+    return visible is None or bool(INDEX.match(str(visible).split(",")[0].strip()))
+
+
+def _require_alike(node: str, gpus: Sequence[Facts], order: Optional[str]) -> None:
+    """Errors: Refusal for cards of which CUDA and nvidia-smi may count another one first."""
+    if len({(gpu["name"], gpu["memory_total_mib"]) for gpu in gpus}) > 1:
+        names = ", ".join("%s %s" % (gpu["index"], printable(gpu["name"] or "?", 60)) for gpu in gpus)
+        raise Refusal(
+            "%s: CUDA_DEVICE_ORDER %s seen with unlike cards (%s), %s is needed to count them as nvidia-smi does: "
+            "remove it from rpc_worker_environment and head_server_environment, or write UUIDs in CUDA_VISIBLE_DEVICES"
+            % (node, printable(str(order), 40), names, BY_SLOT)
+        )
+
+
+def _untold(node: str, gpu: Facts, card: Facts, memory_mib: int) -> Tuple[int, bool]:
+    """-> (MiB, whether they are main memory's) of a card whose memory nvidia-smi does not tell. card: its entry of
+    llama_devices, {} for none; memory_mib: main memory, 0 if it is not this card's alone. Errors: Refusal."""
+    if card.get("memory_mib"):
+        return int(card["memory_mib"]), _integrated(gpu["name"]) or _integrated(card.get("name"))
+    words = gpu.get("memory_reason") or "nothing"
+    if not memory_mib or not NO_OWN_MEMORY.match(words):
+        raise Refusal(
+            "%s: %s seen as the memory of GPU%s, its size is needed: write llama_devices for the node, an entry for "
+            "each card that is used, such as [{name: %s, memory_mib: 24124}]"
+            % (node, printable(words, 40), gpu["index"], printable(gpu["name"] or "GPU", 60))
+        )
+    return memory_mib, True
+
+
+def _integrated(name: Optional[str]) -> bool:
+    return bool(INTEGRATED.search(name or ""))
+
+
+def _visible(node: str, gpus: Sequence[Facts], visible: str) -> List[Tuple[Facts, Facts]]:
+    """[(GPU, the part of it that a process sees)] that CUDA_VISIBLE_DEVICES names, in its order. As CUDA does it, what
+    comes after a number without a card is left out. Errors: Refusal for what leaves CUDA without the cards that it
+    seems to name."""
+    chosen: List[Tuple[Facts, Facts]] = []
+    words = [word.strip() for word in str(visible).split(",")]
+    for word in words:
+        if word in ("", "NoDevFiles") or INDEX.match(word) and int(word) not in [gpu["index"] for gpu in gpus]:
             break
-        chosen.append(match[0])
-    return chosen
+        match = _named_by(word, gpus)
+        needed = ""
+        if len(match) != 1:
+            needed = "an index, or a UUID of one card or MIG instance of the node, is"
+        elif _kind(word) != _kind(words[0]):
+            needed = "only indices or only UUIDs of one kind are"
+        elif match[0] in chosen:
+            needed = "each card once is"
+        if needed:
+            raise Refusal(
+                "%s: %s in CUDA_VISIBLE_DEVICES seen, %s needed: correct rpc_worker_environment and "
+                "head_server_environment" % (node, printable(word, 60), needed)
+            )
+        chosen += match
+    # CUDA takes the first MIG instance alone.
+    return chosen[:1] if words[0].startswith("MIG-") else chosen
+
+
+def _kind(word: str) -> str:
+    return "" if INDEX.match(word) else word[:4]
+
+
+def _named_by(word: str, gpus: Sequence[Facts]) -> List[Tuple[Facts, Facts]]:
+    if INDEX.match(word):
+        return [(gpu, _part(gpu)) for gpu in gpus if gpu["index"] == int(word)]
+    if word.startswith("MIG-"):
+        # Drivers before 470 have no UUIDs of instances.
+        old = "MIG-{0[uuid]}/{1[gpu_instance_id]}/{1[compute_instance_id]}"
+        own = [(gpu, part) for gpu in gpus for part in gpu.get("mig_devices") or []]
+        return [(gpu, part) for gpu, part in own if part.get("uuid") == word or old.format(gpu, part) == word]
+    return [(gpu, _part(gpu)) for gpu in gpus if word.startswith("GPU-") and str(gpu["uuid"]).startswith(word)]
 
 
 def of_inventory(node: str, described: Sequence[Facts], margin_mib: int) -> List[Device]:
@@ -160,4 +246,5 @@ def main_memory(node: str, described: Facts, margin_mib: int) -> Device:
 
 def _device(node: str, device: str, name: str, kind: str, described: Facts, margin_mib: int) -> Device:
     speed = described.get("bandwidth") or (bandwidth(name) if kind == "GPU" else None)
-    return Device(node, device, name, kind, int(described["memory_mib"]), 0, int(margin_mib), speed)
+    size, unified = int(described["memory_mib"]), kind == "GPU" and _integrated(name)
+    return Device(node, device, name, kind, size, 0, int(margin_mib), speed, unified=unified)

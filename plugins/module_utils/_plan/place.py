@@ -134,12 +134,13 @@ def plan(
     """Place a model on devices, in llama.cpp's order.
 
     local: how many of the last devices are the head's own; counts: layers per device that somebody chose; main: the
-    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts, layers or prompts. What
-    fits one device is not split unless force_split, and main memory beside GPUs gets what they cannot hold.
+    main memory of the head beside its GPUs, which is a row of the plan where it keeps experts, layers or prompts, or is
+    the memory of one of them. What fits one device is not split unless force_split, and main memory beside GPUs gets
+    what they cannot hold.
     """
     gpus = [index for index, device in enumerate(devices) if device.kind == "GPU"]
     equals = gpus or list(range(len(devices)))
-    alone = [index for index in equals if _fits(_alone(shape, settings, devices, index, local).devices, devices)]
+    alone = [index for index in equals if _fits_alone(shape, settings, devices, index, local)]
     if counts is not None:
         chosen = counts
     elif alone and not force_split:
@@ -152,11 +153,15 @@ def plan(
     placed = _place(shape, settings, devices, chosen, local)
     used = [index for index, count in enumerate(chosen) if count]
     rows, shares, host = list(devices), placed.devices, placed.host
-    if main and devices[-1].kind == "GPU" and (shape.cpu_moe or shape.left or settings.cache_ram):
-        rows, shares, host = [*rows, main], [*shares, host], Share()
+    unified = _unified(devices, local)
+    kept = shape.cpu_moe or shape.left or settings.cache_ram or unified is not None
+    if main and devices[-1].kind == "GPU" and kept:
+        # One memory has one margin.
+        beside = main if unified is None else main._replace(margin_mib=0)
+        rows, shares, host = [*rows, beside], [*shares, host], Share()
     unsplit = "replicas" if len({devices[index].node for index in alone}) > 1 else "single"
     return Plan(
-        fits=_fits(shares, rows),
+        fits=_fits(shares, rows, unified, placed.host),
         topology="split" if len(used) > 1 else unsplit,
         reason=_reason(devices, equals, alone, used)
         + (", with the first %d layers in main memory" % shape.left.block_count if shape.left else ""),
@@ -188,12 +193,17 @@ def _split(shape: Shape, settings: Settings, devices: Sequence[Device], equals: 
 
 
 def _rooms(shape: Shape, settings: Settings, devices: Sequence[Device], local: int) -> List[int]:
-    """Bytes of each device for the model's own layers: a draft model has its part of each."""
-    rooms = [device.room() for device in devices]
-    if not shape.draft or shape.block_count < len(devices):
+    """Bytes of each device for the model's own layers: a draft model has its part of each, and what the head keeps in
+    main memory is part of a card that works there."""
+    rooms, unified = [device.room() for device in devices], _unified(devices, local)
+    if (not shape.draft and unified is None) or shape.block_count < len(devices):
         return rooms
     even = [shape.block_count // len(devices)] * len(devices)
     even[0] += shape.block_count - sum(even)
+    if unified is not None:
+        rooms[unified] -= _place(shape, settings, devices, even, local).host.total()
+    if not shape.draft:
+        return rooms
     with_draft, without = (place(one, settings, even, local).devices for one in (shape, shape._replace(draft=None)))
     return [room - both.total() + own.total() for room, both, own in zip(rooms, with_draft, without)]
 
@@ -236,12 +246,15 @@ def _counts(shape: Shape, devices: int, index: int) -> List[int]:
     return [shape.block_count if device == index else 0 for device in range(devices)]
 
 
-def _alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: int, local: int) -> Placed:
+def _unified(devices: Sequence[Device], local: int) -> Optional[int]:
+    """Which device is the head's own card that works in its main memory; None if none is."""
+    return next((index for index in range(len(devices) - local, len(devices)) if devices[index].unified), None)
+
+
+def _fits_alone(shape: Shape, settings: Settings, devices: Sequence[Device], index: int, local: int) -> bool:
     # A device without others beside it is the head's own.
     placed = _place(shape, settings, [devices[index]], [shape.block_count], 1)
-    shares = [Share() for _device in devices]
-    (shares[index],) = placed.devices
-    return placed._replace(devices=shares)
+    return _fits(placed.devices, [devices[index]], 0 if devices[index].unified else None, placed.host)
 
 
 def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: List[int], local: int) -> Placed:
@@ -254,8 +267,10 @@ def _place(shape: Shape, settings: Settings, devices: Sequence[Device], counts: 
     return placed
 
 
-def _fits(shares: Sequence[Share], devices: Sequence[Device]) -> bool:
-    return all(not share.total() or share.total() <= device.room() for share, device in zip(shares, devices))
+def _fits(shares: Sequence[Share], devices: Sequence[Device], unified: Optional[int], host: Share) -> bool:
+    """unified, host: what the head keeps in main memory is in the memory of this device too."""
+    sizes = [share.total() + (host.total() if index == unified else 0) for index, share in enumerate(shares)]
+    return all(not size or size <= device.room() for size, device in zip(sizes, devices))
 
 
 def _row(device: Device, share: Share) -> Row:

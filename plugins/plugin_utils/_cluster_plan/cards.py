@@ -49,6 +49,8 @@ def plan_cards(
 
 def _main(host: str, described: Sequence[Card], margin_mib: int) -> Card:
     mains = [card for card in described if card.get("main")]
+    # A card that works in main memory says how much there is.
+    mains += [{"memory_mib": one.total_mib} for one in of_inventory(host, described, margin_mib) if one.unified]
     return main_memory(host, mains[0], margin_mib).as_dict() if mains else {}
 
 

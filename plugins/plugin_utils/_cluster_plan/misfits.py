@@ -91,4 +91,5 @@ def fewer_layers(
 
 def layers(planned: Plan) -> str:
     """Layers per node, as an operator would write them."""
-    return ", ".join("%s %d" % (row.node, row.layers) for row in planned.devices)
+    rows = [row for row in planned.devices if row.layers or row.kind == "GPU"]
+    return ", ".join("%s %d" % (row.node, row.layers) for row in rows)

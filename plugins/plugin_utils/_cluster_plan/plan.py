@@ -221,7 +221,7 @@ class _Inventory:
         return [self._claimed(device) for node in nodes for device in self.devices[node]]
 
     def _claimed(self, device: Device) -> Device:
-        return device._replace(claimed_mib=sum(self.claimed.get((device.node, device.device), {}).values()))
+        return device._replace(claimed_mib=sharing.claimed_mib(self.claimed, device, self.nodes))
 
     def main_memory(self, node: str) -> Device | None:
         """The main memory of a node, where it is known."""
@@ -318,8 +318,8 @@ class _Inventory:
         self, name: str, service: Mapping[str, Any], head: str, shape: Shape, source: str, settings: Settings
     ) -> None:
         model, quant, workers = service["model"], service["quant"], expand(service.get("workers", ""), self.groups)
-        experts, main = value(service, "cpu_moe"), None if workers else self.main_memory(head)
-        own = self.devices_of([head])
+        experts, own = value(service, "cpu_moe"), self.devices_of([head])
+        main = self.main_memory(head) if own[-1].unified or not workers else None
         # llama.cpp computes on a head's main memory only where there is nothing else.
         local = 0 if workers and own[0].kind == "main" else len(own)
         devices = self.devices_of(workers) + own[:local]

@@ -4,7 +4,7 @@
 """How many models of a router are loaded at a time, and where. Any of them may be loaded together: each has one place,
 and the largest ones of a device count. Private to the collection."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...module_utils._llama.args import build_number
@@ -87,11 +87,15 @@ def _place(cases: Sequence[Case], devices: Sequence[Device], main: Device | None
     return [found[case.model] for case in cases]
 
 
-def _fitting(plans: Sequence[Plan], devices: Iterable[Device]) -> int:
+def _fitting(plans: Sequence[Plan], devices: Sequence[Device]) -> int:
     """How many of the models fit together, whichever they are."""
     room = {device.device: device.free_mib() for device in devices}
+    # A card that works in main memory holds what is there too.
+    unified = [device.device for device in devices if device.unified]
     for count in range(len(plans), 1, -1):
-        if all(row.total_mib <= room[row.device] for row in _largest(plans, count)):
+        rows = _largest(plans, count)
+        both = sum(row.total_mib for row in rows if row.device in [*unified, "main"])
+        if all(row.total_mib <= room[row.device] for row in rows) and all(both <= room[name] for name in unified):
             return count
     return 1
 

@@ -3,12 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is done about a service whose cards others use too. Private to the collection."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...module_utils._model.memory import Settings, Shape
 from ...module_utils._plan.devices import Device
 from ...module_utils._plan.place import Plan, plan
 from ...module_utils._plan.table import join
+
+
+def claimed_mib(
+    claimed: Mapping[tuple[str, str], Mapping[str, int]], device: Device, nodes: Mapping[str, Mapping[str, Any]]
+) -> int:
+    """MiB that services have of a device: main memory, and a card that works there, are one. nodes: as for
+    memory_plan()."""
+    unified = [one["device"] for one in nodes[device.node]["devices"] if one.get("unified")]
+    one_memory = [*unified, "main"] if unified else []
+    names = one_memory if device.device in one_memory else [device.device]
+    return sum(mib for name in names for mib in claimed.get((device.node, name), {}).values())
 
 
 def lines(

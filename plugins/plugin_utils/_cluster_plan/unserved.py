@@ -40,7 +40,8 @@ def unserved(
 
 
 def _cards(node: Mapping[str, Any]) -> float:
-    return sum(device["total_mib"] for device in node["devices"] if device["kind"] == "GPU")
+    """Without those that work in main memory."""
+    return sum(one["total_mib"] for one in node["devices"] if one["kind"] == "GPU" and not one.get("unified"))
 
 
 def _main(node: Mapping[str, Any]) -> float:

@@ -126,7 +126,8 @@ def _too_large(
         for place in places
         for device in ([place["main"]] if service.get("cards") == [] and place.get("main") else place["devices"])
     ]
-    if ("cpu_moe" in service or "n_gpu_layers" in service) and devices[0]["kind"] == "GPU":
+    beside = devices[0]["kind"] == "GPU" and not devices[0].get("unified")
+    if ("cpu_moe" in service or "n_gpu_layers" in service) and beside:
         devices.append(places[0].get("main") or {"kind": "main", "total_mib": float("inf")})
     total = sum(device["total_mib"] for device in devices)
     if size <= total * 2**20:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._plan.devices import BY_SLOT, by_number
 from ...module_utils._settings import LARGEST
 from . import networks
 from .records import HostVars
@@ -204,6 +205,23 @@ def _environments(facts: Facts) -> list[Mistake]:
                         "remove it, every user can read a unit and API keys go into llama_api_keys",
                     )
                 )
-            elif isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
+            elif value is None or isinstance(value, (dict, list)) or re.search(r"[\x00-\x08\x0b-\x1f\x7f]", str(value)):
                 found.append((entry, shown(value), "text without control characters is", "correct it"))
+        found += _order(variable, given, facts.get("llama_devices"))
     return found
+
+
+def _order(variable: str, given: Facts, devices: Any) -> list[Mistake]:
+    """The plan counts cards as nvidia-smi does: CUDA's own order may be another one where they are not alike."""
+    order, visible = given.get("CUDA_DEVICE_ORDER", BY_SLOT), given.get("CUDA_VISIBLE_DEVICES")
+    cards = [one for one in devices or [] if not one.get("main")] if not _devices(devices) else []
+    if order == BY_SLOT or not by_number(visible) or len({(one.get("name"), one["memory_mib"]) for one in cards}) < 2:
+        return []
+    return [
+        (
+            "%s.CUDA_DEVICE_ORDER" % variable,
+            "%s beside unlike cards in llama_devices" % shown(order),
+            BY_SLOT + " is",
+            "remove it, or write UUIDs in CUDA_VISIBLE_DEVICES",
+        )
+    ]

@@ -33,7 +33,8 @@ INTENT = {
     "llama_clients": "IPv4 networks that may use the API port (default: the head's own network; with a gateway its "
     "hosts alone).",
     "llama_models_dir": "Where models are stored (default: `/opt/models`).",
-    "llama_devices": "The cards that a node uses, for plans that ask no node: `[{name: Tesla V100S-PCIE-32GB, "
+    "llama_devices": "The cards that a node uses, for plans that ask no node and for memory that nvidia-smi does not "
+    "tell: `[{name: Tesla V100S-PCIE-32GB, "
     "memory_mib: 32510, bandwidth: 1134}]`, where `bandwidth` in GB/s may be left out; without a card its main memory, "
     "`[{main: true, memory_mib: 64000}]`.",
     "llama_bundle": "A directory of the controller with a bundle, for a site without a network.",

@@ -129,9 +129,11 @@ def _speeds(host: str, facts: Map) -> dict[str, float | None]:
     seen = facts["ansible_facts"].get("nvidia_smi") or {}
     described = facts.get("llama_devices") or []
     environment = dict(facts.get("rpc_worker_environment") or {}, **(facts.get("head_server_environment") or {}))
-    cards = of_node(host, seen.get("gpus") or [], 0, 0, (), environment.get("CUDA_VISIBLE_DEVICES"), described)
+    # Only bandwidths are read: any size of main memory will do.
+    cards = of_node(host, seen.get("gpus") or [], 1, 0, (), environment.get("CUDA_VISIBLE_DEVICES"), described)
     main: Map = next((one for one in described if one.get("main")), {})
-    found = {"main": main_memory(host, dict(main, memory_mib=0), 0).bandwidth}
+    own = [card.bandwidth for card in cards if card.unified]
+    found = {"main": main_memory(host, dict(main, memory_mib=0), 0).bandwidth or next(iter(own), None)}
     found.update({card.device: card.bandwidth for card in cards})
     # Older Ansible hands out numbers of templates as text.
     return {device: float(speed) if speed else None for device, speed in found.items()}

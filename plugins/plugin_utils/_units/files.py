@@ -13,6 +13,7 @@ from ...module_utils._llama.args import told
 from ...module_utils._node import paths
 from ...module_utils._node.systemd_escape import systemd_escape
 from ...module_utils._node.units import ANSWERING, unit_name, units_of
+from ...module_utils._plan.devices import BY_SLOT
 from ...module_utils._plan.stored import stored
 from ...module_utils._settings import is_stopped
 from .preset import preset
@@ -126,7 +127,9 @@ def _unit_path(name: str) -> str:
 
 def _words(item: Instance, process: Mapping[str, Any]) -> dict[str, Any]:
     """What the lines of a unit are made of, as systemd reads it."""
-    environment = dict(process["environment"])
+    # Without it CUDA counts cards by speed: split and indices are in the order of nvidia-smi.
+    order = {"CUDA_DEVICE_ORDER": BY_SLOT} if item.get("accelerator") == "cuda" else {}
+    environment = dict(order, **process["environment"])
     if item.get("cards") is not None:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(item["cards"])
     return {

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -49,6 +50,7 @@ def test_v100s_with_driver_535(collect):
                 "numa_node": 1,
                 "compute_cap": "7.0",
                 "memory_total_mib": 32768,
+                "memory_reason": None,
                 "memory_used_mib": 22574,
                 "memory_free_mib": 9876,
                 "memory_reserved_mib": 317,
@@ -131,6 +133,13 @@ def test_what_a_card_does_not_tell_is_null(collect):
     )
     assert {name: gpu[name] for name in unknown} == dict.fromkeys(unknown)
     assert set(gpu["ecc"].values()) == {None}
+
+
+@pytest.mark.parametrize("words", ["N/A", "[N/A]", "Not Supported", "GPU is lost", "Insufficient Permissions"])
+def test_memory_that_is_not_told_has_its_reason(words):
+    text = re.sub(r"(<fb_memory_usage>\s*<total>)[^<]*", r"\g<1>" + words, V100S.read_text(), count=1)
+    gpu = nvidia_smi.parse(text)["gpus"][0]
+    assert (gpu["memory_total_mib"], gpu["memory_reason"]) == (None, words)
 
 
 def test_compute_cap_of_the_xml_comes_first(collect, tmp_path):

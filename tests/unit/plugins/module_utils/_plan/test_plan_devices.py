@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node import nvidia_smi
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan.devices import (
+    BY_SLOT,
     Device,
     as_dicts,
     of_cards,
     of_inventory,
     of_node,
 )
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 
@@ -185,3 +187,132 @@ def test_devices_that_nobody_looked_at():
     assert of_inventory("n", [], 0) == []
     mains = [{"main": True, "memory_mib": 5}, {"main": True, "memory_mib": 6}]
     assert [one.total_mib for one in of_inventory("n", mains, 0)] == [5], "a node has one main memory"
+
+
+def seen(gpus, visible, **more):
+    return [one.device for one in of_node("n", gpus, 1, 0, visible=visible, **more) if one.kind == "GPU"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"),
+    [
+        ("", []),
+        ("NoDevFiles", []),
+        ("-1", []),
+        (-1, []),
+        ("0,-1,1", [0]),
+        ("1,NoDevFiles,0", [1]),
+        (" 1 , 0 ", [1, 0]),
+        ("0,", [0]),
+        ("01", [1]),
+        ("GPU-0001, GPU-0000", [1, 0]),
+        ("GPU-0001,-1", [1]),
+    ],
+)
+def test_spellings_that_cuda_takes(visible, found):
+    assert seen([gpu(0), gpu(1)], visible) == ["GPU%d" % index for index in found]
+
+
+@pytest.mark.parametrize(
+    ("visible", "word", "needed"),
+    [
+        ("0,0", "0", "each card once is"),
+        ("0,00", "00", "each card once is"),
+        ("GPU-0001,GPU-0001", "GPU-0001", "each card once is"),
+        ("GPU-000", "GPU-000", "a UUID of one card"),
+        ("GPU-9", "GPU-9", "a UUID of one card"),
+        ("MIG-9", "MIG-9", "a UUID of one card or MIG instance"),
+        ("0,GPU-0001", "GPU-0001", "only indices or only UUIDs"),
+        ("GPU-0001,0", "0", "only indices or only UUIDs"),
+        ("1gpu", "1gpu", "an index"),
+        ("all", "all", "an index"),
+        ("0;1", "0;1", "an index"),
+        (True, "True", "an index"),
+    ],
+)
+def test_spellings_that_hide_cards_are_refused(visible, word, needed):
+    with pytest.raises(Refusal) as refused:
+        seen([gpu(0), gpu(1)], visible)
+    assert str(refused.value).startswith("n: %s in CUDA_VISIBLE_DEVICES seen, " % word) and needed in str(refused.value)
+
+
+def test_mig_instance_is_found_by_its_name():
+    def instance(number):
+        sizes = {"memory_total_mib": 9 + number, "memory_used_mib": 0, "memory_free_mib": 9 + number}
+        return dict(sizes, uuid="MIG-%d" % number, gpu_instance_id=number, compute_instance_id=0)
+
+    cards = [gpu(0), gpu(1, mig=True, mig_devices=[instance(1), instance(2)])]
+    for visible in ("MIG-2", "MIG-2,MIG-1", "MIG-GPU-0001/2/0"):
+        (device,) = of_node("n", cards, 1, 0, visible=visible)
+        assert (device.device, device.total_mib, device.uuid) == ("GPU1", 11, "MIG-2")
+    with pytest.raises(Refusal, match="MIG-2 in CUDA_VISIBLE_DEVICES seen, only indices or only UUIDs"):
+        seen(cards, "GPU-0001,MIG-2")
+
+
+@pytest.mark.parametrize("visible", [None, "1", "0,1", 0])
+def test_order_of_cuda_is_refused_with_unlike_cards(visible):
+    unlike = [gpu(0), gpu(1, name="NVIDIA GeForce RTX 4090")]
+    for order in ("FASTEST_FIRST", "pci_bus_id", ""):
+        with pytest.raises(Refusal) as refused:
+            seen(unlike, visible, order=order)
+        assert str(refused.value).startswith("n: CUDA_DEVICE_ORDER %s seen with unlike cards (0 Tesla" % order)
+    assert seen(unlike, visible, order=BY_SLOT) == seen(unlike, visible) == seen([gpu(0), gpu(1)], visible, order="X")
+
+
+def test_order_of_cuda_does_not_matter_to_uuids():
+    unlike = [gpu(0), gpu(1, total=16384)]
+    assert seen(unlike, "GPU-0001,GPU-0000", order="FASTEST_FIRST") == ["GPU1", "GPU0"]
+    assert seen(unlike, "", order="FASTEST_FIRST") == []
+    assert seen([gpu(0)], None, order="FASTEST_FIRST") == ["GPU0"]
+
+
+def untold(index=0, reason="N/A", name="NVIDIA GB10", **more):
+    sizes = dict.fromkeys(("memory_total_mib", "memory_used_mib", "memory_free_mib"))
+    return gpu(index, **dict(sizes, memory_reason=reason, name=name, **more))
+
+
+@pytest.mark.parametrize("reason", ["N/A", "[N/A]", "Not Supported"])
+@pytest.mark.parametrize("visible", [None, "0", "GPU-0000"])
+def test_card_without_own_memory_has_main_memory(reason, visible):
+    jobs = [process(7, 5000), process(8, 300), process(9, None)]
+    (device,) = of_node("n", [untold(reason=reason, processes=jobs)], 121690, 1024, [7], visible)
+    assert (device.kind, device.device, device.total_mib, device.unified) == ("GPU", "GPU0", 121690, True)
+    assert (device.others_mib, device.bandwidth) == (300, 273)
+
+
+def test_card_is_one_in_facts_and_in_the_inventory():
+    described = [{"name": "NVIDIA GB10", "memory_mib": 119000}]
+    (looked_at,) = of_node("n", [untold()], 121690, 1024, described=described)
+    assert [looked_at._replace(uuid="")] == of_inventory("n", described, 1024) and looked_at.unified
+    # A virtual GPU has memory of its own, though its driver does not tell it.
+    described = [{"name": "GRID A100-20C", "memory_mib": 20000}] * 2
+    cards = [untold(index, name="GRID A100-20C") for index in (0, 1)]
+    found = of_node("n", cards, 64000, 1024, described=described)
+    assert [one._replace(uuid="") for one in found] == of_inventory("n", described, 1024)
+    assert [one.unified for one in found] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("cards", "memory", "visible", "words"),
+    [
+        ([untold()], 0, None, "n: N/A seen as the memory of GPU0, "),
+        ([untold(), untold(1)], 64000, None, "n: N/A seen as the memory of GPU0, "),
+        (
+            [untold(1, "Insufficient Permissions")],
+            64000,
+            None,
+            "n: Insufficient Permissions seen as the memory of GPU1",
+        ),
+        ([untold(0, "GPU is lost")], 64000, "0", "n: GPU is lost seen as the memory of GPU0, "),
+        ([gpu(0, memory_total_mib=None, memory_free_mib=None)], 64000, "0", "n: nothing seen as the memory of GPU0, "),
+    ],
+)
+def test_memory_that_is_not_known_is_refused(cards, memory, visible, words):
+    with pytest.raises(Refusal) as refused:
+        of_node("n", cards, memory, 1024, visible=visible)
+    assert str(refused.value).startswith(words) and "write llama_devices for the node" in str(refused.value)
+
+
+def test_lost_card_is_no_device():
+    cards = [untold(0, "GPU is lost", "RTX 3090"), gpu(1)]
+    assert seen(cards, None) == ["GPU1"]

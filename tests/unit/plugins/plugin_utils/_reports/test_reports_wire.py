@@ -266,6 +266,12 @@ def test_cards_that_work_a_third_of_the_time_each():
     assert (found["refused"], holds(found)["work"]) == ([], True)
 
 
+def test_untold_memory_on_card_is_not_judged():
+    seen = on_cards(30, 28)
+    seen["processes"][0].update(cards_mib={"0": 0.0}, resident_mib=5.0)
+    assert judged(seen)["refused"] == []
+
+
 def test_a_card_that_idles():
     (sentence,) = judged(on_cards(30, 5))["refused"]
     assert "node3 card 0 was busy 5 % of the time, more than 23 % are needed of each of 3 stages" in sentence

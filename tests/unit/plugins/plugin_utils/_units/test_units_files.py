@@ -216,6 +216,18 @@ def test_a_unit_sees_the_cards_of_its_service_alone():
     assert len({digest(dict(HEAD, cards=cards)) for cards in (None, [], ["GPU-a"], ["GPU-b"])}) == 4
 
 
+@pytest.mark.parametrize("kind", ["head", "rpc", "router"])
+def test_units_of_cuda_count_cards_by_slot(kind):
+    def exported(accelerator, environment):
+        item = dict(WORKER if kind == "rpc" else HEAD, accelerator=accelerator)
+        process = dict(PROCESS, environment=environment)
+        return files.unit_files([item], kind, NODE, process, True)[0]["vars"]["exported"]
+
+    assert exported("cuda", {"A": "1"}) == ["A=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"]
+    assert exported("cuda", {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}) == ["CUDA_DEVICE_ORDER=FASTEST_FIRST"]
+    assert exported("cpu", {"A": "1"}) == ["A=1"]
+
+
 def test_starting_and_stopping_is_no_change_of_what_a_unit_runs():
     assert digest(dict(HEAD, state="stopped")) == digest(dict(HEAD, state="started")) == digest(HEAD)
 

@@ -1,0 +1,89 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes whose card works in main memory, such as a DGX Spark."""
+
+import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
+from ansible_collections.thefermisea.llama_cluster.tests.unit.three_nodes import FACTS
+
+GB10 = {"name": "NVIDIA GB10", "memory_mib": 121690}
+GROUPS = {"all": ["spark1", "spark2"], "llama_nodes": ["spark1", "spark2"]}
+MODELS = {
+    "giant": {"header": FACTS, "quants": {"Q": {"files": ["g"], "size": 180 * 10**9}}},
+    "half": {"header": FACTS, "quants": {"Q": {"files": ["h"], "size": 70 * 10**9}}},
+    "other": {"header": FACTS, "quants": {"Q": {"files": ["o"], "size": 30 * 10**9}}},
+}
+SERVICE = {"quant": "Q", "head": "spark1", "port": 8000, "ctx_size": 4096, "parallel": 1}
+
+
+def spark(node):
+    """A node as preflight sees it."""
+    card = dict.fromkeys(("memory_total_mib", "memory_used_mib", "memory_free_mib"))
+    card.update(index=0, name="NVIDIA GB10", uuid="GPU-" + node, processes=[], memory_reason="N/A")
+    looked = devices.of_node(node, [card], GB10["memory_mib"], 1024)
+    (main,) = devices.of_node(node, [], GB10["memory_mib"], 1024)
+    return {"devices": devices.as_dicts(looked), "main": main.as_dict(), "cores": 20}
+
+
+NODES = {node: spark(node) for node in GROUPS["llama_nodes"]}
+
+
+def plan(nodes=None, **services):
+    whole = {name: dict(SERVICE, **keys) for name, keys in services.items()}
+    return memory_plan(whole, MODELS, GROUPS, nodes or NODES)
+
+
+def rows(found, name="chat"):
+    return [(row["node"], row["device"], row["layers"] > 0) for row in found["services"][name][0]["devices"]]
+
+
+def test_two_nodes_hold_what_one_cannot():
+    (alone,) = plan(chat={"model": "giant"})["hopeless"]
+    assert "more than the" in alone
+    found = plan(chat={"model": "giant", "workers": "spark2"})
+    assert found["refused"] == [] and found["services"]["chat"][0]["fits"]
+    assert rows(found) == [("spark2", "GPU0", True), ("spark1", "GPU0", True), ("spark1", "main", False)]
+    assert len(found["services"]["chat"][0]["tensor_split"]) == 2
+
+
+def test_plan_without_nodes_is_that_with_them():
+    hostvars = {node: {"llama_devices": [GB10]} for node in GROUPS["llama_nodes"]}
+    told = plan_cards("", GROUPS, hostvars, "llama_nodes", 1024)
+    nodes = {
+        node: {"devices": told["devices"][node], "main": told["main"][node], "cores": 20}
+        for node in GROUPS["llama_nodes"]
+    }
+    for keys in ({"model": "giant", "workers": "spark2"}, {"model": "half", "cache_ram": 8192}):
+        assert plan(nodes, chat=keys)["services"] == plan(chat=keys)["services"]
+
+
+@pytest.mark.parametrize("first", ["chat", "kept"])
+def test_card_and_main_memory_are_one_memory(first):
+    """What one service has on the card another has not in main memory, whichever is planned first."""
+    on_card, beside = {"model": "half"}, {"model": "half", "cards": [], "port": 8001}
+    services = {first: on_card, "other": beside} if first == "chat" else {"zeta": on_card, first: beside}
+    found = plan(**services)
+    assert any("does not fit" in sentence for sentence in found["refused"])
+    assert plan(chat=on_card, embed={"model": "other", "cards": [], "port": 8001})["refused"] == []
+
+
+def test_prompts_in_main_memory_take_from_the_card():
+    assert plan(chat={"model": "half", "cache_ram": 8192})["refused"] == []
+    (sentence,) = plan(chat={"model": "half", "cache_ram": 70000})["refused"]
+    assert "drop cache_ram" in sentence
+
+
+def test_one_margin_is_kept_of_one_memory():
+    part = plan(chat={"model": "half"})["services"]["chat"][0]
+    assert [row["margin_mib"] for row in part["devices"]] == [1024, 0]
+
+
+def test_router_counts_both_in_one_memory():
+    router = {"kind": "router", "head": "spark1", "port": 8080, "models": {"half": "Q", "other": "Q"}, "ctx_size": 4096}
+    together = memory_plan({"fast": router}, MODELS, GROUPS, NODES)
+    assert [part["models_max"] for part in together["services"]["fast"]] == [2, 2]
+    kept = memory_plan({"fast": dict(router, cache_ram=30000)}, MODELS, GROUPS, NODES)
+    assert [part["models_max"] for part in kept["services"]["fast"]] == [1, 1]
