@@ -1,5 +1,5 @@
 # The front door. `make lab` and `make test` work from a fresh clone; the others are parts of them.
-.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
+.PHONY: help lab lab-down test gates unit scenarios errors plans bench bench-memory bench-overhead bench-runs bench-recovery bench-gateway bench-monitoring bench-speed bench-wire bench-card card-prepare card-test soak storm fuzz fuzz-gateway mutants upgrade-test services-test clients-test changes-test gateway-host-test
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -87,6 +87,15 @@ bench-wire: lab  ## whether verify.yml calls the good deployment true and five s
 bench-card:  ## what RPC costs on one card, in time and in memory (some minutes, needs a card)
 	@tests/lab/venv.sh requirements-dev.txt
 	@.venv/bin/python tests/benchmarks/card/run.py $(PROGRAMS) $(MODEL) $(BENCH)
+
+# make card-prepare CARD=--cpu: for a test without a card.
+card-prepare:  ## what make card-test needs, made on a machine without a card, in .card to be copied with the checkout
+	@tests/card/prepare.sh $(CARD)
+
+# As root. make card-test CARD=--cpu: without a card. CARD="--only plan,kills --keep": these parts, of nodes that stay.
+# docs/hardware.md explains it.
+card-test:  ## a deployment on this machine's card, in namespaces, after make card-prepare (some minutes, needs a card)
+	@python3 tests/card/run.py $(CARD)
 
 # make soak CYCLES=20 SEED=7: fewer cycles, and those of an earlier run.
 soak: lab  ## random kill -9 of the lab's workers and heads, and what stays behind (about half an hour)
