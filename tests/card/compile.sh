@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# compile.sh FOLDER [--cpu]: has role llama_cpp compile what the card test deploys, in one container of the lab, and
+# writes what site.yml is told of it to FOLDER: build.yml and builds/ with its one archive, or cpu.yml, which leaves the
+# archive in the lab's own cache. The role compiles nothing where the cache has it already.
+# shellcheck source=tests/lab/common.sh
+. "$(dirname "$0")/../lab/common.sh"
+mkdir -p "$1" "$lab_cache/card"
+folder=$(cd "$1" && pwd)
+cd "$repository"
+# Its output is a log. A slot that neither labs made by hand nor the scenarios take.
+export ANSIBLE_CONFIG=$repository/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default LLAMA_LAB_SLOT=${LLAMA_CARD_SLOT:-250} \
+    ANSIBLE_CALLBACKS_ENABLED=thefermisea.llama_cluster.warm,compiled_once,entered \
+    ANSIBLE_CALLBACK_PLUGINS=$repository/tests/lab/callback PATH=$repository/.venv/bin:$PATH \
+    LLAMA_LAB_RUN=card-build
+
+if [ "${2:-}" = --cpu ]; then
+    cache=$lab_cache/builds
+    words=()
+    # As inventories/lab/containers.yml has it, with this machine's paths: where it is read the cache is the same.
+    told=$folder/cpu.yml
+    cat >"$told" <<END
+---
+llama_builds:
+  default: {version: b11434, source: "$lab_cache/files/llama.cpp-b11434.tar.gz"}
+llama_cpp_cache: "$cache"
+END
+else
+    toolkit=$(tests/card/toolkit.sh | tail -n 1)
+    source=$lab_cache/files/llama.cpp-b11434.tar.gz
+    reduced=$lab_cache/card/$(cat tests/card/reduce.py "$source" | sha256sum | cut -c1-12)-source.tar.gz
+    [ -f "$reduced" ] || .venv/bin/python tests/card/reduce.py "$source" "$reduced"
+    cache=$lab_cache/card/builds
+    # Where it is deployed nothing reads the source: its sha256 is part of the build's name, and the build is there.
+    told=$folder/build.yml
+    cat >"$told" <<END
+---
+llama_builds:
+  default:
+    version: b11434
+    source: /nonexistent/llama.cpp-b11434-card.tar.gz
+    source_sha256: $(sha256sum "$reduced" | cut -c1-64)
+    cmake_options:
+      # What the reduced source lacks is address 0, and only in a program that is not moved.
+      CMAKE_EXE_LINKER_FLAGS: "-no-pie -Wl,--unresolved-symbols=ignore-all"
+      CMAKE_CUDA_ARCHITECTURES: 90-real
+      GGML_CUDA_COMPRESSION_MODE: size
+llama_cpp_targets: [llama-server, ggml-rpc-server]
+END
+    # What a card's own answer decides where there is one; and the container has neither driver nor toolkit.
+    compiling=$lab_cache/card/compiling.json
+    .venv/bin/python - "$told" "$toolkit" "$reduced" >"$compiling" <<'END'
+import json, sys
+import yaml
+
+path, toolkit, source = sys.argv[1:]
+with open(path) as stream:
+    told = yaml.safe_load(stream)
+inside = "/srv/llama-lab/" + toolkit.rpartition("/")[2]
+told["llama_builds"]["default"].update(source=source, accelerator="cuda", cuda_architectures=["90"], cuda_home=inside)
+told["rpc_worker_environment"] = {"LD_LIBRARY_PATH": "%s/lib:%s/lib/stubs" % (inside, inside)}
+json.dump(told, sys.stdout)
+END
+    words=(-e "@$compiling")
+fi
+
+playbook() { ansible-playbook "$@" -i inventories/lab -e "llama_cpp_cache=$cache"; }
+
+compile() (
+    trap 'playbook molecule/shared/destroy.yml' EXIT
+    playbook molecule/shared/create.yml
+    playbook molecule/shared/prepare_node.yml --limit node1 "${words[@]}"
+)
+
+# The role's name for it, made of everything that goes into it.
+name=llama.cpp-$(.venv/bin/python tests/card/release.py "$told")-x86_64-debian12.tar.gz
+exec 9>"$lab_cache/card.lock"
+flock 9
+[ -f "$cache/$name" ] || run "compiling ${name%-x86_64*} by the role" compile >&2
+if [ "${2:-}" != --cpu ]; then
+    mkdir -p "$folder/builds"
+    find "$folder/builds" -type f ! -name "$name" -delete
+    cmp -s "$cache/$name" "$folder/builds/$name" || cp "$cache/$name" "$folder/builds/$name"
+fi
+echo "$name"

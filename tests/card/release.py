@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""release.py BUILD.yml|CPU.yml: prints the release that the collection gives the build of this file: build.yml with a
+card of compute capability 9.0, cpu.yml without a card. Run it from the checkout with Ansible's own Python."""
+
+import sys
+from pathlib import Path
+
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(CHECKOUT / ".collections"))
+
+from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._intent.builds import build_on  # noqa: E402
+
+
+def release(told, cards):
+    """told: the variables of site.yml; cards: what nvidia-smi says of the node -> the name of its build"""
+    facts = {"ansible_facts": {"nvidia_smi": {"gpus": cards}}, **told}
+    groups = {"llama_nodes": ["node"]}
+    return build_on("default", "node", told["llama_builds"], {"node": facts}, groups).release
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    cards = [] if path.name == "cpu.yml" else [{"compute_cap": "9.0"}]
+    print(release(yaml.safe_load(path.read_text()), cards))
