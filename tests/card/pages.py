@@ -24,14 +24,14 @@ RESULTS = "tests/card/results"
 WIDTH = 120
 SCHEMA = 1
 MAX_BYTES = 1 << 20
-# The parts of a card test, in their order. A result is complete if it has all of them but OPTIONAL.
+# The parts of a card test, in their order. A result is complete if it has all of them.
 PARTS = (
     "boot",
     "deploy",
+    "again",
     "sandbox",
     "facts",
     "plan",
-    "wire",
     "verify",
     "kills",
     "watchdog",
@@ -42,8 +42,6 @@ PARTS = (
     "one_node",
     "teardown",
 )
-# run.py has the split proof in its part verify, too.
-OPTIONAL = ("wire",)
 # Field: longest text, and what it must look like.
 FIELDS = {
     "card": (60, r"[A-Za-z0-9][A-Za-z0-9 ._+/()-]*"),
@@ -103,7 +101,7 @@ class Result(NamedTuple):
         return [name for name, part in self.parts.items() if part.ok]
 
     def missing(self):
-        return [name for name in PARTS if name not in self.parts and name not in OPTIONAL]
+        return [name for name in PARTS if name not in self.parts]
 
     def complete(self):
         """Every part ran and passed."""

@@ -1,0 +1,35 @@
+#!/bin/sh
+# boot.sh ROOT: becomes systemd in ROOT. Run as the first process of a PID namespace, with mount, UTS, IPC, network and
+# control group namespaces of its own (machine.py). BINDS names a file with lines "SOURCE TARGET": what of this machine
+# the node sees, the card's devices and its driver among it.
+set -eu
+root=$1
+mount --make-rprivate /
+mount --bind "$root" "$root"
+cd "$root"
+mount -t proc -o nosuid,nodev,noexec proc proc
+# The machine's own settings are not the node's to change.
+mount --bind proc/sys proc/sys
+mount -o bind,remount,ro proc/sys
+mount -t sysfs -o ro,nosuid,nodev,noexec sysfs sys
+mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 sys/fs/cgroup
+mount -t tmpfs -o mode=755,nosuid tmpfs dev
+mount -t tmpfs -o mode=755,nosuid,nodev tmpfs run
+mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs tmp
+mkdir dev/pts dev/shm
+mount -t devpts -o newinstance,ptmxmode=0666,mode=620,gid=5 devpts dev/pts
+mount -t tmpfs -o mode=1777,nosuid,nodev tmpfs dev/shm
+ln -s pts/ptmx dev/ptmx
+ln -s /proc/self/fd dev/fd
+for name in null zero full random urandom tty kmsg; do
+    if [ -e "/dev/$name" ]; then : >"dev/$name"; mount --bind "/dev/$name" "dev/$name"; fi
+done
+while read -r source target; do
+    if [ -d "$source" ]; then mkdir -p "./$target"; else mkdir -p "$(dirname "./$target")"; : >>"./$target"; fi
+    mount --bind "$source" "./$target"
+done <"$BINDS"
+hostname "$(cat etc/hostname)"
+mkdir -p .machine
+pivot_root . .machine
+exec chroot . /bin/sh -c 'umount -l /.machine && rmdir /.machine && ldconfig && exec env -i container=lxc \
+    PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd'

@@ -1,0 +1,319 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes in namespaces of this machine, without a container engine: a Debian root and systemd for each, and a controller
+that has the Ansible which is carried along. Needs root, util-linux and Python 3.9.
+
+Two bridges join them, Ethernet and fabric, in the controller's network namespace: this machine's own network is not
+touched. All of it lies below one directory, and ends with the process of each node.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CHECKOUT = HERE.parents[1]
+NODES = {"card1": 11, "card2": 12, "card3": 13}
+NETWORKS = {"eth0": "10.215.0", "fab0": "10.216.0"}
+ENTER = ("--mount", "--uts", "--ipc", "--net", "--root")
+PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Of the driver's user space, what a process that computes loads, and what CUDA's own toolkit brings.
+DRIVER = ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so", "libnvidia-nvvm.so", "libnvidia-gpucomp.so")
+TOOLKIT = ("libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13")
+PLACES = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda*/lib64",
+    "/usr/local/cuda*/targets/*/lib",
+    "/usr/local/lib/python3*/*-packages/nvidia/cu13/lib",
+    "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
+    "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib",
+)
+# Of the root, into which libraries are bound.
+LIBRARIES = "usr/local/lib"
+
+
+class Failed(Exception):
+    """One sentence for whoever runs it."""
+
+
+def run(words, **more):
+    done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False, **more)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-2000:]
+        raise Failed("%s failed with status %d: %s" % (" ".join(map(str, words[:6])), done.returncode, said))
+    return done.stdout
+
+
+def card_binds():
+    """What the nodes see of the card -> [(source, target below the root)]. Failed where something is missing."""
+    devices = sorted(glob.glob("/dev/nvidia[0-9]*") + glob.glob("/dev/nvidia-uvm*") + glob.glob("/dev/nvidiactl"))
+    if not [one for one in devices if one[len("/dev/nvidia") :].isdigit()]:
+        raise Failed("/dev/nvidia0: missing, a card and its driver are needed: try --cpu on a machine without one")
+    binds = [(one, one[1:]) for one in devices]
+    tool = shutil.which("nvidia-smi")
+    if not tool:
+        raise Failed("nvidia-smi: not found, the driver's own tool is needed: install the driver's user space")
+    binds.append((os.path.realpath(tool), "usr/bin/nvidia-smi"))
+    folders = [folder for place in PLACES for folder in sorted(glob.glob(place), reverse=True)]
+    folders += [one for one in os.environ.get("LD_LIBRARY_PATH", "").split(":") if one.startswith("/")]
+    for name in DRIVER + TOOLKIT:
+        found = [path for folder in folders for path in glob.glob("%s/%s*" % (folder, name))]
+        seen = {}
+        for path in found:
+            # Stubs are for linkers, and of links each name is bound.
+            if "stubs" not in path:
+                seen.setdefault(os.path.basename(path), os.path.realpath(path))
+        if not seen and name in (*DRIVER[:2], *TOOLKIT):
+            raise Failed(
+                "%s: not found below %s, it is needed by the build: add its directory to LD_LIBRARY_PATH"
+                % (name, ", ".join(PLACES[:4]))
+            )
+        binds += [(path, "%s/%s" % (LIBRARIES, base)) for base, path in seen.items()]
+    return binds
+
+
+def first_process(holder):
+    """-> of a holder's children the one that is the first of a PID namespace, None without one"""
+    for child in Path("/proc/%d/task/%d/children" % (holder, holder)).read_text().split():
+        status = Path("/proc/%s/status" % child).read_text()
+        if re.search(r"^NSpid:.*\s1$", status, re.MULTILINE):
+            return child
+    return None
+
+
+class Machine:
+    """prepared: the folder that prepare.sh made; state: a directory of its own, which it makes and removes."""
+
+    def __init__(self, prepared, state, cpu):
+        self.prepared, self.state, self.cpu = Path(prepared), Path(state), cpu
+        # Of control groups, where several runs on one machine must not meet.
+        self.name = "llama-card-" + hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
+
+    # -- what there is
+
+    def pid(self, name):
+        """-> the process that has the namespaces of a node or of the controller, None where it does not run"""
+        try:
+            number = int((self.state / (name + ".pid")).read_text())
+            words = Path("/proc/%d/environ" % number).read_bytes()
+        except (OSError, ValueError):
+            return None
+        return number if b"container=lxc" in words or b"LLAMA_CARD=1" in words else None
+
+    def up(self):
+        return all(self.pid(name) for name in ("controller", *NODES))
+
+    def inside(self, name, *words, **more):
+        """Runs a command on a node or the controller -> subprocess.CompletedProcess"""
+        # The controller sees all processes: what it does to nodes goes by them.
+        more.setdefault("timeout", 600)
+        own = () if name == "controller" else ("--pid", "--cgroup")
+        enter = ["nsenter", "--target", str(self.pid(name)), *ENTER, *own, "--"]
+        return subprocess.run(
+            [*enter, "env", "-i", "--chdir=/", PATH, "LANG=C.UTF-8", "HOME=/root", *words],
+            check=False,
+            **{"capture_output": True, "text": True, "errors": "replace", **more},
+        )
+
+    def sh(self, name, command, **more):
+        """-> what it prints; Failed where it fails"""
+        done = self.inside(name, "sh", "-c", command, **more)
+        if done.returncode:
+            raise Failed(
+                "%s: %s: status %d: %s" % (name, command, done.returncode, (done.stderr + done.stdout)[-1500:])
+            )
+        return done.stdout
+
+    # -- making it
+
+    def make(self):
+        """Roots, where they are missing, and three nodes that have booted."""
+        self.end()
+        binds = [] if self.cpu else card_binds()
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        base = self.state / "base"
+        if not base.exists():
+            for name in ("root.tar.xz", "ansible.tar.xz"):
+                if not (self.prepared / name).exists():
+                    raise Failed(
+                        "%s: missing, it is needed: run make card-prepare first, on a machine with a network"
+                        % (self.prepared / name)
+                    )
+            unpacked = self.state / "base.partial"
+            shutil.rmtree(unpacked, ignore_errors=True)
+            self._unpack("root.tar.xz", unpacked)
+            self._unpack("ansible.tar.xz", unpacked / "srv")
+            unpacked.rename(base)
+        (self.state / "models").mkdir(exist_ok=True)
+        (self.state / "home").mkdir(exist_ok=True)
+        self._start_controller(base)
+        for node in NODES:
+            root = self.state / node
+            shutil.rmtree(root, ignore_errors=True)
+            run(["cp", "-a", "--reflink=auto", str(base), str(root)])
+            (root / "etc/hostname").write_text(node + "\n")
+            (root / "etc/machine-id").write_text("")
+            hosts = ["127.0.0.1 localhost"] + ["10.215.0.%d %s" % (number, name) for name, number in NODES.items()]
+            (root / "etc/hosts").write_text("\n".join(hosts) + "\n")
+            self._start_node(node, root, [*binds, (str(self.state / "models"), "srv/models")])
+        self._wait()
+
+    def _unpack(self, name, place):
+        place.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(self.prepared / name) as archive:
+            # Made by prepare.sh: devices and owners are meant.
+            if hasattr(tarfile, "fully_trusted_filter"):
+                archive.extraction_filter = tarfile.fully_trusted_filter
+            archive.extractall(place)
+
+    def _start_controller(self, base):
+        script = """set -eu
+mount --make-rprivate /
+cd "$1"
+mount -t proc proc proc
+mount -t tmpfs -o mode=1777 tmpfs tmp
+mount --rbind /dev dev
+mkdir -p srv/checkout srv/prepared srv/state srv/builds
+mount --bind "$2" srv/checkout
+mount --bind "$3" srv/prepared
+mount --bind "$4" srv/state
+mount --bind "$5" srv/builds
+ip() { chroot . ip "$@"; }
+ip link set lo up
+for one in eth0=10.215.0.1 fab0=10.216.0.1; do
+    ip link add "${one%%=*}" type bridge
+    ip address add "${one#*=}/24" dev "${one%%=*}"
+    ip link set "${one%%=*}" up
+done
+exec env -i LLAMA_CARD=1 "PATH=$PATH" chroot . sleep infinity
+"""
+        words = ["unshare", "--mount", "--net", "--uts", "--ipc", "sh", "-c", script, "sh"]
+        places = (base, CHECKOUT, self.prepared, self.state, self.builds())
+        self._hold("controller", [*words, *map(str, places)])
+        self._until(lambda: self.pid("controller"), 10, "the controller's namespaces")
+
+    def builds(self):
+        """Where built trees are."""
+        cache = os.environ.get("LLAMA_CLUSTER_CACHE") or os.path.expanduser("~/.cache/llama-cluster")
+        return Path(cache) / "builds" if self.cpu else self.prepared / "builds"
+
+    def _start_node(self, node, root, binds):
+        listed = self.state / (node + ".binds")
+        listed.write_text("".join("%s %s\n" % one for one in binds))
+        # A control group of version 2 of its own, whichever hierarchies this machine has.
+        script = """set -eu
+mount --make-rprivate /
+mkdir -p "$1"
+mount -t cgroup2 cgroup2 "$1"
+mkdir -p "$1/$2"
+echo $$ >"$1/$2/cgroup.procs"
+umount "$1"
+exec unshare --pid --uts --ipc --net --cgroup --fork --kill-child sh "$3" "$4"
+"""
+        words = [
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            str(self.state / "groups"),
+            "%s-%s" % (self.name, node),
+            str(HERE / "boot.sh"),
+        ]
+        holder = self._hold(node, [*words, str(root)], env=dict(os.environ, BINDS=str(listed)))
+        first = self._until(lambda: first_process(holder.pid), 10, "the first process of " + node)
+        (self.state / (node + ".pid")).write_text(first)
+        self._until(lambda: self.pid(node), 20, "systemd of %s, see %s" % (node, self.state / (node + ".log")))
+        for name, prefix in NETWORKS.items():
+            side = "%s-%s" % (name, node)
+            self.sh(
+                "controller",
+                "ip link add %s type veth peer name %s netns %s && ip link set %s master %s up"
+                % (side, name, first, side, name),
+            )
+            address = "%s.%d/24" % (prefix, NODES[node])
+            self.sh(node, "ip link set lo up; ip address add %s dev %s && ip link set %s up" % (address, name, name))
+
+    def _hold(self, name, words, **more):
+        log = (self.state / (name + ".log")).open("w")
+        holder = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, **more
+        )
+        (self.state / (name + ".pid")).write_text(str(holder.pid))
+        (self.state / (name + ".holder")).write_text(str(holder.pid))
+        return holder
+
+    def _until(self, look, seconds, what):
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                found = look()
+            except OSError:
+                found = None
+            if found:
+                return found
+            if time.monotonic() > until:
+                raise Failed(
+                    "%s: not there after %d s: this machine may refuse namespaces or mounts to root, as "
+                    "containers without CAP_SYS_ADMIN do; %s" % (what, seconds, self._last_words())
+                )
+            time.sleep(0.05)
+
+    def _last_words(self):
+        logs = {path.stem: path.read_text(errors="replace").strip()[-300:] for path in self.state.glob("*.log")}
+        return "; ".join("%s said %r" % one for one in logs.items() if one[1]) or "nothing was said"
+
+    def _wait(self):
+        for node in NODES:
+            state = ""
+            for _again in range(60):
+                state = self.inside(node, "systemctl", "is-system-running", "--wait", timeout=60).stdout.strip()
+                if state in ("running", "degraded"):
+                    break
+                time.sleep(0.5)
+            else:
+                raise Failed("%s: systemd is '%s', running is needed" % (node, state))
+
+    # -- the end
+
+    def end(self):
+        """Ends all processes; roots stay."""
+        for name in (*NODES, "controller"):
+            for kind in ("pid", "holder"):
+                path = self.state / ("%s.%s" % (name, kind))
+                try:
+                    number = int(path.read_text())
+                    words = Path("/proc/%d/cmdline" % number).read_bytes()
+                    # A number may be another process's by now.
+                    if self.pid(name) == number or b"unshare" in words:
+                        os.kill(number, signal.SIGKILL)
+                except (OSError, ValueError):
+                    pass
+                path.unlink(missing_ok=True)
+        time.sleep(0.5)
+        for group in glob.glob("/sys/fs/cgroup/%s-*" % self.name) + glob.glob(
+            "/sys/fs/cgroup/unified/%s-*" % self.name
+        ):
+            for folder, _inner, _files in os.walk(group, topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError as error:
+                    print("card: %s stays: %s" % (folder, error.strerror), file=sys.stderr)
+
+    def remove(self):
+        self.end()
+        shutil.rmtree(self.state, ignore_errors=True)

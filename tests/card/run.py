@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Deploys on this machine's card, on three nodes in namespaces, and asserts what only a card can show.
+
+    python3 tests/card/run.py [--cpu] [--only PART,...] [--keep] [--prepared DIR] [--state DIR] [--results DIR]
+
+Needs root, util-linux, Python 3.9 and what tests/card/prepare.sh made (.card); with a card its driver and CUDA's
+runtime libraries; no network, container engine or systemd. --cpu does the same with a CPU build where there is no card:
+what needs one is left out and said. With --keep the nodes stay, and a part that passed for the same content and machine
+is not run again; --only runs parts again on nodes that stayed.
+Each part writes its result into the JSON file of this machine as soon as it is done. Ends with 0 where all passed, with
+1 where one failed, with 2 where nothing could be started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import parts  # noqa: E402
+from machine import CHECKOUT, Failed, Machine  # noqa: E402
+
+STATE = "/var/lib/llama-card-test"
+
+
+def card():
+    """-> {card, driver, cuda} of this machine"""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    whole = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True).stdout
+    cuda = re.search(r"CUDA Version: *([0-9.]+)", whole)
+    return {"card": told[0], "driver": told[1], "cuda": cuda.group(1) if cuda else ""}
+
+
+def word(text):
+    """As a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cpu", action="store_true", help="with a CPU build, on a machine without a card")
+    parser.add_argument("--only", default="", help="parts to run, with commas: " + ", ".join(parts.PARTS))
+    parser.add_argument("--keep", action="store_true", help="leave the nodes running")
+    parser.add_argument("--prepared", type=Path, default=CHECKOUT / ".card")
+    parser.add_argument("--state", type=Path, default=Path(STATE))
+    parser.add_argument("--results", type=Path, help="a directory, tests/card/results with a card")
+    arguments = parser.parse_args()
+    wanted = [one for one in arguments.only.split(",") if one]
+    unknown = [one for one in wanted if one not in parts.PARTS]
+    if unknown:
+        parser.error("%s: no part, %s are needed" % (", ".join(unknown), ", ".join(parts.PARTS)))
+    if os.geteuid():
+        parser.error("user %d seen, root is needed: namespaces, mounts and devices are root's" % os.geteuid())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    machine = Machine(arguments.prepared.resolve(), arguments.state, arguments.cpu)
+    try:
+        known = {"card": "none", "driver": "", "cuda": ""} if arguments.cpu else card()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print("card: nvidia-smi does not answer (%s), a card and its driver are needed: try --cpu" % error)
+        return 2
+    build = parts.build_of(machine)
+    folder = arguments.results or (arguments.state / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
+    path = folder / ("%s.json" % word("-".join(filter(None, [known["card"], known["driver"], build]))))
+    result = {"schema": 1, "mode": "cpu" if arguments.cpu else "card", **known, "build": build}
+    result.update(version="b11434", kernel=platform.release(), nodes=3, parts={})
+    commit = parts.content()
+    try:
+        kept = json.loads(path.read_text())
+        same = {name: kept.get(name) == result[name] for name in ("mode", "driver", "build", "kernel")}
+        if all(same.values()) and kept.get("content") == commit and machine.up():
+            result["parts"] = kept["parts"]
+    except (OSError, ValueError, KeyError):
+        pass
+    result.update(date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), content=commit)
+    began, failed = time.monotonic(), []
+    state = parts.State(machine, arguments.cpu)
+    try:
+        for name, part in parts.PARTS.items():
+            done = result["parts"].get(name, {})
+            if wanted and name not in wanted or not wanted and done.get("ok"):
+                continue
+            if name != "boot" and not machine.up():
+                print("card: no nodes run, they are needed for %s: run it without --only first, with --keep" % name)
+                return 2
+            found = one_part(part, state)
+            result["parts"][name] = found
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(result, indent=1) + "\n")
+            partial.replace(path)
+            show(name, found)
+            failed += [] if found["ok"] else [name]
+            if name in ("boot", "deploy") and not found["ok"]:
+                break
+    except KeyboardInterrupt:
+        print("interrupted")
+        failed.append("interrupted")
+    finally:
+        if not arguments.keep:
+            machine.remove()
+    print(
+        "%s: %d of %d parts passed in %.1f minutes%s"
+        % (
+            path,
+            sum(one["ok"] for one in result["parts"].values()),
+            len(parts.PARTS),
+            (time.monotonic() - began) / 60,
+            ", failed: " + ", ".join(failed) if failed else "",
+        )
+    )
+    return 1 if failed else 0
+
+
+def one_part(part, state):
+    state.checks, state.figures = [], {}
+    started = time.monotonic()
+    try:
+        part(state)
+    except Failed as error:
+        state.check("it runs to its end", False, str(error))
+    except Exception as error:  # a fault of the test itself is a failed check of its part, the others go on
+        traceback.print_exc()
+        state.check("it runs to its end", False, "%s: %s" % (type(error).__name__, error))
+    for name, figure in state.figures.items():
+        state.figures[name] = "not seen" if figure is None else figure
+    ok = bool(state.checks) and all(one["ok"] is not False for one in state.checks)
+    seconds = round(time.monotonic() - started, 1)
+    return {"ok": ok, "seconds": seconds, "checks": state.checks, "figures": state.figures}
+
+
+def show(name, found):
+    print("%-10s %-6s %6.1f s" % (name, "ok" if found["ok"] else "FAILED", found["seconds"]), flush=True)
+    for one in found["checks"]:
+        sign = {True: "ok", False: "FAILED", None: "-"}[one["ok"]]
+        print("    %-6s %s: %s" % (sign, one["what"], one["seen"]), flush=True)
+    for figure in found["figures"].items():
+        print("           %s: %s" % figure, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
