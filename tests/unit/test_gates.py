@@ -114,7 +114,7 @@ def test_a_gate_that_was_skipped_is_no_green_one(tmp_path, verdict, settings, st
     folder = tmp_path / "tests/gates"
     shutil.copytree(GATES, folder)
     shutil.copytree(ROOT / "tests/lab", tmp_path / "tests/lab")
-    for name in ("lint", "packaging", "lanes", "inventories", "sanity"):
+    for name in ("lint", "packaging", "lanes", "card", "inventories", "sanity"):
         (folder / (name + ".sh")).write_text(GATE % (verdict if name == "lanes" else "PASS", name))
     environment = dict(
         os.environ, LLAMA_CLUSTER_CACHE=str(tmp_path / "cache"), MINUTES=str(tmp_path / "minutes"), **settings
@@ -125,7 +125,15 @@ def test_a_gate_that_was_skipped_is_no_green_one(tmp_path, verdict, settings, st
     assert done.returncode == status, done.stdout + done.stderr
     lines = (tmp_path / "minutes").read_text().splitlines()
     assert re.fullmatch(r"gates\t\d+", lines[0])
-    counted = ["inventories\t120", "lanes\t120", "lint\t120", "packaging\t120", "sanity\t120", "unit tests\t300"]
+    counted = [
+        "card\t120",
+        "inventories\t120",
+        "lanes\t120",
+        "lint\t120",
+        "packaging\t120",
+        "sanity\t120",
+        "unit tests\t300",
+    ]
     assert sorted(lines[1:]) == ["  " + line for line in counted if verdict == "PASS" or "lanes" not in line]
 
 
