@@ -17,6 +17,10 @@ from .shape import WITHOUT_CACHE, Shape
 
 F32 = 4
 
+# The architectures that were measured to go on with the tokens that have an output after the last block's attention.
+# Some others do so only after its feed-forward: they, and those not measured, are reckoned that way.
+CROPPED = {"llama", "qwen2", "qwen3", "qwen3moe"}
+
 
 class Place(NamedTuple):
     """A device among the others."""
@@ -29,6 +33,7 @@ class Place(NamedTuple):
     experts: bool  # it computes experts
     copies: int  # bytes of weights that lie elsewhere and are copied here to be used
     main: bool  # it is the head's main memory, which has the inputs too
+    only_last: bool  # all it has is the model's last block, behind other devices
 
 
 def _query(shape: Shape) -> int:
@@ -71,6 +76,14 @@ def _core(shape: Shape, settings: Settings, known: BuildRange, full_cells: int, 
     return scores + row * (max(widest) if shape.mla else 2 * query + 2 * n_embd)
 
 
+def _attention(shape: Shape, tokens: int) -> int:
+    """The widest place of a block whose input lies in one of the copies and whose feed-forward does not count."""
+    keys, values = (max(map(operator.mul, shape.n_head_kv, heads)) for heads in (shape.head_k, shape.head_v))
+    # Keys that do not fit where the block's normalized input was are there twice while they are rotated.
+    rotated = keys if keys > shape.n_embd else 0
+    return F32 * tokens * max(2 * _query(shape), _query(shape) + keys + values + rotated)
+
+
 def _ubatch(shape: Shape, settings: Settings, known: BuildRange) -> Tuple[int, Cells]:
     """-> (tokens of one, the cells that they attend to: each other where a text is read at once)"""
     size = cells(shape, settings, known)
@@ -83,14 +96,18 @@ def _ubatch(shape: Shape, settings: Settings, known: BuildRange) -> Tuple[int, C
 def _device(shape: Shape, settings: Settings, known: BuildRange, place: Place, fit_params: bool) -> int:
     """Bytes of one device's buffer under one BuildRange; place: Place."""
     tokens, size = _ubatch(shape, settings, known)
-    core = _core(shape, settings, known, size.full, tokens, place) + place.copies
+    every = known.all_outputs or settings.embeddings or fit_params
+    rows = tokens if every else min(size.sequences, tokens)
+    core = _core(shape, settings, known, size.full, tokens, place)
+    if place.pipeline and place.only_last and rows < tokens and settings.flash_attn and shape.architecture in CROPPED:
+        few = _core(shape, settings, known, size.full, rows, place)
+        core = min(core, max(_attention(shape, tokens), few))
+    core += place.copies
     core += _halved(shape, settings, size.full * size.streams) if settings.flash_attn else 0
     hidden = F32 * tokens * shape.n_embd
     inputs = (2 if shape.fused_ffn else 1) * hidden if place.main else 0
     seen = (0 if place.swa_only else size.full) + (size.swa if place.has_swa else 0)
     mask = (2 if settings.flash_attn else 4) * seen * tokens
-    every = known.all_outputs or settings.embeddings or fit_params
-    rows = tokens if every else min(size.sequences, tokens)
     # What reads a text at once has no output layer.
     logits = F32 * rows * shape.n_vocab if place.is_last and shape.architecture not in WITHOUT_CACHE else 0
     if place.is_last and shape.fused_ffn and (place.pipeline or not known.rpc_events):
@@ -132,7 +149,8 @@ def _host(shape: Shape, settings: Settings, known: BuildRange, pipeline: bool) -
 
 def _alone(shape: Shape) -> Place:
     """The place of layers that lie before those of all devices."""
-    return Place(True, False, any(shape.swa_layers), all(shape.swa_layers), False, bool(shape.n_ff_exp), 0, False)
+    any_swa, all_swa = any(shape.swa_layers), all(shape.swa_layers)
+    return Place(True, False, any_swa, all_swa, False, bool(shape.n_ff_exp), 0, False, False)
 
 
 def _left_copy(shape: Shape, settings: Settings) -> int:
@@ -186,6 +204,16 @@ def compute_bytes(
                 copies = _left_copy(shape, settings) if shape.left else shape.expert_copy
             if count or offered:
                 is_last = bool(count) and end == shape.block_count
-                place = Place(not begin, is_last, any(windows), all(windows), pipeline, experts, copies, main)
+                place = Place(
+                    is_first=not begin,
+                    is_last=is_last,
+                    has_swa=any(windows),
+                    swa_only=all(windows),
+                    pipeline=pipeline,
+                    experts=experts,
+                    copies=copies,
+                    main=main,
+                    only_last=is_last and count == 1 and begin > 0,
+                )
                 devices[device] = max(devices[device], _device(shape, settings, known, place, fit_params))
     return devices, host

@@ -422,6 +422,95 @@ def test_real_load(shapes):
         assert told == pytest.approx([*seen[:2], seen[2] + more], abs=0.06)
 
 
+def of_width(shapes, n_embd, heads, kv_heads, head, n_ff, blocks=4, base="Llama 3 70B", **more):
+    """The Shape of a model with these widths and the vocabulary of SmolLM2."""
+    return shapes[base]._replace(
+        block_count=blocks,
+        block_bytes=[1] * blocks,
+        n_embd=n_embd,
+        n_head=[heads] * blocks,
+        n_head_kv=[kv_heads] * blocks,
+        head_k=[head] * blocks,
+        head_v=[head] * blocks,
+        n_ff=n_ff,
+        n_vocab=49152,
+        swa_layers=[False] * blocks,
+        recurrent=[0] * blocks,
+        expert_bytes=[0] * blocks,
+        **more,
+    )
+
+
+# Of the files that tests/benchmarks/random_model.py writes as small, and of others with heads of other widths.
+SMALL = (2048, 32, 8, 64, 5632)
+
+
+@pytest.mark.parametrize(
+    ("counts", "given", "seen"),
+    [
+        ([3, 1], {}, [105.05, 36.04]),
+        ([3, 1], {"ctx_size": 4096}, [113.05, 44.04]),
+        ([3, 1], {"ctx_size": 8192}, [129.05, 60.04]),
+        ([7, 1], {}, [105.05, 36.04]),
+        ([4, 4], {}, [105.05, 69.04]),
+        ([4, 3, 1], {}, [105.05, 69.04, 36.04]),
+        ([4, 3, 1], {"ubatch_size": 256, "parallel": None}, [52.53, 34.52, 18.02]),
+        ([4, 3, 1], {"ubatch_size": 64, "parallel": 32}, [12.26, 7.75, 8.63]),  # the logits of 32 slots
+    ],
+)
+def test_the_last_block_alone_has_no_wide_feed_forward(shapes, counts, given, seen):
+    """MiB of the compute buffers in llama-server's log of b11434, over RPC workers."""
+    told = compute(of_width(shapes, *SMALL, blocks=sum(counts)), counts, **dict({"ctx_size": 2048}, **given))
+    assert [size / MIB for size in told] == pytest.approx(seen, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("widths", "seen"),
+    [
+        ((576, 9, 3, 64, 1536), 15.91),
+        ((2048, 32, 8, 64, 1024), 36.04),
+        ((2048, 32, 8, 128, 5632), 44.04),  # the query is wider
+        ((2048, 16, 8, 64, 5632), 32.04),  # narrower
+        ((2048, 16, 16, 64, 5632), 34.04),  # keys and values are more than the query
+        ((2048, 8, 8, 64, 5632), 31.04),
+        ((2048, 32, 32, 64, 5632), 40.04),
+        ((1024, 16, 8, 128, 3072), 26.04),
+        ((2048, 40, 40, 64, 5632), 48.04),  # the keys are wider than the hidden state
+        ((2048, 48, 48, 64, 5632), 52.04),
+        ((2048, 32, 32, 128, 5632), 60.04),
+        ((1024, 32, 16, 128, 3072), 38.04),
+    ],
+)
+def test_what_the_attention_of_the_last_block_needs(shapes, widths, seen):
+    """MiB of the last worker's compute buffer in llama-server's log of b11434. Some were loaded with a cache in
+    q8_0 too, and had up to 0.4 MiB more."""
+    for cache_type in ("f16", "q8_0"):
+        given = {"ctx_size": 2048, "cache_type_k": cache_type, "cache_type_v": cache_type}
+        assert compute(of_width(shapes, *widths), [3, 1], **given)[1] / MIB == pytest.approx(seen, abs=0.06)
+
+
+def test_the_experts_of_the_last_block_see_few_tokens_too(shapes):
+    """MiB in llama-server's log of b11434: 32 heads, 8 of 16 experts, a qwen3moe."""
+    shape = of_width(shapes, 2048, 32, 4, 128, 0, base="Qwen3 30B-A3B", n_expert=16, n_expert_used=8, n_ff_exp=768)
+    told = compute(shape, [3, 1], ctx_size=2048)
+    assert [size / MIB for size in told] == pytest.approx([144.05, 44.04], abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "given"),
+    [
+        ("gpt-oss", {}),  # it goes on with all tokens until its end
+        ("llama", {"embeddings": True}),  # each token has an output
+        ("llama", {"build": None}),  # b7772 reserves for outputs of all tokens
+        ("llama", {"flash_attn": False}),
+    ],
+)
+def test_a_last_block_that_sees_all_tokens_is_planned_as_any_other(shapes, architecture, given):
+    shape = of_width(shapes, *SMALL, blocks=6)._replace(architecture=architecture)
+    given = dict({"ctx_size": 2048}, **given)
+    assert compute(shape, [5, 1], **given)[1] == compute(shape, [3, 3], **given)[1]
+
+
 def test_the_heads_own_buffer_by_hand(shapes):
     """The inputs of a ubatch: hidden states and masks, these for the window too where there is one."""
     hidden, mask = 4 * 512 * 8192, 2 * 4096 * 512
