@@ -79,6 +79,10 @@ flock 9
 if [ "${2:-}" != --cpu ]; then
     mkdir -p "$folder/builds"
     find "$folder/builds" -type f ! -name "$name" -delete
-    cmp -s "$cache/$name" "$folder/builds/$name" || cp "$cache/$name" "$folder/builds/$name"
+    if ! cmp -s "$cache/$name" "$folder/builds/$name"; then
+        # Whole at any time: a test may be reading it.
+        cp "$cache/$name" "$folder/builds/.partial"
+        mv "$folder/builds/.partial" "$folder/builds/$name"
+    fi
 fi
 echo "$name"
