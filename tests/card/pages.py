@@ -201,6 +201,9 @@ def results_of(folder):
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
+            # A link that somebody sends in may lead anywhere.
+            if path.is_symlink() or not path.is_file():
+                raise Refused("no plain file: send only what run.py wrote")
             if path.stat().st_size > MAX_BYTES:
                 raise Refused(
                     "%d bytes, at most %d are read: send only what run.py wrote" % (path.stat().st_size, MAX_BYTES)

@@ -206,6 +206,12 @@ def test_large_file_is_refused(made, capsys):
     assert "at most 1048576 are read" in capsys.readouterr().err
 
 
+def test_link_is_refused(made, capsys):
+    (made.root / pages.RESULTS / "link.json").symlink_to("/dev/zero")
+    assert pages.main([], made.root) == 1
+    assert capsys.readouterr().err == "link.json: no plain file: send only what run.py wrote: nothing was written\n"
+
+
 def test_texts_are_shown_and_not_rendered(made):
     hostile = "<!-- end of card results --> [a](http://b) @user #1 www.example.org *x* ~~y~~ a|b <img src=x>"
     result = changed(["parts", "boot", "figures"], {hostile: hostile}, failing(seen=hostile * 5 + "\u202e"))
