@@ -1,7 +1,7 @@
 #!/bin/sh
 # boot.sh ROOT: becomes systemd in ROOT. Run as the first process of a PID namespace, with mount, UTS, IPC, network and
 # control group namespaces of its own (machine.py). BINDS names a file with lines "SOURCE TARGET": what of this machine
-# the node sees, the card's devices and its driver among it.
+# the node sees, the card's devices and its driver among it; LLAMA_CARD_OF names the test that it belongs to.
 set -eu
 root=$1
 mount --make-rprivate /
@@ -31,5 +31,7 @@ done <"$BINDS"
 hostname "$(cat etc/hostname)"
 mkdir -p .machine
 pivot_root . .machine
+# shellcheck disable=SC2016  # the shell in ROOT expands it
 exec chroot . /bin/sh -c 'umount -l /.machine && rmdir /.machine && ldconfig && exec env -i container=lxc \
+    "LLAMA_CARD=$LLAMA_CARD_OF" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd'

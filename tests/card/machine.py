@@ -10,6 +10,7 @@ touched. All of it lies below one directory, and ends with the process of each n
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import os
@@ -41,6 +42,8 @@ PLACES = (
     "/usr/local/lib/python3*/*-packages/nvidia/*/lib",
     "/opt/*/lib/python3*/site-packages/nvidia/cu13/lib",
 )
+# A file in a directory that the test has made.
+MARK = ".card-test"
 # Of the root, into which libraries are bound.
 LIBRARIES = "usr/local/lib"
 
@@ -102,16 +105,31 @@ class Machine:
         # Of control groups, where several runs on one machine must not meet.
         self.name = "llama-card-" + hashlib.sha256(str(self.state).encode()).hexdigest()[:8]
 
+    def own(self):
+        """Makes the directory, where it is missing. Failed for one that it did not make: it removes all of it."""
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status, mark = self.state.stat(), self.state / MARK
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022 or any(self.state.iterdir()) and not mark.exists():
+            raise Failed(
+                "%s: files of others seen, or others may write there, a directory that is missing or empty is needed: "
+                "name another one with --state" % self.state
+            )
+        mark.touch()
+
     # -- what there is
 
     def pid(self, name):
         """-> the process that has the namespaces of a node or of the controller, None where it does not run"""
         try:
             number = int((self.state / (name + ".pid")).read_text())
-            words = Path("/proc/%d/environ" % number).read_bytes()
+            return number if self._marked(number, "LLAMA_CARD") else None
         except (OSError, ValueError):
             return None
-        return number if b"container=lxc" in words or b"LLAMA_CARD=1" in words else None
+
+    def _marked(self, number, variable):
+        """Whether a process is of this test: a number may be another one's by now."""
+        told = Path("/proc/%d/environ" % number).read_bytes().split(b"\0")
+        return ("%s=%s" % (variable, self.name)).encode() in told
 
     def up(self):
         return all(self.pid(name) for name in ("controller", *NODES))
@@ -143,7 +161,6 @@ class Machine:
         """Roots, where they are missing, and three nodes that have booted."""
         self.end()
         binds = [] if self.cpu else card_binds()
-        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
         base = self.state / "base"
         if not base.exists():
             for name in ("root.tar.xz", "ansible.tar.xz"):
@@ -198,11 +215,11 @@ for one in eth0=10.215.0.1 fab0=10.216.0.1; do
     ip address add "${one#*=}/24" dev "${one%%=*}"
     ip link set "${one%%=*}" up
 done
-exec env -i LLAMA_CARD=1 "PATH=$PATH" chroot . sleep infinity
+exec env -i "LLAMA_CARD=$6" "PATH=$PATH" chroot . sleep infinity
 """
         words = ["unshare", "--mount", "--net", "--uts", "--ipc", "sh", "-c", script, "sh"]
         places = (base, CHECKOUT, self.prepared, self.state, self.builds())
-        self._hold("controller", [*words, *map(str, places)])
+        self._hold("controller", [*words, *map(str, places), self.name])
         self._until(lambda: self.pid("controller"), 10, "the controller's namespaces")
 
     def builds(self):
@@ -234,7 +251,7 @@ exec unshare --pid --uts --ipc --net --cgroup --fork --kill-child sh "$3" "$4"
             "%s-%s" % (self.name, node),
             str(HERE / "boot.sh"),
         ]
-        holder = self._hold(node, [*words, str(root)], env=dict(os.environ, BINDS=str(listed)))
+        holder = self._hold(node, [*words, str(root)], BINDS=str(listed))
         first = self._until(lambda: first_process(holder.pid), 10, "the first process of " + node)
         (self.state / (node + ".pid")).write_text(first)
         self._until(lambda: self.pid(node), 20, "systemd of %s, see %s" % (node, self.state / (node + ".log")))
@@ -248,10 +265,15 @@ exec unshare --pid --uts --ipc --net --cgroup --fork --kill-child sh "$3" "$4"
             address = "%s.%d/24" % (prefix, NODES[node])
             self.sh(node, "ip link set lo up; ip address add %s dev %s && ip link set %s up" % (address, name, name))
 
-    def _hold(self, name, words, **more):
+    def _hold(self, name, words, **variables):
         log = (self.state / (name + ".log")).open("w")
         holder = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True, **more
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=dict(os.environ, LLAMA_CARD_OF=self.name, **variables),
         )
         (self.state / (name + ".pid")).write_text(str(holder.pid))
         (self.state / (name + ".holder")).write_text(str(holder.pid))
@@ -297,23 +319,53 @@ exec unshare --pid --uts --ipc --net --cgroup --fork --kill-child sh "$3" "$4"
                 path = self.state / ("%s.%s" % (name, kind))
                 try:
                     number = int(path.read_text())
-                    words = Path("/proc/%d/cmdline" % number).read_bytes()
-                    # A number may be another process's by now.
-                    if self.pid(name) == number or b"unshare" in words:
-                        os.kill(number, signal.SIGKILL)
+                    if self._marked(number, "LLAMA_CARD") or self._marked(number, "LLAMA_CARD_OF"):
+                        # A playbook that was interrupted leaves its forks in the controller's namespaces.
+                        for one in [*(self._beside(number) if name == "controller" else ()), number]:
+                            with contextlib.suppress(ProcessLookupError):
+                                os.kill(one, signal.SIGKILL)
                 except (OSError, ValueError):
                     pass
                 path.unlink(missing_ok=True)
-        time.sleep(0.5)
-        for group in glob.glob("/sys/fs/cgroup/%s-*" % self.name) + glob.glob(
-            "/sys/fs/cgroup/unified/%s-*" % self.name
-        ):
-            for folder, _inner, _files in os.walk(group, topdown=False):
-                try:
-                    os.rmdir(folder)
-                except OSError as error:
-                    print("card: %s stays: %s" % (folder, error.strerror), file=sys.stderr)
+        if (self.state / "groups").is_dir():
+            self._remove_groups()
+
+    def _beside(self, number):
+        """-> the other processes in its mount namespace, none where that is still this machine's own"""
+        wanted, found = os.readlink("/proc/%d/ns/mnt" % number), []
+        if wanted == os.readlink("/proc/self/ns/mnt"):
+            return []
+        for other in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            # Some end meanwhile.
+            with contextlib.suppress(OSError):
+                found += [other] if os.readlink("/proc/%d/ns/mnt" % other) == wanted and other != number else []
+        return found
+
+    def _remove_groups(self):
+        """Where they were made: this machine may not show them, or not let them be changed."""
+        script = """set -eu
+mount --make-rprivate /
+mount -t cgroup2 cgroup2 "$1"
+for one in "$1/$2"-*; do [ ! -d "$one" ] || find "$one" -depth -type d -exec rmdir {} +; done
+"""
+        words = ["unshare", "--mount", "sh", "-c", script, "sh", str(self.state / "groups"), self.name]
+        # A process that computes on a card takes seconds to end.
+        until = time.monotonic() + 20
+        while True:
+            done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+            if not done.returncode:
+                return
+            if time.monotonic() > until:
+                print("card: control groups %s-* stay: %s" % (self.name, done.stderr.strip()[-300:]), file=sys.stderr)
+                return
+            time.sleep(0.5)
 
     def remove(self):
         self.end()
+        # Its mark the last: what is left of a removal that was interrupted is still known as its own.
+        for path in self.state.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != MARK:
+                path.unlink()
         shutil.rmtree(self.state, ignore_errors=True)

@@ -65,14 +65,22 @@ def main():
         parser.error("%s: no part, %s are needed" % (", ".join(unknown), ", ".join(parts.PARTS)))
     if os.geteuid():
         parser.error("user %d seen, root is needed: namespaces, mounts and devices are root's" % os.geteuid())
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    machine = Machine(arguments.prepared.resolve(), arguments.state, arguments.cpu)
+    # Also where the session ends that it was started from, unless nohup says otherwise.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+    machine = Machine(arguments.prepared.resolve(), arguments.state.absolute(), arguments.cpu)
     try:
         known = {"card": "none", "driver": "", "cuda": ""} if arguments.cpu else card()
     except (OSError, subprocess.CalledProcessError) as error:
         print("card: nvidia-smi does not answer (%s), a card and its driver are needed: try --cpu" % error)
         return 2
-    build = parts.build_of(machine)
+    try:
+        build = parts.build_of(machine)
+        machine.own()
+    except Failed as error:
+        print("card: %s" % error)
+        return 2
     folder = arguments.results or (arguments.state / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
     path = folder / ("%s.json" % word("-".join(filter(None, [known["card"], known["driver"], build]))))
     result = {"schema": 1, "mode": "cpu" if arguments.cpu else "card", **known, "build": build}

@@ -36,6 +36,21 @@ def test_the_name_of_the_build_is_the_same_with_a_card_and_without():
     assert there.startswith("b11434-cuda-")
 
 
+def test_a_directory_that_the_test_did_not_make_is_left_alone(tmp_path):
+    machine = script("machine")
+    own, others = tmp_path / "own", tmp_path / "others"
+    for _again in range(2):
+        machine.Machine(tmp_path, own, True).own()
+        (own / "base").mkdir(exist_ok=True)
+    others.mkdir()
+    (others / "letter").touch()
+    with pytest.raises(machine.Failed, match="others: files of others seen"):
+        machine.Machine(tmp_path, others, True).own()
+    own.chmod(0o777)
+    with pytest.raises(machine.Failed, match="others may write there"):
+        machine.Machine(tmp_path, own, True).own()
+
+
 def test_a_reduced_source_keeps_what_llama_calls():
     reduced = script("reduce").reduced
     head = b"#include\nDECL_FATTN_MMA_F16_CASE( 64,  64, 8, 4);\nDECL_FATTN_MMA_F16_CASE(128, 128, 8, 4);\n"
