@@ -28,17 +28,17 @@ MAX_BYTES = 1 << 20
 PARTS = (
     "boot",
     "deploy",
-    "again",
-    "sandbox",
     "facts",
-    "plan",
     "verify",
+    "plan",
+    "sandbox",
     "kills",
     "watchdog",
     "doctor",
     "sampler",
-    "switch",
+    "again",
     "benchmark",
+    "switch",
     "one_node",
     "teardown",
 )
@@ -166,7 +166,7 @@ def result_of(text):
     except (ValueError, RecursionError) as error:
         raise Refused("not JSON (%s): write it with tests/card/run.py" % str(error)[:80]) from None
     need(isinstance(data, dict), "the file", data, "an object")
-    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
+    if data.get("schema") is True or data.get("schema") != SCHEMA:
         raise Refused(
             "schema: %s seen, %d is needed: use run.py of this checkout" % (short(data.get("schema")), SCHEMA)
         )
@@ -180,7 +180,12 @@ def result_of(text):
         datetime.date.fromisoformat(date)
     except ValueError:
         raise Refused("date: %s seen, a day of the calendar is needed: correct it" % short(date)) from None
-    need(type(nodes) is int and 0 < nodes <= MOST_NODES, "nodes", nodes, "a number from 1 to %d" % MOST_NODES)
+    need(
+        isinstance(nodes, int) and nodes is not True and 0 < nodes <= MOST_NODES,
+        "nodes",
+        nodes,
+        "a number from 1 to %d" % MOST_NODES,
+    )
     for field, (longest, pattern) in FIELDS.items():
         value = data.get(field)
         if mode == "cpu" and field not in WITHOUT_CARD:

@@ -55,10 +55,10 @@ VECTOR_CASE = re.compile(
 
 def wanted(name: str) -> bool:
     """Whether a source, by its path in llama.cpp, goes along as it is or in part."""
-    folder, _, base = name.rpartition("/")
+    folder, _unused, base = name.rpartition("/")
     folder, stem = folder + "/", base.rpartition(".")[0]
     if folder == INSTANCES and base.endswith(".cu"):
-        kind, _, of = stem.partition("-instance-")
+        kind, _unused, of = stem.partition("-instance-")
         if kind == "mmq":
             return of.upper() in QUANTS
         if kind == "fattn-vec":

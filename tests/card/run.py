@@ -33,13 +33,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import parts  # noqa: E402
 from machine import CHECKOUT, Failed, Machine  # noqa: E402
 
+# That of the machine code in the build: H100, H200.
+CAPABILITY = "9.0"
 STATE = "/var/lib/llama-card-test"
 
 
 def card():
     """-> {card, driver, cuda} of this machine"""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"]
     told = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    if told[2] != CAPABILITY:
+        raise Failed(
+            "%s: compute capability %s seen, %s is needed: tests/card/compile.sh compiles for no other, see"
+            " docs/hardware.md" % (told[0], told[2], CAPABILITY)
+        )
     whole = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True).stdout
     cuda = re.search(r"CUDA Version: *([0-9.]+)", whole)
     return {"card": told[0], "driver": told[1], "cuda": cuda.group(1) if cuda else ""}
@@ -72,6 +79,9 @@ def main():
     machine = Machine(arguments.prepared.resolve(), arguments.state.absolute(), arguments.cpu)
     try:
         known = {"card": "none", "driver": "", "cuda": ""} if arguments.cpu else card()
+    except Failed as error:
+        print("card: %s" % error)
+        return 2
     except (OSError, subprocess.CalledProcessError) as error:
         print("card: nvidia-smi does not answer (%s), a card and its driver are needed: try --cpu" % error)
         return 2

@@ -25,7 +25,7 @@ def after(data: bytes, at: int, kind: int) -> int:
         at += 12
         if of in SIZES:
             return at + count * SIZES[of]
-        for _ in range(count):
+        for _unused in range(count):
             at = after(data, at, of)
         return at
     return at + SIZES[kind]
@@ -37,7 +37,7 @@ def vocabulary(data: bytes) -> bytes:
     if magic != b"GGUF" or version not in (2, 3):
         raise SystemExit("a GGUF file of version 2 or 3 is needed, %r seen" % data[:8])
     end = start = 24
-    for _ in range(keys):
+    for _unused in range(keys):
         end = after(data, end, STRING)
         end = after(data, end + 4, struct.unpack_from("<I", data, end)[0])
     header = struct.pack("<4sIQQ", magic, version, 0, keys) + data[start:end]

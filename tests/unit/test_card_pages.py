@@ -46,9 +46,9 @@ CPU = dict(CARD, mode="cpu", card="none", driver="", cuda="", build="b11434-cpu-
 NOT_YET = "It has not been deployed on a GPU yet."
 
 
-def changed(path, value, base=CARD):
+def changed(path, value, base=None):
     """The result with another value at this path of keys."""
-    result = copy.deepcopy(base)
+    result = copy.deepcopy(base or CARD)
     at = result
     for key in path[:-1]:
         at = at[key]

@@ -137,7 +137,7 @@ def _part(gpu: Facts) -> Facts:
 
 def by_number(visible: Any) -> bool:
     """Whether CUDA_VISIBLE_DEVICES leaves it to CUDA_DEVICE_ORDER which cards are meant: all of them, or numbers."""
-    return visible is None or bool(INDEX.match(str(visible).split(",")[0].strip()))
+    return visible is None or bool(INDEX.match(str(visible).split(",", 1)[0].strip()))
 
 
 def _require_alike(node: str, gpus: Sequence[Facts], order: Optional[str]) -> None:
