@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="leave the nodes running")
     parser.add_argument("--prepared", type=Path, default=CHECKOUT / ".card")
     parser.add_argument("--state", type=Path, default=Path(STATE))
-    parser.add_argument("--results", type=Path, help="a directory, tests/card/results with a card")
+    parser.add_argument("--results", type=Path, help="a directory; tests/card/results, with --cpu .card/results")
     arguments = parser.parse_args()
     wanted = [one for one in arguments.only.split(",") if one]
     unknown = [one for one in wanted if one not in parts.PARTS]
@@ -90,7 +90,7 @@ def main():
     except Failed as error:
         print("card: %s" % error)
         return 2
-    folder = arguments.results or (arguments.state / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
+    folder = arguments.results or (arguments.prepared / "results" if arguments.cpu else CHECKOUT / "tests/card/results")
     path = folder / ("%s.json" % word("-".join(filter(None, [known["card"], known["driver"], build]))))
     result = {"schema": 1, "mode": "cpu" if arguments.cpu else "card", **known, "build": build}
     result.update(version="b11434", kernel=platform.release(), nodes=3, parts={})
