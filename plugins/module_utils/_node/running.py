@@ -100,9 +100,15 @@ def listens(pid: int, pids: Iterable[int], proc: str = "/proc") -> List[str]:
 
 
 def cards_mib(gpus: List[Dict[str, Any]], pids: Set[int]) -> Optional[Dict[str, float]]:
-    """{index of a card: MiB that these processes hold there}; None where nvidia-smi tells of no card."""
+    """{index of a card: MiB that these processes hold there}; None where nvidia-smi tells of no card.
+
+    In a container, and on a Jetson, it lists no process at all: the only card of such a node, where it is in use, is
+    theirs with 0 MiB, as one whose driver does not tell.
+    """
     if not gpus:
         return None
+    if len(gpus) == 1 and not gpus[0]["processes"] and gpus[0].get("memory_used_mib") != 0:
+        return {str(gpus[0]["index"]): 0.0}
     found: Dict[str, float] = {}
     for gpu in gpus:
         held = [one["memory_used_mib"] or 0 for one in gpu["processes"] or [] if one["pid"] in pids]

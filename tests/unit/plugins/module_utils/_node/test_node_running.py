@@ -113,3 +113,13 @@ def test_of_a_card_only_what_these_processes_hold_counts():
     ]
     assert running.cards_mib(gpus, {7}) == {"0": 100.0, "2": 0.0}, "a driver may not tell how much"
     assert running.cards_mib([], {7}) is None
+
+
+@pytest.mark.parametrize(
+    ("used", "cards", "found"),
+    [(500, 1, {"0": 0.0}), (None, 1, {"0": 0.0}), (0, 1, {}), (500, 2, {})],
+    ids=["in use", "used memory not told", "empty", "two cards"],
+)
+def test_only_card_in_use_that_lists_no_process(used, cards, found):
+    gpus = [{"index": index, "processes": [], "memory_used_mib": used} for index in range(cards)]
+    assert running.cards_mib(gpus, {7}) == found
