@@ -485,7 +485,7 @@ def watchdog(state):
     )
     gone = state.machine.inside("card3", "sh", "-c", "kill -0 %d" % pid).returncode != 0
     said = state.journal("card1", "llama-watchdog") + state.journal("card3", "llama-watchdog")
-    lines = [line for line in said.splitlines() if "chat" in line]
+    lines = [line for line in said.splitlines() if "chat" in line and "has been stopped" in line]
     state.check("the watchdog saw it and ended it", gone and bool(lines), lines[-1:] or said[-200:])
 
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Deploys on this machine's card, on three nodes in namespaces, and asserts what only a card can show.
 
-    python3 tests/card/run.py [--cpu] [--only PART,...] [--keep] [--prepared DIR] [--state DIR] [--results DIR]
+    python3 tests/card/run.py [--cpu] [--only PART,...] [--keep] [--minutes N] [--prepared DIR] [--state DIR]
+        [--results DIR]
 
 Needs root, util-linux, Python 3.9 and what tests/card/prepare.sh made (.card); with a card its driver and CUDA's
 runtime libraries; no network, container engine or systemd. --cpu does the same with a CPU build where there is no card:
@@ -61,6 +62,7 @@ def main():
     parser.add_argument("--cpu", action="store_true", help="with a CPU build, on a machine without a card")
     parser.add_argument("--only", default="", help="parts to run, with commas: " + ", ".join(parts.PARTS))
     parser.add_argument("--keep", action="store_true", help="leave the nodes running")
+    parser.add_argument("--minutes", type=float, help="end after so many, 8 with a card; what passed is kept")
     parser.add_argument("--prepared", type=Path, default=CHECKOUT / ".card")
     parser.add_argument("--state", type=Path, default=Path(STATE))
     parser.add_argument("--results", type=Path, help="a directory; tests/card/results, with --cpu .card/results")
@@ -72,7 +74,7 @@ def main():
     if os.geteuid():
         parser.error("user %d seen, root is needed: namespaces, mounts and devices are root's" % os.geteuid())
     # Also where the session ends that it was started from, unless nohup says otherwise.
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
     machine = Machine(arguments.prepared.resolve(), arguments.state.absolute(), arguments.cpu)
@@ -104,6 +106,8 @@ def main():
         pass
     result.update(date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"), content=commit)
     began, failed = time.monotonic(), []
+    limit = 60 * (arguments.minutes or (0 if arguments.cpu else 8))
+    signal.setitimer(signal.ITIMER_REAL, limit)
     state = parts.State(machine, arguments.cpu)
     try:
         for name, part in parts.PARTS.items():
@@ -124,9 +128,11 @@ def main():
             if name in ("boot", "deploy") and not found["ok"]:
                 break
     except KeyboardInterrupt:
-        print("interrupted")
-        failed.append("interrupted")
+        over = limit and time.monotonic() - began >= limit
+        failed.append("%g minutes are over" % (limit / 60) if over else "interrupted")
+        print(failed[-1])
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         if not arguments.keep:
             machine.remove()
     print(
