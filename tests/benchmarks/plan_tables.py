@@ -89,7 +89,11 @@ def services(inventory):
     hosts = groups["llama_nodes"]
     there = plan_cards("", groups, {host: {"llama_devices": described} for host in hosts}, margin_mib=MARGIN)
     nodes = {host: {"devices": there["devices"][host], "main": there["main"][host], "cores": None} for host in hosts}
-    planned = memory_plan(intent["llama_services"], models, groups, nodes, (), intent["llama_builds"])
+    wanted = {name: dict(one) for name, one in intent["llama_services"].items()}
+    for one in wanted.values():
+        if one.get("quant") == "{{ llama_quant }}":
+            one.update(quant=intent["llama_quant"], tensor_split=intent["llama_tensor_split"])
+    planned = memory_plan(wanted, models, groups, nodes, (), intent["llama_builds"])
     lines = ["| service | on | layers | weights | KV | compute | MiB, with margin |", "|---|---|---|---|---|---|---|"]
     for name, parts in sorted(planned["services"].items()):
         if intent["llama_services"][name].get("state") == "stopped":
@@ -105,4 +109,5 @@ def services(inventory):
 if __name__ == "__main__":
     for name in ("beefcake2", "beefcake2-slurm"):
         print("\n".join(["", name, ""] + table(name)))
-    print("\n".join(["", "beefcake2-april", ""] + services("beefcake2-april")))
+    for name in ("beefcake2-hybrid", "beefcake2-april"):
+        print("\n".join(["", name, ""] + services(name)))

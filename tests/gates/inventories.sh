@@ -15,7 +15,7 @@ listed_and_planned() {
     ansible-playbook playbooks/plan.yml -i "$1" -e model_hub=http://127.0.0.1:9
 }
 
-for inventory in example beefcake2 beefcake2-slurm beefcake2-april; do
+for inventory in example beefcake2 beefcake2-hybrid beefcake2-slurm beefcake2-april; do
     gate "inventories: $inventory is listed and planned" listed_and_planned "inventories/$inventory"
 done
 finish

@@ -21,7 +21,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TAGS = {"node", "build", "model", "rpc", "head", "verify"}
 # inventories/mine is what an operator makes of the example.
 OPTIONS = {
-    "-i": re.compile(r"inventories/(mine|lab|example|beefcake2(-slurm|-april)?)\Z|tests/lab/four_nodes\Z"),
+    "-i": re.compile(r"inventories/(mine|lab|example|beefcake2(-hybrid|-slurm|-april)?)\Z|tests/lab/four_nodes\Z"),
     "-e": re.compile(r"[a-z_]+="),
 }
 

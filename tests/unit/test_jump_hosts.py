@@ -20,6 +20,11 @@ JUMPS = {
         "vllm-node2": "root@100.127.30.114",
         "vllm-node3": "root@100.68.22.98",
     },
+    "beefcake2-hybrid": {
+        "vllm-node1": "root@100.127.208.104",
+        "vllm-node2": "root@100.127.30.114",
+        "vllm-node3": "root@100.68.22.98",
+    },
     "beefcake2-slurm": {"vasp-01": "root@slurm-ctl", "vasp-02": "root@slurm-ctl", "vasp-03": "root@slurm-ctl"},
 }
 

@@ -4,17 +4,26 @@
 """The plans of the reference inventories."""
 
 import copy
+import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import routing
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.answers import Answer
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.config import parse
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.tailscale import wanted_handlers
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._plan import devices as plan_devices
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.cards import plan_cards
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._cluster_plan.plan import memory_plan
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
+STATES = ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm", "beefcake2-april")
 
 
 def reference(name, **changes):
@@ -66,9 +75,18 @@ def test_the_reference_cluster_fits_its_quant():
 
 
 def test_the_maps_that_the_reference_inventories_name_are_those_of_the_plan():
-    for name in ("beefcake2", "beefcake2-slurm"):
+    for name in ("beefcake2", "beefcake2-hybrid", "beefcake2-slurm"):
         (named,) = re.findall(r"it says: ({.*?})", (INVENTORIES / name / "group_vars/all/services.yml").read_text())
         assert reference(name)["services"]["reasoning"][0]["layers"] == yaml.safe_load(named)
+
+
+def test_two_models_of_the_notes_fit_the_three_cards_under_systemd():
+    planned = reference("beefcake2-hybrid")
+    assert (planned["refused"], planned["sharing"]) == ([], [])
+    totals = {row["node"]: row["total_mib"] for one in planned["services"].values() for row in one[0]["devices"]}
+    assert totals == {"vllm-node1": 26132, "vllm-node2": 21499, "vllm-node3": 26729}
+    services = yaml.safe_load((INVENTORIES / "beefcake2-hybrid/group_vars/all/services.yml").read_text())
+    assert {one.get("launcher", "systemd") for one in services["llama_services"].values()} == {"systemd"}
 
 
 def test_the_tiers_of_the_reference_cluster_share_no_card():
@@ -99,7 +117,9 @@ def test_the_tables_of_the_page_are_what_make_plans_prints():
     page = (INVENTORIES.parent / "docs/plan.md").read_text().splitlines()
     first = page.index(next(line for line in printed if line.startswith("| quant")))
     tables = [line for line in printed if line.startswith("|")]
-    assert [line for line in page[first:] if line.startswith("|")] == tables and len(tables) == 2 * (2 + 18) + 2 + 9
+    assert [line for line in page[first:] if line.startswith("|")] == tables and len(tables) == 2 * (2 + 18) + (
+        2 + 3
+    ) + (2 + 9)
 
 
 def april(**changes):
@@ -171,7 +191,7 @@ def test_the_stopped_72b_is_the_one_of_the_jobs():
 
 
 def test_each_header_has_its_source_or_says_that_it_has_none():
-    for name in ("beefcake2", "beefcake2-slurm", "beefcake2-april"):
+    for name in STATES:
         text = (INVENTORIES / name / "group_vars/all/models.yml").read_text()
         for model, entry in yaml.safe_load(text)["llama_models"].items():
             # What stands above an entry of the list, or above its header.
@@ -179,3 +199,125 @@ def test_each_header_has_its_source_or_says_that_it_has_none():
             header = entry.get("header", {"assumed": True})
             cited = [line for line in "".join(own.groups()).splitlines() if re.search(r"# .*\w\.\w+/\w", line)]
             assert header.get("assumed") is True or cited, (name, model)
+
+
+NAMES = ("OR1-Behemoth", "or1-behemoth", "Strand-Rust-Coder", "strand-rust-coder-14b-q8_0", "DeepSeek-Coder-V3")
+TAILNET = "slurm-ctl.tailc46cd0.ts.net"
+# What answers to each name at the port of all services, by the state of the cluster; the others get a reason.
+SERVED = {
+    "beefcake2": {"OR1-Behemoth": "reasoning", "or1-behemoth": "reasoning"},
+    "beefcake2-hybrid": dict.fromkeys(NAMES[:2], "reasoning") | dict.fromkeys(NAMES[2:4], "fast"),
+    "beefcake2-slurm": dict.fromkeys(NAMES[:2], "reasoning") | dict.fromkeys(NAMES[2:4], "fast"),
+    "beefcake2-april": {"OR1-Behemoth": "reasoning", "or1-behemoth": "reasoning"},
+}
+# Addresses of the notes whose service answers whatever name it is asked for, and that service; None: not in this state.
+FAST = ("http://10.0.0.5:8080", "http://%s:8080" % TAILNET, "https://%s/" % TAILNET)
+REASONING = ("http://10.0.0.5:8081", "http://%s:8081" % TAILNET, "https://%s/reasoning/" % TAILNET)
+TIERS = {
+    "beefcake2": {
+        "http://10.0.0.31:8000": "reasoning",
+        "http://10.0.0.5:8081": "reasoning",
+        **dict.fromkeys([*FAST, *REASONING[1:]]),
+    },
+    "beefcake2-hybrid": {
+        "http://10.0.0.31:8000": "reasoning",
+        **dict.fromkeys(FAST, "fast"),
+        **dict.fromkeys(REASONING, "reasoning"),
+    },
+    "beefcake2-slurm": dict.fromkeys(FAST, "fast") | dict.fromkeys(REASONING, "reasoning"),
+    "beefcake2-april": dict.fromkeys(FAST, "qwen36") | dict.fromkeys(REASONING, "minimax"),
+}
+TASKS = ("analyze", "refactor", "documentation", "borrowing", "ownership", "complex")
+RUST = ("idiomatic", "fix", "complete", "typestate")
+
+
+def rendered(inventory):
+    """What the gateway of an inventory is told, and who may connect to the heads, as Ansible renders it."""
+    namespace = "thefermisea.llama_cluster"
+    config = "llama_services | %s.gateway_config(llama_models, groups, hostvars, inventory_hostname)" % namespace
+    clients = "llama_services | %s.node_clients(item, groups, hostvars)" % namespace
+    words = {
+        "config": "{{ %s }}" % config,
+        "addresses": "{{ gateway_addresses }}",
+        "tailscale": "{{ gateway_tailscale }}",
+        "clients": {
+            node: "{{ %s }}" % clients.replace("item", "'%s'" % node)
+            for node in ("vllm-node1",)
+            if inventory in ("beefcake2", "beefcake2-hybrid")
+        },
+    }
+    environment = dict(
+        os.environ,
+        ANSIBLE_CONFIG=str(INVENTORIES.parent / "ansible.cfg"),
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_CALLBACK_RESULT_FORMAT="json",
+    )
+    command = [os.path.join(os.path.dirname(sys.executable), "ansible"), "-i", str(INVENTORIES / inventory)]
+    command += ["slurm-ctl", "-m", "ansible.builtin.debug", "-a", json.dumps({"msg": words})]
+    printed = subprocess.run(
+        command, cwd=INVENTORIES.parent, env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return json.loads(printed.stdout.partition("=> ")[2])["msg"]
+
+
+def answer(told, url, name, task=None):
+    """The service that a request of the notes gets, an Answer with the reason, or None if no port of ours is there."""
+    config = parse(told["config"], "gateway.json")
+    tiers = {tier: one["port"] for tier, one in told["config"]["tiers"].items()}
+    place = urlsplit(url)
+    host, port, path = place.hostname, place.port or 443, place.path or "/"
+    if host == TAILNET:
+        served = wanted_handlers(tiers, 8000, False) if told["tailscale"] else []
+        found = [one for one in served if one.port == port and path.startswith(one.path)]
+        if not found:
+            return None
+        host, port = "10.0.0.5", int(max(found, key=lambda one: len(one.path)).target.rpartition(":")[2])
+    if host == "10.0.0.5" and host in told["addresses"]:
+        for tier, number in tiers.items():
+            if port == number:
+                return routing.of_tier(config, tier, name)
+        return (
+            routing.of_model(config, task, name) if "http://10.0.0.5:%d" % port in told["config"]["base_urls"] else None
+        )
+    heads = [
+        one
+        for one in config.services.values()
+        for at in one.endpoints
+        if (at.address, at.port) == (host, port) and "10.0.0.0/24" in told["clients"].get(at.node, [])
+    ]
+    return routing.Route(heads[0], heads[0].models[0].name) if heads else None
+
+
+@pytest.mark.parametrize("inventory", STATES)
+def test_every_url_and_name_of_the_notes_is_answered(inventory):
+    told = rendered(inventory)
+    for url, service in TIERS[inventory].items():
+        found = answer(told, url, "OR1-Behemoth")
+        assert (found and found.service.name) == service, url
+    for name in NAMES:
+        found = answer(told, "http://10.0.0.5:8000", name)
+        if name in SERVED[inventory]:
+            assert found.service.name == SERVED[inventory][name]
+            model = next(one for one in found.service.models if one.name == found.model)
+            assert name in (model.name, *model.aliases)
+        else:
+            # 400: clients of the notes take 404 for a dead server.
+            assert isinstance(found, Answer) and found.status == 400 and b"serves it" in found.body, name
+    if inventory != "beefcake2-april":
+        for task in (*TASKS, *RUST):
+            other = SERVED[inventory].get("Strand-Rust-Coder", "reasoning")
+            expected = other if task in RUST else "reasoning"
+            assert answer(told, "http://10.0.0.5:8000", None, task).service.name == expected
+
+
+def test_clients_of_the_notes_may_use_the_head_itself():
+    for inventory in ("beefcake2", "beefcake2-hybrid"):
+        assert {"10.0.0.0/24", "10.100.0.0/24"} <= set(rendered(inventory)["clients"]["vllm-node1"])
+
+
+def test_every_state_is_monitored_and_has_decided_about_the_tailnet():
+    for inventory in STATES:
+        hosts = yaml.safe_load((INVENTORIES / inventory / "hosts.yml").read_text())["all"]["children"]
+        assert set(hosts["llama_monitoring"]["hosts"]) == {"slurm-ctl"}
+        own = yaml.safe_load((INVENTORIES / inventory / "group_vars/llama_gateway.yml").read_text())
+        assert own["gateway_tailscale"] is (inventory != "beefcake2")

@@ -66,8 +66,9 @@ def error(
 
 
 def unknown_model(name: str, config: Config) -> Answer:
-    """No such name: the nearest ones help."""
-    status = 400 if config.unknown_model == "400" else 404
+    """No such name: the nearest ones help. 404 only if gateway_unknown_model says so: clients of old servers take it
+    for a dead one."""
+    status = 404 if config.unknown_model == "404" else 400
     reason = config.unserved.get(name)
     if reason:
         return error(status, "model_not_found", reason, "model")

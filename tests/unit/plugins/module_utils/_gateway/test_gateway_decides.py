@@ -172,7 +172,8 @@ def test_routes():
     assert routing.of_model(made, None, "nobody")[1:3] == ("big", "big")
     assert routing.of_model(made, None, None)[1:3] == ("big", "big")
     refused = routing.of_model(made, None, "deep")
-    assert (refused.status, json.loads(refused.body)["error"]["message"]) == (404, "no room for it")
+    assert (refused.status, json.loads(refused.body)["error"]["message"]) == (400, "no room for it")
+    assert routing.of_model(made._replace(unknown_model="404"), None, "deep").status == 404
     strict = made._replace(unknown_model="400", default=None)
     assert routing.of_model(strict, None, "BIGG").status == 400
     assert routing.of_model(strict, "no", "big").status == 404
