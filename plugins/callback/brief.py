@@ -16,7 +16,8 @@ description:
   - Lines of M(thefermisea.llama_cluster.show_lines) and the progress of long work come through as they are.
   - A task that fails is one sentence for each line of its message, once for all hosts and items it is true of. A
     failure that a rescue or C(ignore_errors) takes care of is not shown.
-  - The last line says whether anything was changed.
+  - The last line says whether anything was changed, and where a run has failed what of, mistakes in what the operator
+    has given, hosts that could not be reached, findings or failures of tasks.
   - With C(-v) and more it is Ansible's own output, of the callback P(ansible.builtin.default#callback).
 requirements:
   - C(stdout_callback = thefermisea.llama_cluster.brief) in C(ansible.cfg), or the environment variable
@@ -27,6 +28,7 @@ extends_documentation_fragment:
 """
 
 import os
+import re
 import time
 
 from ansible import constants as C
@@ -34,7 +36,7 @@ from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ..module_utils._text import duration, printable
-from ..plugin_utils._reports.failures import Failures, is_rescued, of
+from ..plugin_utils._reports.failures import FAILURE, MISTAKE, SILENT, Failures, is_rescued, of
 from ..plugin_utils._warm import warm
 
 HEALTH = "thefermisea.llama_cluster.llama_health"
@@ -81,6 +83,8 @@ class CallbackModule(Default):
         # Whether every service that was asked has answered, None while none was.
         self.verified = None
         self.diff_of = None
+        # Knows what -e has given.
+        self.manager = None
 
     def show(self, text, color=None):
         """Texts hold what others wrote. It forges no line: only the first one is not indented."""
@@ -93,6 +97,7 @@ class CallbackModule(Default):
 
     def v2_playbook_on_play_start(self, play):
         self.end_play()
+        self.manager = play.get_variable_manager()
         # A play of this machine alone is a check of a moment.
         self.play_name = None if play.hosts == ["localhost"] else play.get_name().strip()
 
@@ -132,6 +137,7 @@ class CallbackModule(Default):
     def v2_runner_on_ok(self, result):
         task, returned = of(result, "task"), of(result, "result")
         self.warn(result)
+        self.failures.note(result)
         if returned.get("changed"):
             self.changed(result)
         if task.action == SHOW_LINES:
@@ -164,8 +170,10 @@ class CallbackModule(Default):
             self.changed(result)
         if not ignore_errors and not is_rescued(of(result, "task")):
             self.failures.add(result)
+        self.failures.note(result, failed=True)
 
     def v2_runner_on_unreachable(self, result):
+        self.failures.note(result, unreachable=True)
         if not of(result, "task").ignore_unreachable:
             self.failures.add_unreachable(result)
 
@@ -246,7 +254,7 @@ class CallbackModule(Default):
         self.end_play()
         took = duration(int(time.monotonic() - self.begun))
         if self.failures.said:
-            self.show("stopped: %s" % self.why_stopped(), color=C.COLOR_ERROR)
+            self.show(self.why_stopped(), color=C.COLOR_ERROR)
         elif context.CLIARGS["check"]:
             self.show(
                 "check mode: %s would change something, %s"
@@ -257,25 +265,35 @@ class CallbackModule(Default):
             self.show("%s, %s%s" % (done, "verified in " if self.verified else "", took), color=C.COLOR_OK)
 
     def why_stopped(self):
-        only_mistakes = not self.failures.raw
-        what = count(len(self.failures.said), "mistake" if only_mistakes else "failure")
-        if only_mistakes and given():
-            what += " in " + given()
+        mistakes, silent, failures = (len(self.failures.of_kind(kind)) for kind in (MISTAKE, SILENT, FAILURE))
+        findings = self.failures.findings()
+        parts = []
+        if mistakes:
+            given = self.given()
+            parts.append(count(mistakes, "mistake") + (" in " + given if given else ""))
+        parts += [count(silent, "host") + " could not be reached"] if silent else []
+        parts += [count(findings, "finding")] if findings else []
+        parts += [count(failures, "failure")] if failures else []
         if self.changes and not context.CLIARGS["check"]:
             became = "%s had changed something" % count(len(self.changes), "task")
-        elif only_mistakes or context.CLIARGS["check"]:
-            became = "nothing was changed"
-        else:
+        elif failures and not context.CLIARGS["check"]:
             became = "no task before had changed anything"
-        return "%s, %s%s" % (what, became, "" if only_mistakes else "; -v shows more")
+        else:
+            became = "nothing was changed"
+        # Who has found something has gone on to the end, or says what stopped it.
+        stopped = "stopped: " if mistakes or silent or failures else ""
+        return stopped + ", ".join(parts + [became]) + ("; -v shows more" if failures else "")
 
-
-def given():
-    """Where an operator's mistakes are: the inventory as he named it, and what else he gave."""
-    below = os.getcwd() + os.sep
-    sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
-    inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
-    tags = set(context.CLIARGS["tags"]) - {"all"} or context.CLIARGS["skip_tags"]
-    return " or ".join(
-        filter(None, [inventory, "-e" if context.CLIARGS["extra_vars"] else "", "--tags" if tags else ""])
-    )
+    def given(self):
+        """Where an operator's mistakes are: the inventory as he named it, and what else he gave, where they name it."""
+        below = os.getcwd() + os.sep
+        sources = [source for source in context.CLIARGS["inventory"] if "," in source or os.path.exists(source)]
+        inventory = ", ".join(source[len(below) :] if source.startswith(below) else source for source in sources)
+        words = {word for sentence in self.failures.of_kind(MISTAKE) for word in re.findall(r"[\w./-]+", sentence)}
+        words |= {part for word in words for part in word.split(".")}
+        # Of a value that is a word of its own, no number and no switch.
+        extra = any(
+            name in words or (len(str(value)) > 2 and str(value) in words)
+            for name, value in self.manager.extra_vars.items()
+        )
+        return " or ".join(filter(None, [inventory, "-e" if extra else "", "--tags" if "tags" in words else ""]))

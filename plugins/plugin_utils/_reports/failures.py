@@ -11,6 +11,16 @@ from typing import Any
 OURS = "thefermisea.llama_cluster."
 # They look at something and change nothing: their messages are sentences of ours, one for each line.
 REFUSE = ("assert", "fail", "set_fact", "validate_argument_spec")
+# With these they say nothing of a host.
+ON_CONTROLLER = (*REFUSE, "add_host", "debug", "group_by", "include_role", "include_tasks", "meta", "show_lines")
+# What went wrong, in the order in which it is counted at the end of a run.
+MISTAKE, SILENT, FINDING, FAILURE = "mistake", "host", "finding", "failure"
+# A sentence about a variable of the inventory.
+OF_INVENTORY = re.compile(
+    r"^(cuda|gateway|head_server|llama|model|monitoring|node_setup|preflight|rpc_worker)_\w*[.: ]"
+)
+# The sentence of a look that has shown what it found: it is the end itself.
+FOUND = re.compile(r"^(\d+) findings?\Z")
 NO_REASON = "no reason given"
 # So many lines of a program's output are shown.
 TAIL = 5
@@ -76,11 +86,25 @@ class Failures:
     """Collects what fails in a task on several hosts, until it is taken to be shown."""
 
     def __init__(self) -> None:
-        # Every sentence of the run.
-        self.said: set[str] = set()
-        # Whether some came from a task that could have changed something.
-        self.raw = False
+        # Every sentence of the run, and what it is about.
+        self.said: dict[str, str] = {}
         self.waiting: dict[str, list[str | None]] = {}
+        # Whether each host that was asked for anything has answered when it was last asked.
+        self.answers: dict[str, bool] = {}
+
+    def note(self, result: Any, unreachable: bool = False, failed: bool = False) -> None:
+        """That a task has ended on a host. Without a login a raw command may fail as one does that the host refuses:
+        what counts is whether the host has ever answered."""
+        task, host = of(result, "task"), of(result, "host").get_name()
+        delegated = (of(result, "result").get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
+        if "localhost" in (host, delegated) or task.action.rpartition(".")[2] in ON_CONTROLLER:
+            return
+        if unreachable:
+            self.answers[host] = False
+        elif failed and task.action.rpartition(".")[2] == "raw":
+            self.answers.setdefault(host, False)
+        else:
+            self.answers[host] = True
 
     def add(self, result: Any) -> None:
         task, host, returned = of(result, "task"), of(result, "host").get_name(), of(result, "result")
@@ -88,7 +112,8 @@ class Failures:
         action = task.resolved_action or task.action
         role = getattr(task, "_role", None)
         asserted = action.rpartition(".")[2] in REFUSE
-        refused = asserted or bool(role and role.get_name(include_role_fqcn=False) == "preflight")
+        preflight = bool(role and role.get_name(include_role_fqcn=False) == "preflight")
+        checks = preflight or "preflight" in task.get_path()
         items = [
             item for item in returned.get("results") or [] if isinstance(item, dict) and "ansible_loop_var" in item
         ]
@@ -96,28 +121,37 @@ class Failures:
             message = str(one.get("msg") or one.get("censored") or NO_REASON)
             before = BEFORE.search(message) is not None
             sentences = [line.strip() for line in unwrapped(message).split("\n") if line.strip()] or [NO_REASON]
-            if before or refused:
+            if before or asserted or preflight:
                 # In what others wrote a line feed is no mark of a sentence.
                 if before or not asserted:
                     sentences = ["; ".join(sentences)]
                 if before and OURS not in message:
                     sentences = ["%s: %s" % (name, sentences[0])]
                 for sentence in sentences:
-                    self._add(sentence, None)
+                    kind = FAILURE if before else self._kind(sentence, host, checks)
+                    self._add(sentence, None, kind)
                 continue
-            self.raw = True
             output = (
                 "\n".join(str(one.get(key) or "") for key in ("stderr", "module_stderr")).strip().splitlines()[-TAIL:]
             )
             first = sentences[0] if action.startswith(OURS) else "%s: %s" % (name, sentences[0])
-            self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host)
+            self._add("\n".join([first] + sentences[1:][-TAIL:] + output), host, FAILURE)
+
+    def _kind(self, sentence: str, host: str, preflight: bool) -> str:
+        """What a refusal is about. Before any host was asked it can only be about what the operator has given."""
+        if preflight and not self.answers.get(host, True):
+            return SILENT
+        of_value = preflight and OF_INVENTORY.match(sentence) and not sentence.startswith(host + ":")
+        return MISTAKE if of_value or not self.answers else FINDING
 
     def add_unreachable(self, result: Any) -> None:
         host = of(result, "host").get_name()
-        self._add("%s: %s" % (host, "; ".join(unwrapped(str(of(result, "result").get("msg"))).split("\n"))), None)
+        reason = "; ".join(unwrapped(str(of(result, "result").get("msg"))).split("\n"))
+        self._add("%s: %s" % (host, reason), None, SILENT)
 
-    def _add(self, sentence: str, host: str | None) -> None:
-        if sentence not in self.said:
+    def _add(self, sentence: str, host: str | None, kind: str) -> None:
+        if sentence not in self.said or sentence in self.waiting:
+            self.said[sentence] = kind
             self.waiting.setdefault(sentence, []).append(host)
 
     def take(self) -> list[str]:
@@ -126,6 +160,13 @@ class Failures:
         for sentence, hosts in self.waiting.items():
             named = [host for host in dict.fromkeys(hosts) if host and not sentence.startswith(host + ":")]
             lines.append("%s: %s" % (", ".join(named), sentence) if named else sentence)
-        self.said.update(self.waiting)
         self.waiting = {}
-        return lines
+        return [line for line in lines if not FOUND.match(line)]
+
+    def of_kind(self, kind: str) -> list[str]:
+        return [sentence for sentence, one in self.said.items() if one == kind]
+
+    def findings(self) -> int:
+        """How many findings there are; what a look has shown itself is one sentence for all of them."""
+        found = [(sentence, FOUND.match(sentence)) for sentence in self.of_kind(FINDING)]
+        return sum(int(told.group(1)) if told else 1 for _sentence, told in found)

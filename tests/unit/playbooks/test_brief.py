@@ -224,19 +224,22 @@ def test_check_mode_shows_what_would_differ(run):
                 "a.b: 2 seen, 1 is needed",
                 "c.d: missing, it is needed",
                 "a.b: 3 seen, 1 is needed",
-                "stopped: 3 mistakes in /nodes or -e, nothing was changed",
+                "stopped: 3 mistakes in /nodes, nothing was changed",
             ],
         ),
         (
             "filter",
             [
                 "n9 is neither a host nor a group of this inventory: correct the name, or add it to hosts.yml",
-                "stopped: 1 mistake in /nodes or -e, nothing was changed",
+                "stopped: 1 failure, no task before had changed anything; -v shows more",
             ],
         ),
         (
             "undefined",
-            ["Read a variable: 'nowhere' is undefined", "stopped: 1 mistake in /nodes or -e, nothing was changed"],
+            [
+                "Read a variable: 'nowhere' is undefined",
+                "stopped: 1 failure, no task before had changed anything; -v shows more",
+            ],
         ),
         (
             "module",
@@ -253,6 +256,16 @@ def test_a_failure_is_said_once(run, case, lines):
     assert [re.sub("^n2, n1:", "n1, n2:", line).partition(": give a size")[0] for line in seen] == lines
 
 
+@pytest.mark.parametrize(
+    "given, where",
+    [("e=1", "/nodes"), ("c=1", "/nodes or -e"), ("x=missing", "/nodes or -e"), ("x=true y=2", "/nodes")],
+)
+def test_extra_variables_are_named_where_a_mistake_names_them(run, given, where):
+    assert (
+        run(FAILING, "-e", "case=refused " + given)[1][-1] == "stopped: 3 mistakes in %s, nothing was changed" % where
+    )
+
+
 def test_what_had_changed_before_a_failure(run):
     status, lines = run(FAILING, "-e", "case=program change=1", "--limit", "n2")
     assert status != 0
@@ -262,7 +275,7 @@ def test_what_had_changed_before_a_failure(run):
         "stopped: 1 failure, 2 tasks had changed something; -v shows more",
     ]
     status, lines = run(FAILING, "-e", "case=refused change=1", "--limit", "n2")
-    assert lines[-1] == "stopped: 3 mistakes in /nodes or -e, 1 task had changed something"
+    assert lines[-1] == "3 findings, 1 task had changed something"
 
 
 def test_what_is_hidden_stays_hidden(run):
@@ -299,3 +312,22 @@ def test_verbose_is_ansibles_own(run):
         line.startswith("PLAY RECAP ***") for line in lines
     )
     assert not any(line.startswith("stopped:") for line in lines)
+
+
+LOOKING = """
+- name: Look
+  hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.command: "true"
+      changed_when: false
+    - name: End with a failure where there are findings
+      ansible.builtin.fail: {msg: "%s"}
+      run_once: true
+"""
+
+
+def test_findings_are_no_mistakes(run):
+    """What doctor.yml has shown is not said again, and what verify.yml refuses is a sentence."""
+    assert run(LOOKING % "7 findings")[1] == ["7 findings, nothing was changed"]
+    assert run(LOOKING % "chat: no answer")[1] == ["chat: no answer", "1 finding, nothing was changed"]

@@ -16,7 +16,8 @@ def test_plays_share_a_line_for_a_minute_of_them(monkeypatch):
     callback = brief.CallbackModule()
     monkeypatch.setattr(callback._display, "display", lambda text, **_options: lines.append((clock[0], text)))
     for name, seconds in (("Preflight", 70), ("Nodes", 30), ("Build", 29), ("Models", 9), ("Heads", 5)):
-        callback.v2_playbook_on_play_start(types.SimpleNamespace(hosts=["all"], get_name=lambda name=name: name))
+        play = {"hosts": ["all"], "get_name": lambda name=name: name, "get_variable_manager": lambda: None}
+        callback.v2_playbook_on_play_start(types.SimpleNamespace(**play))
         clock[0] += seconds
     callback.end_play()
     assert lines == [

@@ -6,7 +6,11 @@ import types
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.plugin_utils._reports.failures import (
+    FAILURE,
+    FINDING,
+    MISTAKE,
     NO_REASON,
+    SILENT,
     Failures,
     failure_reason,
     is_rescued,
@@ -98,11 +102,11 @@ def test_what_ansible_wraps_around_a_message_goes(text, bare):
     assert unwrapped(text) == bare
 
 
-def failed(msg, host="n1", name="Do it", action="ansible.builtin.command", role=None, **returned):
+def failed(msg, host="n1", name="Do it", action="ansible.builtin.command", role=None, path="x.yml:1", **returned):
     """A result as the callback gets it."""
     of_role = role and types.SimpleNamespace(get_name=lambda include_role_fqcn: role)
     return types.SimpleNamespace(
-        task=types.SimpleNamespace(resolved_action=action, action="short", _role=of_role),
+        task=types.SimpleNamespace(resolved_action=action, action=action, _role=of_role, get_path=lambda: path),
         host=types.SimpleNamespace(get_name=lambda: host),
         result=dict(returned, msg=msg),
         task_name="%s : %s" % ("role", name),
@@ -113,7 +117,7 @@ def told(*results):
     failures = Failures()
     for one in results:
         failures.add(one)
-    return failures.take(), failures.raw
+    return failures.take(), FAILURE in failures.said.values()
 
 
 ASSERT, OWN = "ansible.builtin.assert", "thefermisea.llama_cluster.gguf_fetch"
@@ -165,9 +169,9 @@ def test_items_that_failed_are_told_and_others_are_not():
 def test_an_expression_that_fails_has_its_task_and_no_host():
     """The task had not begun: every host says the same."""
     message = "Finalization of task args for 'x' failed: 'port' is undefined\nmore of it"
-    assert told(failed(message, "n1"), failed(message, "n2")) == (["Do it: 'port' is undefined; more of it"], False)
+    assert told(failed(message, "n1"), failed(message, "n2")) == (["Do it: 'port' is undefined; more of it"], True)
     own = "Error while resolving value: The filter plugin 'thefermisea.llama_cluster.x' failed: no plan"
-    assert told(failed(own)) == (["no plan"], False)
+    assert told(failed(own)) == (["no plan"], True)
 
 
 def test_what_was_shown_is_not_shown_again():
@@ -182,3 +186,65 @@ def test_a_host_that_is_gone_is_named_with_the_reason():
     failures = Failures()
     failures.add_unreachable(failed("Task failed: no route\nto host", "n1"))
     assert failures.take() == ["n1: no route; to host"]
+
+
+FAIL, RAW, PING = "ansible.builtin.fail", "ansible.builtin.raw", "ansible.builtin.ping"
+
+
+def kinds(*results, noted=()):
+    """What sentences of Ansible's fail are about, after these results were noted."""
+    failures = Failures()
+    for one, how in noted:
+        failures.note(one, **how)
+    for one in results:
+        failures.add(one)
+    return list(failures.said.values())
+
+
+VALUE = "llama_services.chat.port: 0 seen, 1 to 65535 is needed: choose another number"
+DOWN = "n1: no answer from 10.0.0.1 over ssh: try `ssh n1` on this machine"
+
+
+def test_before_a_host_is_asked_a_refusal_is_a_mistake():
+    assert kinds(failed(VALUE, action=FAIL), failed("switch_model: no service given", action=FAIL)) == [MISTAKE] * 2
+    looked = [(failed("", "localhost", action=PING), {}), (failed("", action="ansible.builtin.set_fact"), {})]
+    looked.append((failed("", action=PING, _ansible_delegated_vars={"ansible_delegated_host": "localhost"}), {}))
+    assert kinds(failed("switch_model: no service given", action=FAIL), noted=looked) == [MISTAKE]
+
+
+def test_what_a_look_at_hosts_has_shown_is_a_finding():
+    asked = [(failed("", action=PING), {})]
+    assert kinds(failed("n1: port 8000 is in use", action=FAIL, role="preflight"), noted=asked) == [FINDING]
+    # The same words of preflight and of verify.
+    assert kinds(failed(VALUE, action=FAIL, role="preflight"), noted=asked) == [MISTAKE]
+    assert kinds(failed(VALUE, action=FAIL, path="roles/gateway/tasks/preflight.yml:3"), noted=asked) == [MISTAKE]
+    assert kinds(failed(VALUE, action=FAIL, role="acceptance"), noted=asked) == [FINDING]
+
+
+def test_a_host_that_did_not_answer_is_neither():
+    silent = [(failed("", action=RAW), {"unreachable": True})]
+    assert kinds(failed(DOWN, action=FAIL, role="preflight"), noted=silent) == [SILENT]
+    # As a container that does not run.
+    silent = [(failed("", action=RAW), {"failed": True})]
+    assert kinds(failed(DOWN, action=FAIL, role="preflight"), noted=silent) == [SILENT]
+    # One that lets us in and has no root for us has answered.
+    lets_in = [(failed("", action=RAW), {}), (failed("", action=RAW), {"failed": True})]
+    assert kinds(failed("n1: sudo asks for a password", action=FAIL, role="preflight"), noted=lets_in) == [FINDING]
+    failures = Failures()
+    failures.add_unreachable(failed("no route", "n1"))
+    assert failures.of_kind(SILENT) == ["n1: no route"]
+
+
+def test_a_template_that_fails_is_no_mistake_of_the_inventory():
+    """Such as under an ansible.cfg of the operator's own."""
+    message = "Error while resolving value for 'that': 'x' is undefined"
+    assert kinds(failed(message, action=ASSERT, role="preflight")) == [FAILURE]
+
+
+def test_what_a_look_has_counted_itself_is_the_end():
+    failures = Failures()
+    failures.note(failed("", action=PING))
+    failures.add(failed("7 findings", action=FAIL))
+    assert (failures.take(), failures.findings()) == ([], 7)
+    failures.add(failed("n1: 3 findings more", action=FAIL))
+    assert (failures.take(), failures.findings()) == (["n1: 3 findings more"], 8)
