@@ -501,6 +501,7 @@ REFUSALS = [
         "a model that answers is needed",
         gateway(gateway_unknown_model="default"),
     ),
+    ("gateway_patience:", "'1m' seen", "0 to 3600 is needed", gateway(gateway_patience="1m")),
     ("gateway_max_body:", "'32MB' seen", "a size up to 512m is needed", gateway(gateway_max_body="32MB")),
     ("gateway_tls:", "'/c.pem' seen", "a map is needed", gateway(gateway_tls="/c.pem")),
     (
@@ -532,7 +533,7 @@ REFUSALS = [
     (
         "gateway_keys.a:",
         "no plain text seen",
-        "letters, digits and punctuation",
+        "a key or a list of keys of letters, digits and punctuation",
         gateway(gateway_keys={"a": "s3cret key"}),
     ),
     (

@@ -11,8 +11,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from .._text import Refusal, printable
 
-# Seconds without a byte, and how many requests may wait, of a service for which nothing else is told.
-SILENCE, QUEUE = 7200.0, 64
+# Of a service for which nothing else is told: seconds without a word, how many requests may wait, and seconds within
+# which it is waited for while it recovers.
+SILENCE, QUEUE, PATIENCE = 7200.0, 64, 60.0
 NEXT = "run site.yml with --tags gateway again"
 
 
@@ -43,6 +44,7 @@ class Service(NamedTuple):
     fallback: Optional[str]
     timeout: float
     queue: int
+    patience: float
 
     def model(self, name: Optional[str]) -> Optional[Model]:
         for one in self.models:
@@ -180,14 +182,21 @@ def _service(name: str, reader: Reader) -> Service:
         fallback=reader.get("fallback", (str, type(None))),
         timeout=float(reader.get("timeout", (float, int), SILENCE)),
         queue=reader.get("queue", (int,), QUEUE),
+        patience=float(reader.get("patience", (float, int), PATIENCE)),
     )
 
 
 def parse_keys(data: Any, path: str) -> Keys:
     """Of the value of keys.json. Errors: Refusal."""
     reader = Reader(path, data)
-    clients = reader.texts("clients")
-    return Keys({digest(key): name for name, key in clients.items()}, reader.texts("services"))
+    clients: Dict[bytes, str] = {}
+    for name, given in reader.get("clients", (dict,), {}).items():
+        # Several of one name: one is exchanged for the other while both hold.
+        for key in given if isinstance(given, list) else [given]:
+            if not isinstance(key, str):
+                raise Refusal("%s: clients.%s: no text seen, a key is needed: %s" % (path, printable(name, 60), NEXT))
+            clients[digest(key)] = name
+    return Keys(clients, reader.texts("services"))
 
 
 def load(folder: str) -> Tuple[Config, Keys]:

@@ -5,9 +5,10 @@
 collection."""
 
 import asyncio
+import collections
 import contextlib
 import json
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Counter, Dict, List, Optional, Tuple, Union
 
 from .._text import duration
 from . import affinity, answers, paths, replicas, routing, upstream
@@ -100,17 +101,27 @@ class Forward:
     async def run(self, route: Route) -> Optional[Answer]:
         """None where a server's answer was passed on. Errors: Cut."""
         first = self._route(route)
-        lost = tries = 0
+        # By service.
+        lost: Counter[str] = collections.Counter()
+        tries: Counter[str] = collections.Counter()
+        patient = False
         while True:
-            granted = await self._slot_of(route) if lost < LOST and tries < TRIES else replicas.DOWN
+            name = route.service.name
+            spent = lost[name] >= LOST or tries[name] >= TRIES
+            granted = replicas.DOWN if spent else await self._slot_of(route, patient)
             if isinstance(granted, str):
                 fallback = routing.to_fallback(self._config, route) if granted != replicas.FULL else None
-                if fallback is None or self._instead is not None:
+                if fallback is not None and self._instead is None:
+                    self._instead = name
+                    route = self._route(fallback)
+                elif patient or granted == replicas.FULL:
                     return self._refused(granted, route if granted == replicas.FULL else first)
-                self._instead, lost, tries = route.service.name, 0, 0
-                route = self._route(fallback)
+                else:
+                    # Nobody else answers: once more, and now it waits for who is expected back.
+                    patient, self._instead = True, None
+                    route = self._route(first)
                 continue
-            tries += 1
+            tries[name] += 1
             try:
                 await self._ask(granted, route)
                 return None
@@ -125,7 +136,7 @@ class Forward:
             except Loading:
                 self._failed(granted, replicas.LOADING)
             except Broken:
-                lost += 1
+                lost[name] += 1
                 self._failed(granted, replicas.DOWN)
             finally:
                 self._give_back(granted, route)
@@ -140,7 +151,7 @@ class Forward:
 
     # -- a slot
 
-    async def _slot_of(self, route: Route) -> Union[Endpoint, str]:
+    async def _slot_of(self, route: Route, patient: bool) -> Union[Endpoint, str]:
         pool = self._fleet.pools.get(route.service.name)
         if pool is None:
             return replicas.DOWN
@@ -148,12 +159,12 @@ class Forward:
             return pool.visit()
         parsed = self._parsed
         talk = affinity.conversation(route.model, parsed) if parsed is not None else affinity.NONE
-        granted = pool.take(route.model, talk)
-        return await self._wait(pool, route, talk) if granted == replicas.WAIT else granted
+        granted = pool.take(route.model, talk, self._loop.time() if patient else None)
+        return await self._wait(pool, route, talk, patient) if granted == replicas.WAIT else granted
 
-    async def _wait(self, pool: Pool, route: Route, talk: Conversation) -> Union[Endpoint, str]:
+    async def _wait(self, pool: Pool, route: Route, talk: Conversation, patient: bool) -> Union[Endpoint, str]:
         turn: "asyncio.Future[Union[Endpoint, str]]" = self._loop.create_future()
-        waiter = Waiter(route.model, talk, turn.set_result)
+        waiter = Waiter(route.model, talk, turn.set_result, patient)
         pool.wait(waiter)
         began = self._loop.time()
         try:

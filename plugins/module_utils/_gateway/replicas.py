@@ -39,6 +39,7 @@ class Endpoint:
         self.load: Optional[float] = None  # seconds of its last load
         self.slot_ctx_size: Optional[int] = None
         self.build: Optional[str] = None
+        self.lost: Optional[float] = None  # when it ended to be ready, where that was seen
         self._known = False  # whether its state was ever seen
         self._watched = False  # whether its load was seen from the beginning
         self._released = False  # no longer drained, but nothing has been seen since
@@ -82,11 +83,22 @@ class Endpoint:
             if seen != READY:
                 # A new process has read nothing.
                 self.memory.clear()
+            if READY in (self.seen, seen):
+                self.lost = now if seen != READY else None
             self._watched = seen == LOADING and self._known
             self.seen, self.moment, self._known = seen, now, True
         if before != self.state:
             self.since = wall
         return first or before != self.state
+
+    def expected(self, now: float, patience: float) -> bool:
+        """Whether it will be ready again within so many seconds: by its last load, else because it was ready so few
+        seconds ago."""
+        if self.drain or self.ready:
+            return False
+        if self.load is not None and self.seen == LOADING:
+            return abs(self.moment + self.load - now) <= patience
+        return self.lost is not None and now - self.lost < patience and (self.load or 0) <= patience
 
     def seconds_left(self, now: float) -> Optional[float]:
         """Until it is loaded, by its last load; None where that is not known, or has passed."""
@@ -97,10 +109,13 @@ class Endpoint:
 
 
 class Waiter:
-    """A request in a queue. granted is called once, with its endpoint or with why there is none."""
+    """A request in a queue. granted is called once, with its endpoint or with why there is none; patient: whether it
+    waits for a service that is expected back too."""
 
-    def __init__(self, model: str, talk: Conversation, granted: Callable[[Union[Endpoint, str]], None]) -> None:
-        self.model, self.talk, self.granted = model, talk, granted
+    def __init__(
+        self, model: str, talk: Conversation, granted: Callable[[Union[Endpoint, str]], None], patient: bool = False
+    ) -> None:
+        self.model, self.talk, self.granted, self.patient = model, talk, granted, patient
 
 
 class Pool:
@@ -130,6 +145,9 @@ class Pool:
             return LOADING
         return DOWN
 
+    def expected(self, now: float) -> bool:
+        return any(endpoint.expected(now, self.service.patience) for endpoint in self.endpoints)
+
     def choose(self, model: str, talk: Conversation) -> Optional[Endpoint]:
         """The replica that has read most of the conversation; where none has read more than what its program's
         conversations share, the one with most free slots."""
@@ -144,9 +162,12 @@ class Pool:
                     best, most = endpoint, (own, free, known)
         return best
 
-    def take(self, model: str, talk: Conversation) -> Union[Endpoint, str]:
-        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED."""
+    def take(self, model: str, talk: Conversation, patient: Optional[float] = None) -> Union[Endpoint, str]:
+        """A slot, or WAIT, FULL, LOADING, DOWN, STOPPED. patient: now, of a request that waits for a service which is
+        expected back."""
         judged = self.judge()
+        if judged in (LOADING, DOWN) and patient is not None and self.expected(patient):
+            judged = WAIT
         if judged not in (READY, WAIT):
             return judged
         # Nobody overtakes.
@@ -185,16 +206,21 @@ class Pool:
             endpoint.taken.pop(model, None)
         self.pump()
 
-    def pump(self) -> None:
-        """Has those who wait take what is free, first come first served; sends them away where nothing will come."""
+    def pump(self, now: Optional[float] = None) -> None:
+        """Has those who wait take what is free, first come first served; sends them away where nothing will come. now:
+        needed to see that nothing is expected any more."""
         if not self.queue:
             return
         judged = self.judge()
-        # Who waits for a server that is loaded again waits on.
-        if judged in (DOWN, STOPPED):
+        if judged in (LOADING, DOWN, STOPPED):
             waiting, self.queue = self.queue, collections.deque()
+            over = judged == STOPPED or (now is not None and not self.expected(now))
             for waiter in waiting:
-                waiter.granted(judged)
+                # Who has waited for a slot waits on while its server is loaded again.
+                if over if waiter.patient else judged != LOADING:
+                    waiter.granted(judged)
+                else:
+                    self.queue.append(waiter)
             return
         nothing_for: Set[str] = set()
         for waiter in list(self.queue) if judged == READY else ():
@@ -259,7 +285,7 @@ class Fleet:
         for pool in gone:
             pool.endpoints = []
         for pool in [*gone, *pools.values()]:
-            pool.pump()
+            pool.pump(now)
         return new
 
     def drain(self, drained: Iterable[Drained]) -> List[Endpoint]:
@@ -285,8 +311,8 @@ class Fleet:
         if endpoint.load is not None and endpoint.load != load:
             self.loads[label(endpoint)] = round(endpoint.load, 1)
         pool = self.pools.get(endpoint.service)
-        if pool and changed:
-            pool.pump()
+        if pool:
+            pool.pump(now)
         return changed
 
     def status(self, now: float) -> Dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .._node.notify import say
 from .._text import printable
-from .config import QUEUE, SILENCE, Address, Config, Model, Service
+from .config import PATIENCE, QUEUE, SILENCE, Address, Config, Model, Service
 from .replicas import CHANGE, MAINTENANCE, Drained
 
 # Bytes of a file: many times what thousands of endpoints need; and slots that a file may claim.
@@ -138,4 +138,5 @@ def _service(entry: Dict[str, Any], models: List[str]) -> Service:
         fallback=None,
         timeout=SILENCE,
         queue=QUEUE,
+        patience=PATIENCE,
     )

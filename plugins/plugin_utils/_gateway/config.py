@@ -31,9 +31,9 @@ def gateway_config(
     host: str,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, registry_dir: of role gateway, as its
-    host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head keeps of a long
-    prompt}}. Without a word of a model, the plan says why no service serves it."""
+    """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, patience, registry_dir: of role
+    gateway, as its host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head
+    keeps of a long prompt}}. Without a word of a model, the plan says why no service serves it."""
     given = dict(settings or {})
     plan: Mapping[str, Any] = given.get("plan") or {}
 
@@ -49,6 +49,7 @@ def gateway_config(
             "endpoints": _endpoints(one, port_of[name], models, groups, hostvars),
             "timeout": _timeout(name, one, plan, given.get("prompts") or {}),
             "queue": int(told("queue")),
+            "patience": int(told("patience")),
         }
         for name, one in services.items()
     }

@@ -17,11 +17,13 @@ from .check_shared import API_KEY
 from .hosts import node_address
 from .records import Groups, HostVars, Models, Service, Services
 from .services import managed
-from .values import near, plain, shown
+from .values import is_a, near, number, plain, shown
 
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 ABSOLUTE = re.compile(r"^/[^\x00-\x20\x7f;{}'\"\\$]+\Z")
 CHOICES = {"gateway_auth": ("required", "log_only"), "gateway_unknown_model": ("404", "400", "default")}
+# How many requests may wait, and seconds.
+NUMBERS = {"gateway_queue": 100000, "gateway_patience": 3600}
 PARTS = ("certificate", "key")
 SIZE = re.compile(r"^([1-9][0-9]{0,9})([kKmMgG]?)\Z")
 UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -42,7 +44,7 @@ def gateway_errors(services: Services, models: Models, groups: Groups, hostvars:
     service_of = managed(services, groups)
     for host in hosts:
         facts = hostvars[host]
-        told = _choice_errors(facts, routes) + _body_errors(facts) + _tls_errors(facts)
+        told = _choice_errors(facts, routes) + _number_errors(facts) + _body_errors(facts) + _tls_errors(facts)
         told += _key_errors(facts.get("gateway_keys"))
         told += _address_errors(host, hostvars) + _port_errors(host, facts, service_of, services, groups)
         found += [sentence for sentence in told if sentence not in found]
@@ -133,6 +135,16 @@ def _choice_errors(facts: Mapping[str, Any], routes: Any) -> list[str]:
     return found
 
 
+def _number_errors(facts: Mapping[str, Any]) -> list[str]:
+    found = []
+    for name, most in NUMBERS.items():
+        given = gateway.setting(name, facts)
+        value = number(given)
+        if not is_a(value, int) or not 0 <= value <= most:
+            found.append("%s: %s seen, 0 to %d is needed: choose another number" % (name, shown(given), most))
+    return found
+
+
 def _body_errors(facts: Mapping[str, Any]) -> list[str]:
     """The engine holds a body whole, and has a limit of its own."""
     given = gateway.setting("gateway_max_body", facts)
@@ -168,28 +180,33 @@ def _tls_errors(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _key_errors(keys: Any) -> list[str]:
-    """gateway_keys: {NAME: KEY}. No sentence shows a key."""
+    """gateway_keys: {NAME: KEY, or a list of keys}. No sentence shows a key."""
     if not keys:
         return []
     if not isinstance(keys, Mapping):
         return ["gateway_keys: no map seen, a map of name to key is needed: write NAME: KEY"]
     found, taken = [], dict[str, str]()
-    for name, key in keys.items():
+    for name, given in keys.items():
+        own = list(given) if isinstance(given, (list, tuple)) and given else [given]
+        other = next((other for key in own if (other := taken.setdefault(str(key), str(name))) != str(name)), None)
         entry = "gateway_keys.%s" % plain(name)
         if not NAME.match(str(name)):
             found.append(
                 "%s: the name stands in the log, letters, digits, dots and dashes are needed: rename it" % entry
             )
         # A key from a vault may be an object that only becomes text.
-        elif isinstance(key, (int, float, Mapping, list, type(None))) or not API_KEY.match(str(key)):
+        elif any(
+            isinstance(key, (int, float, Mapping, list, tuple, type(None))) or not API_KEY.match(str(key))
+            for key in own
+        ):
             found.append(
-                '%s: no plain text seen, letters, digits and punctuation but ", $ and \\, and no # in front, are '
-                "needed: choose another key" % entry
+                '%s: no plain text seen, a key or a list of keys of letters, digits and punctuation but ", $ and \\, '
+                "and no # in front, is needed: choose another key" % entry
             )
-        elif taken.setdefault(str(key), str(name)) != str(name):
+        elif other is not None:
             found.append(
                 "%s: the key of %s seen, one of its own is needed, or the log could not tell them apart: choose another"
-                % (entry, taken[str(key)])
+                % (entry, other)
             )
     return found
 

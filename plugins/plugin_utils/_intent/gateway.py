@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "gateway_unknown_model": "404",
     "gateway_tiers": {"fast": 8080, "reasoning": 8081},
     "gateway_queue": 64,
+    "gateway_patience": 60,
     "gateway_max_body": "32m",
 }
 

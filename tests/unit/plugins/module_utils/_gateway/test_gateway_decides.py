@@ -319,6 +319,43 @@ def test_seconds_left_are_those_of_the_last_load():
     assert other.loads == {}
 
 
+@pytest.mark.parametrize(
+    "patience, seen, answer",
+    [
+        (60, [(READY, 0), (DOWN, 10)], {11: WAIT, 69: WAIT, 71: DOWN}),
+        (60, [(READY, 0), (DOWN, 10), (LOADING, 12)], {69: WAIT, 71: LOADING}),
+        (0, [(READY, 0), (DOWN, 10)], {10: DOWN}),
+        # By its last load, of 30 and of 300 s.
+        (60, [(LOADING, 0), (READY, 30), (DOWN, 40), (LOADING, 95)], {95: WAIT, 184: WAIT, 186: LOADING}),
+        (60, [(LOADING, 0), (READY, 300), (DOWN, 310)], {311: DOWN}),
+        (60, [(LOADING, 0), (READY, 300), (DOWN, 310), (LOADING, 311)], {312: LOADING, 552: WAIT, 670: WAIT}),
+        # It never was there.
+        (60, [(DOWN, 1)], {2: DOWN}),
+        (60, [(LOADING, 1)], {2: LOADING}),
+    ],
+)
+def test_a_service_is_expected_back_by_its_last_load_or_because_it_was_just_there(patience, seen, answer):
+    made = fleet(service(patience=patience), DOWN)
+    for state, now in seen:
+        made.observe(made.endpoints()[0], state, now, now)
+    pool = made.pools["big"]
+    assert {now: pool.take("big", affinity.NONE, now) for now in answer} == answer
+    assert pool.take("big", affinity.NONE) in (DOWN, LOADING), "who has another service to go to does not wait"
+
+
+def test_who_waits_for_what_does_not_come_back_is_told():
+    made, granted = fleet(service(slots=1), READY), []
+    endpoint, pool = made.endpoints()[0], made.pools["big"]
+    made.observe(endpoint, DOWN, 1, 1)
+    pool.wait(Waiter("big", affinity.NONE, granted.append, patient=True))
+    made.observe(endpoint, DOWN, 60, 60)
+    assert granted == []
+    made.observe(endpoint, DOWN, 62, 62)
+    assert granted == [DOWN]
+    made.drain([Drained("big", "n1", "maintenance")])
+    assert pool.take("big", affinity.NONE, 30) == DOWN
+
+
 def test_a_new_configuration_keeps_what_is_known():
     made = fleet(service(endpoints=2), READY, READY)
     endpoint = made.pools["big"].take("big", talk("q1"))

@@ -150,7 +150,7 @@ def test_a_request_that_ends_its_servers_is_not_given_to_all_of_them(made):
     assert (status, body["error"]["code"]) == (503, "no_endpoint")
     assert "retry-after" in headers
     assert sum(len(server.requests) for server in servers) == 3
-    assert len(other.requests) == 1
+    assert len(other.requests) == 3
 
 
 def test_the_fallback_answers_with_its_own_name_and_says_so(made):
@@ -161,6 +161,73 @@ def test_the_fallback_answers_with_its_own_name_and_says_so(made):
     assert (status, headers["x-llama-service"], headers["x-llama-fallback"]) == (200, "small", "big")
     assert body == {"model": "small"}
     assert json.loads(other.requests[0][1]) == chat("small")
+
+
+def kill(server, loads=0.5):
+    """As a process that is killed and started again."""
+    server.die()
+    time.sleep(0.3)
+    server.health = LOADING
+    server.start()
+    time.sleep(loads)
+    server.health = (b"{}", 200)
+
+
+def test_requests_wait_while_their_only_server_is_killed_and_comes_back(made):
+    def act(server, end):
+        time.sleep(0.05)
+        end.sendall(plain(b"1"))
+
+    server, over, found = Server(act=act), threading.Event(), []
+    gateway = made(service("big", server))
+
+    def client():
+        while not over.is_set():
+            found.append(gateway.ask(body=chat())[0])
+
+    threads = [threading.Thread(target=client) for _one in range(4)]
+    for thread in threads:
+        thread.start()
+    for _kill in range(3):
+        time.sleep(0.5)
+        kill(server)
+    wait_for(lambda: gateway.state("big")["state"] == "ready")
+    over.set()
+    for thread in threads:
+        thread.join(10)
+    assert set(found) == {200}
+
+
+def test_who_is_in_a_hurry_is_told_at_once_and_others_when_nothing_comes_back(made):
+    server = Server()
+    gateway = made(service("big", server, patience=2))
+    server.die()
+    began = time.monotonic()
+    assert gateway.ask(body=chat())[2]["error"]["code"] == "no_endpoint"
+    assert 1 < time.monotonic() - began < 5
+    began = time.monotonic()
+    assert gateway.ask(body=chat())[0] == 503 and time.monotonic() - began < 1
+    server.start()
+    wait_for(lambda: gateway.state("big")["state"] == "ready")
+    gateway.write("gateway.json", configuration(service("big", server, patience=0)))
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    server.die()
+    began = time.monotonic()
+    assert gateway.ask(body=chat())[0] == 503 and time.monotonic() - began < 1
+
+
+def test_where_another_service_answers_nobody_waits_and_where_it_is_gone_too_all_do(made):
+    first, other = Server("a"), Server("small")
+    gateway = made({**service("big", first, fallback="small"), **service("small", other)})
+    first.die()
+    began = time.monotonic()
+    assert gateway.ask(body=chat())[1]["x-llama-fallback"] == "big" and time.monotonic() - began < 1
+    other.die()
+    threads, found = together(lambda: gateway.ask(body=chat()))
+    wait_for(lambda: gateway.state("big")["queue"] == 1)
+    first.start()
+    threads[0].join(10)
+    assert (found[0][0], found[0][1]["x-llama-service"]) == (200, "big") and "x-llama-fallback" not in found[0][1]
 
 
 def test_a_server_that_loads_says_how_long_and_is_used_when_it_has_loaded(made):
@@ -363,6 +430,26 @@ def test_keys(made):
         200
     ] * 5
     assert gateway.ask("/v1/models")[0] == 401
+
+
+def test_a_name_may_have_two_keys_while_one_is_exchanged_without_a_restart(made, capfd):
+    gateway = made(service("big", Server()), auth="required")
+
+    def asked(key, wanted):
+        wait_for(lambda: gateway.ask(body=chat(), Authorization="Bearer " + key)[0] == wanted)
+
+    for clients, known, unknown in (
+        ({"me": ["sk-new", "sk-me"]}, ("sk-me", "sk-new"), "sk-other"),
+        ({"me": "sk-new"}, ("sk-new",), "sk-me"),
+        ({"me": ["sk-new", 7]}, ("sk-new",), "sk-me"),
+    ):
+        gateway.write("keys.json", {"clients": clients, "services": {}})
+        gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+        for key in known:
+            asked(key, 200)
+        asked(unknown, 401)
+    said = capfd.readouterr().out
+    assert "keys.json: clients.me: no text seen, a key is needed" in said and "sk-" not in said
 
 
 def test_what_is_counted(made):

@@ -91,6 +91,7 @@ def test_services_with_models_and_endpoints():
         "fallback": "fast",
         "timeout": 7200.0,
         "queue": 64,
+        "patience": 60,
     }
     router = found["services"]["fast"]
     assert router["endpoints"] == [
@@ -120,13 +121,14 @@ def test_the_frame():
         gateway_tls={"certificate": "/c", "key": "/k"},
         gateway_tiers={"fast": 1, "reasoning": "9081"},
         gateway_queue="9",
+        gateway_patience="0",
         gateway_auth="log_only",
         gateway_unknown_model="default",
         gateway_registry_dir="/shared/endpoints",
     )
     assert found["base_urls"] == ["https://10.0.0.5"] and found["tiers"] == {"reasoning": {"port": 9081}}
     assert (found["auth"], found["unknown_model"]) == ("log_only", "default")
-    assert found["services"]["reasoning"]["queue"] == 9
+    assert (found["services"]["reasoning"]["queue"], found["services"]["reasoning"]["patience"]) == (9, 0)
     assert found["registry"] == {"hosts": {"node1": "10.0.0.31", "node2": "10.0.0.32", "node3": "10.0.0.33"}}
 
 

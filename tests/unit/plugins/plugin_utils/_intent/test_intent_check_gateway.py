@@ -173,6 +173,12 @@ def test_a_name_of_a_service_that_is_stopped_is_free():
             for wrong, seen in (("32MB", "'32MB'"), (0, "0"), ("513m", "'513m'"), ("1g", "'1g'"))
         ),
         *(({"gateway_max_body": size}, None) for size in ("32m", "512M", "1048576", 65536, "800k")),
+        *(
+            ({name: wrong}, "%s: %s seen, 0 to %d is needed: choose another number" % (name, seen, most))
+            for name, most in (("gateway_queue", 100000), ("gateway_patience", 3600))
+            for wrong, seen in ((-1, "-1"), ("1m", "'1m'"), (True, "True"), (2.5, "2.5"), (most + 1, str(most + 1)))
+        ),
+        *(({"gateway_patience": sound}, None) for sound in (0, "0", 60, "3600")),
         ({"gateway_port": 0}, "gateway_port: 0 seen, 1 to 65535 is needed: choose another number"),
         (
             {"gateway_tiers": [8080]},
@@ -188,9 +194,10 @@ def test_what_a_host_of_the_gateway_gets_wrong(variables, sentence):
     ("keys", "sentence"),
     [
         ({"a": "s3cret-1", "b": "s3cret-2"}, None),
+        ({"a": ["s3cret-1", "s3cret-3"], "b": ("s3cret-2",)}, None),
         (["s3cret"], "gateway_keys: no map seen, a map of name to key is needed: write NAME: KEY"),
         (
-            {"a": "s3cret", "b": "s3cret"},
+            {"a": "s3cret", "b": ["s3cret-2", "s3cret"]},
             "gateway_keys.b: the key of a seen, one of its own is needed, or the log could not tell them apart: choose "
             "another",
         ),
@@ -201,10 +208,13 @@ def test_what_a_host_of_the_gateway_gets_wrong(variables, sentence):
         *(
             (
                 {"a": wrong},
-                'gateway_keys.a: no plain text seen, letters, digits and punctuation but ", $ and \\, and no # in '
-                "front, are needed: choose another key",
+                'gateway_keys.a: no plain text seen, a key or a list of keys of letters, digits and punctuation but ", '
+                "$ and \\, and no # in front, is needed: choose another key",
             )
-            for wrong in ("", None, "s3cret key", 7, ["s3cret"], "s3cret$http_host", 's3cret"', "s3cret\\")
+            for wrong in (
+                *("", None, "s3cret key", 7, "s3cret$http_host", 's3cret"', "s3cret\\"),
+                *([], ["s3cret", 7], ["s3cret", None], [["s3cret"]], {"key": "s3cret"}, ["s3cret", "s3cret key"]),
+            )
         ),
     ],
 )
