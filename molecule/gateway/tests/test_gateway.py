@@ -281,6 +281,16 @@ def test_a_replica_that_is_killed_loses_no_request(lab, door):
     assert clients.failed == [] and clients.answered > 0
 
 
+def test_workers_of_the_only_server_of_a_service_are_killed_and_no_request_is_lost(lab, door):
+    """chat has no replica and no fallback: requests wait until it is back. Without that two of three failed."""
+    with Clients(door, 8, model="smollm2", tokens=16) as clients:
+        for node in ("node2", "node3", "node2"):
+            getattr(lab, node).check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
+            time.sleep(13)
+    assert clients.failed == [] and clients.answered > 20
+    print("answered:", clients.answered)
+
+
 def test_another_service_answers_for_one_that_died(lab, door):
     lab.node2.check_output("systemctl stop llama-head-single.service")
     try:
