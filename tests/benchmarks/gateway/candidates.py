@@ -1,4 +1,4 @@
-"""What stands between clients and fake llama-servers: nothing, HAProxy, HAProxy behind nginx, our engine behind nginx.
+"""What stands between clients and fake llama-servers: nothing, HAProxy, our engine behind nginx.
 
 Everything listens on the loopback of the container that inside.sh makes.
 """
@@ -9,7 +9,6 @@ import os
 import pathlib
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,8 +19,6 @@ COLLECTION = HERE.parents[2]
 RENDERED = pathlib.Path("/rendered")
 WORK = pathlib.Path("/tmp/bench")
 ENGINE = COLLECTION / "plugins/module_utils/programs/gateway.py"
-# A body of 1 MB and its head fit into one buffer of HAProxy, which is the least that routes it by its model.
-BUFFER = 1280 * 1024
 READY = 20
 
 
@@ -171,34 +168,24 @@ class Nginx(Candidate):
 class Haproxy(Candidate):
     """HAProxy as its users write it: routing by the JSON body, queues, redispatch, checks, the runtime API."""
 
-    name = "HAProxy"
+    name = "HAProxy, 128 KB buffers"
     port = 24200
-
-    def bind(self):
-        return "127.0.0.1:%d" % self.port
+    # What it reads of a body to route it by.
+    buffer = 128 * 1024
 
     def configuration(self):
         names, lines = [], []
-        fallbacks = {}
         for service_name, entry in self.services.items():
             for model in entry["models"]:
                 names += ["%s %s" % (name, service_name) for name in (model["name"], *model["aliases"])]
-            fallbacks[service_name] = entry["fallback"]
         (self.folder / "models.map").write_text("\n".join(names) + "\n")
-        lines.append((HERE / "haproxy.cfg").read_text() % {"here": self.folder, "buffer": BUFFER, "bind": self.bind()})
+        told = {"here": self.folder, "buffer": self.buffer, "port": self.port}
+        lines.append((HERE / "haproxy.cfg").read_text() % told)
         for service_name, entry in self.services.items():
             lines.append((HERE / "haproxy_backend.cfg").read_text() % {"name": service_name, "queue": entry["queue"]})
             for endpoint in entry["endpoints"]:
                 values = (endpoint["node"], endpoint["address"], endpoint["port"], endpoint["slots"])
                 lines.append("    server %s %s:%d maxconn %d\n" % values)
-            if fallbacks[service_name]:
-                other = self.services[fallbacks[service_name]]["endpoints"][0]
-                lines.append(
-                    "    server fallback %s:%d maxconn %d backup\n" % (other["address"], other["port"], other["slots"])
-                )
-                lines.append(
-                    "    http-response set-header X-Llama-Fallback %s if { srv_name fallback }\n" % service_name
-                )
         return "".join(lines)
 
     def start(self):
@@ -207,35 +194,13 @@ class Haproxy(Candidate):
         wait_for(self.port)
         time.sleep(1)  # its first checks
 
-    def add_endpoint(self, service_name, endpoint):
-        """A replica more, without a reload."""
-        name = "%s/%s" % (service_name, endpoint["node"])
-        self.tell(
-            "add server %s %s:%d check inter 500 maxconn %d"
-            % (name, endpoint["address"], endpoint["port"], endpoint["slots"])
-        )
-        self.tell("enable health %s; enable server %s" % (name, name))
 
-    def drain(self, service_name, node, draining):
-        self.tell("set server %s/%s state %s" % (service_name, node, "drain" if draining else "ready"))
+class HaproxyLarge(Haproxy):
+    """A body of 1 MB and its head fit into one of its buffers."""
 
-    def tell(self, command):
-        with socket.socket(socket.AF_UNIX) as admin:
-            admin.connect(str(self.folder / "admin.sock"))
-            admin.sendall(command.encode() + b"\n")
-            return b"".join(iter(lambda: admin.recv(65536), b"")).decode()
-
-
-class HaproxyBehindNginx(Haproxy, Nginx):
-    name = "nginx + HAProxy"
+    name = "HAProxy, 1.25 MB buffers"
     port = 24100
-
-    def bind(self):
-        return "unix@%s mode 666" % self.socket
-
-    def start(self):
-        self.start_nginx()
-        super().start()
+    buffer = 1280 * 1024
 
 
 class EngineBehindNginx(Nginx):
@@ -292,11 +257,3 @@ def replace(path, content):
     new = path.with_suffix(".new")
     new.write_text(json.dumps(content))
     new.rename(path)
-
-
-def all_candidates(services):
-    """Those that there are: the engine where the collection has one."""
-    found = [HaproxyBehindNginx(services), Haproxy(services)]
-    if ENGINE.exists():
-        found.append(EngineBehindNginx(services))
-    return found
