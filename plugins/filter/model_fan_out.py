@@ -8,16 +8,18 @@ author: The Fermi Sea (@thefermisea)
 version_added: 0.1.0
 short_description: "Internal: says which node fetches a model and which ones copy it from there"
 description:
-  - Returns what the role C(model) does about each model of a node. Where several nodes hold a model, the first one
-    with a fabric address fetches it, and the others with one copy it from there.
+  - Returns what the role C(model) does about each model of a node. If several nodes hold a model, the first one with a
+    fabric address that has it whole lends it, else the first one with an address fetches it. The others with an
+    address copy it from there.
   - A node without a fabric address fetches its models itself. So does every node whose C(urls) are files of its own.
 positional: host
 extends_documentation_fragment:
   - thefermisea.llama_cluster.intent.host
 options:
   _input:
-    description: The nodes in inventory order, each with C(host), C(address) on the fabric (empty for none)
-      and C(items), its models of P(thefermisea.llama_cluster.node_serving#filter).
+    description: The nodes in inventory order, each with C(host), C(address) on the fabric (empty for none),
+      C(items), its models of P(thefermisea.llama_cluster.node_serving#filter), and C(there), the paths of those that
+      it has whole.
     type: list
     elements: dict
     required: true

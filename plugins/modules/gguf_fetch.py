@@ -27,6 +27,8 @@ description:
     fetched. It stays as it is.
   - A file that is there without a manifest is proved, used and given one; one that is not what was asked for is
     refused, never overwritten.
+  - A file that this module has published for the same request, and that is not whole any more, is fetched again. It is
+    replaced once the good one is verified, or removed before if the disk does not hold both.
 options:
   dest:
     description:

@@ -20,13 +20,13 @@ from .errors import DiskTooSmall
 from .http import Client
 from .journal import CLOSED
 from .lock import lock
-from .manifest import Entry, Manifest, Part, file_entry, manifest_path, result, write_manifest
+from .manifest import Entry, Manifest, Part, file_entry, manifest_path, read_manifest, result, write_manifest
 from .pieces import Loose, adopt, extra_disk, loose_pieces, open_same
 from .present import alike, existing_entry, unchanged
 from .request import Plan, Request, Watch
 from .resolve import resolve
 from .sources import FileSource
-from .target import Piece, Target, check_disk, disk_failure
+from .target import MARGIN, Piece, Target, check_disk, disk_failure, free_disk
 from .transfer import Transfer
 
 
@@ -59,14 +59,17 @@ def _acquire(request: Request, check: bool, watch: Watch) -> Dict[str, Any]:
         return unchanged(request, watch) or _perform(request, plan, started, watch)
 
 
-def _missing(plan: Plan, watch: Watch, check: bool = False) -> Tuple[Dict[str, Entry], List[Target], bool]:
+def _missing(
+    request: Request, plan: Plan, watch: Watch, check: bool = False
+) -> Tuple[Dict[str, Entry], List[Target], bool]:
     """-> ({target path: manifest entry} of files that are there and good, [targets to fetch], whether anything is to be
     recorded)"""
     entries: Dict[str, Entry] = {}
     missing: List[Target] = []
     news = False
+    manifest = read_manifest(manifest_path(plan.path))
     for target, header in zip(plan.targets, plan.headers):
-        found = existing_entry(target, header, watch, check)
+        found = existing_entry(request, target, header, manifest, watch, check)
         if found:
             entries[target.path] = found[0]
             news = news or not found[1]
@@ -76,16 +79,27 @@ def _missing(plan: Plan, watch: Watch, check: bool = False) -> Tuple[Dict[str, E
     return entries, missing, news or bool(missing)
 
 
-def _reserve(missing: Sequence[Target], pieces: Sequence[Loose]) -> None:
-    """See that the disk suffices. pieces: those of loose_pieces()."""
+def _reserve(request: Request, missing: Sequence[Target], pieces: Sequence[Loose], check: bool = False) -> None:
+    """See that the disk suffices. pieces: those of loose_pieces().
+
+    A damaged file keeps its name until the good one takes it, unless the disk does not hold both.
+    """
     if not missing:
         return
     needed = sum(target.missing_disk() for target in missing)
     needed -= sum(loose.piece.size for loose in pieces if loose.ours)
     size = sum(target.size for target in missing)
     first, kept = missing[0].path, _kept(pieces)
+    needed = max(0, needed) + extra_disk(pieces)
+    folder = os.path.dirname(first)
+    freed = sum(os.lstat(path).st_blocks * 512 for path in request.damaged)
+    if request.damaged and needed + MARGIN > free_disk(folder) and needed + MARGIN <= free_disk(folder) + freed:
+        if check:
+            return
+        for path in request.damaged:
+            os.unlink(path)
     try:
-        check_disk(os.path.dirname(first), os.path.basename(first), size, max(0, needed) + extra_disk(pieces))
+        check_disk(folder, os.path.basename(first), size, needed)
     except DiskTooSmall as error:
         if not kept:
             raise
@@ -103,15 +117,17 @@ def _kept(pieces: Sequence[Loose]) -> List[str]:
 
 def _foretell(request: Request, plan: Plan, watch: Watch) -> Dict[str, Any]:
     """What a run would do, for check mode."""
-    entries, missing, news = _missing(plan, watch, check=True)
+    entries, missing, news = _missing(request, plan, watch, check=True)
     with loose_pieces(request.adopt, missing) as pieces:
-        _reserve(missing, pieces)
+        _reserve(request, missing, pieces, check=True)
         kept = _kept(pieces)
     names = [name for target in missing for name in alike(target)]
     for target in missing:
         parts = [Part(span.end - span.start, span.sha256) for span in target.spans]
         entries[target.path] = Entry(os.path.basename(target.path), target.size, parts)
     outcome = "would be fetched" if missing else "is there"
+    if request.damaged:
+        outcome += " again, because what is there is damaged"
     foretold = result(
         _manifest(request, plan, entries),
         os.path.dirname(plan.path),
@@ -147,12 +163,12 @@ def _copied_on_node(plan: Plan, missing: Sequence[Target], watch: Watch) -> Iter
 
 
 def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> Dict[str, Any]:
-    entries, missing, news = _missing(plan, watch)
+    entries, missing, news = _missing(request, plan, watch)
     resumed = sum(target.ranges.total() for target in missing)
     moved = copied = 0
     try:
         with loose_pieces(request.adopt, missing) as pieces:
-            _reserve(missing, pieces)
+            _reserve(request, missing, pieces)
             adopted, kept = sum(loose.piece.size for loose in pieces), _kept(pieces)
             adopt(pieces, watch.meter(plan.path, adopted))
         for target in missing:
@@ -172,11 +188,18 @@ def _perform(request: Request, plan: Plan, started: float, watch: Watch) -> Dict
     seconds = time.monotonic() - started
     counts = ((moved, " fetched"), (copied, " copied on the node"), (resumed, " resumed"), (adopted, " adopted"))
     parts = [human(count) + what for count, what in counts if count]
-    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else "is there and proved"
+    outcome = "%s in %s" % (", ".join(parts), duration(seconds)) if missing else there(plan.verified)
+    if request.damaged:
+        outcome += ", in the place of a damaged file"
     if kept:
         outcome += "; copied and still there, because not only root may write it: %s" % ", ".join(kept)
     done = result(_manifest(request, plan, entries), os.path.dirname(plan.path), news, "%s: %s" % (plan.path, outcome))
     return dict(done, transferred=moved, resumed=resumed, adopted=adopted, kept=kept, seconds=round(seconds, 1))
+
+
+def there(verified: str) -> str:
+    """What to say of a file that was there: size and header prove nothing."""
+    return "is there and proved" if verified == "sha256" else "is there, with the source's size and header"
 
 
 def _verify(targets: Sequence[Target]) -> None:

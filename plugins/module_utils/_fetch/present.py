@@ -8,11 +8,13 @@ import os
 import stat
 from typing import Any, Dict, List, Optional, Tuple
 
+from .._files import is_ours
 from .._model.describe import shard_name
 from .._model.gguf import Header, read_header, reading
 from .._text import Refusal, exact
 from .manifest import (
     Entry,
+    Manifest,
     Part,
     covers,
     file_entry,
@@ -20,7 +22,6 @@ from .manifest import (
     hash_pieces,
     is_model_name,
     manifest_path,
-    read_manifest,
     result,
     untouched,
     write_manifest,
@@ -34,8 +35,11 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
     """The result for a model that was published for this request and is untouched since; None when there is none.
 
     A file with another time, inode or owner is hashed, and the record renewed unless ``check``; without ``hashing``
-    None says that it would have to be. Raises Refusal when it is no longer what was published.
+    None says that it would have to be. A file of ours that is damaged goes to request.damaged, and is fetched again:
+    None. Raises Refusal when another file is there.
     """
+    if request.damaged:
+        return None
     folder = request.folder()
     # Shards keep their names, and a folder as dest leaves the name to the source: there the request alone decides.
     found = [
@@ -52,22 +56,35 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
     except FileNotFoundError:
         return None
     if touched and not hashing:
+        # What is seen without hashing.
+        request.damaged.update(
+            at for entry, at in entries if is_published(entry, at) and os.lstat(at).st_size != entry.size
+        )
         return None
     files: List[Entry] = []
     for entry, at in entries:
         if entry not in touched:
             files.append(entry)
             continue
+        published = is_published(entry, at)
         # A file that the caller gives away is proved by each run, and not given to and fro.
         with proving(at, check or request.owner is not None) as fd:
             status = os.fstat(fd)
-            if status.st_size != entry.size:
-                raise Refusal(
-                    "%s: has %s, %s were published: remove it and run again"
-                    % (at, exact(status.st_size), exact(entry.size))
-                )
-            pieces = _compared(at, entry.pieces, watch.meter(at, status.st_size), fd)
+            try:
+                if status.st_size != entry.size:
+                    raise Refusal(
+                        "%s: has %s, %s were published: remove it and run again"
+                        % (at, exact(status.st_size), exact(entry.size))
+                    )
+                pieces = _compared(at, entry.pieces, watch.meter(at, status.st_size), fd)
+            except Refusal:
+                if not published:
+                    raise
+                request.damaged.add(at)
+                continue
         files.append(file_entry(entry.name, status, pieces)._replace(found=entry.found))
+    if request.damaged:
+        return None
     manifest = manifest._replace(files=files)
     if touched and not check:
         write_manifest(manifest_path(path), manifest)
@@ -77,6 +94,12 @@ def unchanged(request: Request, watch: Watch, check: bool = False, hashing: bool
         False,
         "%s is there, %s" % (path, "hashed again" if touched else "untouched since it was published"),
     )
+
+
+def is_published(entry: Entry, path: str) -> bool:
+    """Whether a file is the very one that was fetched and recorded, whatever its bytes are now."""
+    status = os.lstat(path)
+    return is_ours(status) and status.st_ino == entry.inode and not entry.found
 
 
 def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[Part]:
@@ -92,24 +115,44 @@ def _compared(path: str, pieces: List[Part], advance: Advance, fd: int) -> List[
 
 
 def existing_entry(
+    request: Request,
     target: Target,
     header: Optional[Header],
+    manifest: Optional[Manifest],
     watch: Watch,
     check: bool = False,
 ) -> Optional[Tuple[Entry, bool]]:
     """-> (manifest entry of the file that already stands under the target's name, whether a manifest has it); None when
-    there is none.
+    there is none, or a damaged one of ours. manifest: of the model that the target belongs to.
 
     It must be what was asked for: by digest where one is known, else by exact size and the source's own header (models
     of one family and quant have the same size). Raises Refusal.
     """
-    if not os.path.lexists(target.path):
+    if not os.path.lexists(target.path) or target.path in request.damaged:
         return None
+    name = os.path.basename(target.path)
+    records = [entry for entry in (manifest.files if manifest else []) if entry.name == name]
+    same = bool(manifest and manifest.request == request.identity())
+    published = same and any(is_published(entry, target.path) for entry in records)
     with proving(target.path, check) as fd:
-        return _existing_entry(target, header, watch, fd)
+        try:
+            return _existing_entry(target, header, records, same, watch, fd)
+        except Refusal:
+            if not published:
+                raise
+    request.damaged.add(target.path)
+    return None
 
 
-def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: int) -> Tuple[Entry, bool]:
+def _existing_entry(
+    target: Target,
+    header: Optional[Header],
+    records: List[Entry],
+    same: bool,
+    watch: Watch,
+    fd: int,
+) -> Tuple[Entry, bool]:
+    """records: of this file in the manifest beside it; same: whether that is of the same request."""
     status = os.fstat(fd)
     size = status.st_size
     source = target.pieces[0].source.name
@@ -119,13 +162,7 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
             % (target.path, exact(size), source, exact(target.size))
         )
     wanted = [Part(span.end - span.start, span.sha256) for span in target.spans]
-    name = os.path.basename(target.path)
-    manifest = read_manifest(manifest_path(target.path))
-    recorded = [
-        entry
-        for entry in (manifest.files if manifest else [])
-        if entry.name == name and untouched(entry, status) and covers(entry.pieces, wanted)
-    ]
+    recorded = [entry for entry in records if untouched(entry, status) and covers(entry.pieces, wanted)]
     if any(piece.sha256 for piece in wanted):
         if recorded:
             return recorded[0], True
@@ -140,11 +177,17 @@ def _existing_entry(target: Target, header: Optional[Header], watch: Watch, fd: 
         raise Refusal(
             "%s: is there, but its header is not that of %s: remove it or choose another dest" % (target.path, source)
         )
+    elif records and not same:
+        # Two trainings of one model have one size and one header.
+        raise Refusal(
+            "%s: is there from another source, and without a sha256 it may differ from %s: give its sha256, remove the "
+            "file, or choose another dest" % (target.path, source)
+        )
     # Without a digest the record, which may be of another source, does not replace the look at the header.
     if recorded:
         return recorded[0], True
     # Whoever put it there did not ask us: it is used, and not ours to remove.
-    return file_entry(name, status, wanted)._replace(found=True), False
+    return file_entry(os.path.basename(target.path), status, wanted)._replace(found=True), False
 
 
 def alike(target: Target) -> List[str]:

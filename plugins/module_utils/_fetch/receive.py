@@ -77,7 +77,7 @@ def awaited(request: Request, bundled: Dict[str, Any], check: bool = False) -> L
     """
     wanted: List[Dict[str, Any]] = []
     for path, one in _places(request, bundled):
-        if not os.path.exists(path):
+        if not os.path.exists(path) or path in request.damaged:
             there = _sent(path + SUFFIX, check)
             wanted.append({"name": one.name, "path": path + SUFFIX, "size": one.size, "there": there})
     if wanted:
@@ -128,6 +128,11 @@ def _perform(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[st
     started = time.monotonic()
     entries, news = _there(request, bundled, watch)
     missing = [(path, one) for path, one in _places(request, bundled) if path not in entries]
+    for path, _one in missing:
+        if path in request.damaged and not os.path.lexists(path + SUFFIX):
+            # Only hashing has found it, after the controller had been told what to send.
+            os.unlink(path)
+            raise Refusal("%s: was damaged and is removed: run again, and the bundle's is sent" % path)
     for path, one in missing:
         entries[path] = _arrived(path, one, watch)
     first = _places(request, bundled)[0][0]
@@ -163,7 +168,7 @@ def _there(
     entries: Dict[str, Entry] = {}
     news = False
     for path, one in _places(request, bundled):
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) or path in request.damaged:
             continue
         with proving(path, check) as fd:
             status = os.fstat(fd)

@@ -6,7 +6,7 @@
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 from .._model.describe import describe
 from .._model.gguf import Header
@@ -76,6 +76,8 @@ class Request:
             raise Refusal("copy_of: no files given, those of gguf_fetch on the node that has the model are needed")
         self.into_folder = dest.endswith("/") or os.path.isdir(dest)
         self.dest = os.path.abspath(dest)
+        # Paths of files that were published for this very request and are damaged: they are fetched again.
+        self.damaged: Set[str] = set()
 
     def identity(self) -> Dict[str, Any]:
         """What decides the content: two requests with the same identity want the same bytes. No secret is in it.

@@ -18,7 +18,7 @@ from .journal import CLOSED, Journal, Ranges
 from .sources import Source
 
 BLOCK = 1 << 20  # bytes per write; what a kill can lose per connection, besides the socket's buffer
-_MARGIN = 64 << 20  # bytes of disk left to others
+MARGIN = 64 << 20  # bytes of disk left to others
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate
 
 
@@ -186,7 +186,7 @@ def check_disk(folder: str, name: str, size: int, missing: int) -> None:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     free = free_disk(folder)
-    if missing + _MARGIN > free:
+    if missing + MARGIN > free:
         needs = (
             "%s needs %s" % (name, human(size))
             if missing == size
@@ -196,9 +196,9 @@ def check_disk(folder: str, name: str, size: int, missing: int) -> None:
             folder,
             human(free),
             needs,
-            human(_MARGIN),
+            human(MARGIN),
         )
-        raise DiskTooSmall(message, folder, free, missing + _MARGIN)
+        raise DiskTooSmall(message, folder, free, missing + MARGIN)
 
 
 def disk_failure(path: str, error: OSError) -> Refusal:

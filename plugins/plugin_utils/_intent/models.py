@@ -43,20 +43,23 @@ def model_items(services: Services, models: Models, host: str, groups: Groups, m
 def fan_out(nodes: Sequence[Mapping[str, Any]], host: str) -> list[dict[str, Any]]:
     """The models of ``host`` and whether it fetches each one itself or copies it from another node that fetches it.
 
-    nodes: [{host, address, items}] in inventory order; address: on the fabric, empty for none; items: of model_items().
+    nodes: [{host, address, items, there}] in inventory order; address: on the fabric, empty for none; items: of
+    model_items(); there: paths of those that the node has, whole.
     -> the host's items, each with source (the node it copies from, empty for fetching it itself), original (its path
     there) and address (the host's own).
     """
     own = next(node for node in nodes if node["host"] == host)
     found = []
     for item in own["items"]:
-        # The first that may lend it, in the same order for everybody. A file URL names what every node has by itself.
+        # The first that may lend it; one that has it comes before one that fetches it. A file URL names what every node
+        # has by itself.
         local = item.get("urls") and all(url.startswith(("file:", "/")) for url in item["urls"])
         holders = (
             []
             if local or not own["address"]
             else [(node, same) for node in nodes if node["address"] for same in node["items"] if _same(item, same)]
         )
+        holders.sort(key=lambda holder: holder[1]["dest"] not in holder[0].get("there", []))
         source, original = holders[0] if holders else (own, item)
         lent = source["host"] != host
         found.append(

@@ -922,6 +922,11 @@ def test_urls_that_differ_in_their_query_are_two_requests(fake, tmp_path):
     fake.add_plain("m.gguf", gguf_files.model(12, name="mine model"))
     with pytest.raises(Refusal, match="is there, but its header is not that of m.gguf"):
         fetch(tmp_path / "m.gguf", urls=[url + "?version=2"])
+    # Two trainings of one model have one header.
+    fake.add_plain("m.gguf", OTHER)
+    for check in (True, False):
+        with pytest.raises(Refusal, match="is there from another source, and without a sha256 it may differ"):
+            fetch(tmp_path / "m.gguf", check=check, urls=[url + "?version=2"])
     assert "secret" not in (tmp_path / "m.gguf.manifest.json").read_text()
 
 
@@ -1031,7 +1036,7 @@ def test_a_disk_that_fills_up_meanwhile_ends_the_run_resumably(fake, tmp_path):
     setup = """
 import os
 target._allocate = lambda fd, size: os.ftruncate(fd, size)
-target._MARGIN = 0
+target.MARGIN = 0
 options = json.loads(sys.argv[1])
 other = os.path.dirname(options["dest"]) + "/other"
 def fill(state):
@@ -1134,7 +1139,7 @@ def test_a_manifest_or_journal_that_others_could_have_made_does_not_count(fake, 
     spoil(tmp_path / "m.gguf.partial.journal")
     assert fetch(tmp_path / "m.gguf", urls=[url])["resumed"] == 0
     spoil(tmp_path / "m.gguf.manifest.json")
-    assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("is there and proved")
+    assert fetch(tmp_path / "m.gguf", urls=[url])["msg"].endswith("is there, with the source's size and header")
 
 
 def test_a_partial_file_of_another_user_is_replaced(fake, tmp_path):
@@ -1190,26 +1195,113 @@ def test_a_touched_file_is_hashed_again_and_trusted_again(fake, tmp_path):
     assert fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")["msg"].endswith("untouched since it was published")
 
 
-def test_damage_under_an_unchanged_size_is_found(fake, tmp_path):
+def flip(path):
+    with open(path, "r+b") as stream:
+        stream.seek(-5, os.SEEK_END)
+        stream.write(b"X")
+
+
+def cut(path):
+    os.truncate(path, 1000)
+
+
+def grow(path):
+    with open(path, "ab") as stream:
+        stream.write(b"more")
+
+
+@pytest.mark.parametrize("damage", [flip, cut, grow, lambda path: os.truncate(path, 0)])
+def test_damaged_model_of_ours_is_fetched_again(fake, tmp_path, damage):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    damage(dest)
+    data = dest.read_bytes()
+    foretold = fetch(dest, fake, check=True, repo=REPO, quant="Q8_0")
+    assert (foretold["changed"], dest.read_bytes()) == (True, data)
+    assert foretold["msg"].endswith("would be fetched again, because what is there is damaged")
+    done = fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert (done["transferred"], done["changed"], whole(dest)) == (len(MODEL), True, True)
+    assert done["msg"].endswith("in the place of a damaged file")
+    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
+
+
+def test_damage_under_an_unchanged_time_is_found_by_hashing(fake, tmp_path):
     dest = tmp_path / "m.gguf"
     fetch(dest, fake, repo=REPO, quant="Q8_0")
     status = dest.stat()
-    with open(dest, "r+b") as stream:
-        stream.seek(-5, os.SEEK_END)
-        stream.write(b"X")
-    with pytest.raises(Refusal, match="damaged or replaced, remove it and run again"):
-        fetch(dest, fake, repo=REPO, quant="Q8_0")
+    flip(dest)
     os.utime(dest, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is False
-    with pytest.raises(Refusal, match="damaged or replaced, remove it and run again"):
-        fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)
+    assert fetch(dest, fake, repo=REPO, quant="Q8_0", full=True)["changed"] is True
+    assert whole(dest)
 
 
-def test_a_published_file_that_became_shorter_is_named(fake, tmp_path):
-    fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
-    os.truncate(tmp_path / "m.gguf", 1000)
-    with pytest.raises(Refusal, match="has 1,000 bytes, .* were published: remove it and run again"):
-        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+def test_damaged_model_serves_until_the_good_one_is_there(fake, tmp_path):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    flip(dest)
+    data = dest.read_bytes()
+    fake.answers = [(403, {}, b"")] * 9
+    with pytest.raises(Refusal):
+        fetch(dest, fake, repo=REPO, quant="Q8_0")
+    assert dest.read_bytes() == data
+
+
+def test_damaged_model_goes_first_where_the_disk_holds_one(fake, tmp_path, monkeypatch):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    flip(dest)
+    room = len(MODEL) + fetch_target.MARGIN
+
+    def free(folder):
+        return room - (os.stat(dest).st_blocks * 512 if dest.exists() else 0)
+
+    monkeypatch.setattr(fetch_fetch, "free_disk", free)
+    monkeypatch.setattr(fetch_target, "free_disk", free)
+    assert fetch(dest, fake, check=True, repo=REPO, quant="Q8_0")["changed"] is True
+    assert dest.exists()
+    assert fetch(dest, fake, repo=REPO, quant="Q8_0")["changed"] is True
+    assert whole(dest)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_damaged_shard_leaves_the_whole_ones(fake, tmp_path, monkeypatch, number):
+    names = ["m-0000%d-of-00003.gguf" % (place + 1) for place in range(3)]
+    files = dict(zip(names, gguf_files.shards(3)))
+    fake.add_repo("owner/s-GGUF", files)
+    fetch(tmp_path / "m.gguf", fake, repo="owner/s-GGUF", files=names)
+    os.truncate(tmp_path / names[number], 500)
+    monkeypatch.setattr(present, "hash_pieces", None)  # the whole ones are known by the record
+    done = fetch(tmp_path / "m.gguf", fake, repo="owner/s-GGUF", files=names)
+    assert done["transferred"] == len(files[names[number]])
+    assert [(tmp_path / name).read_bytes() for name in names] == list(files.values())
+
+
+def not_found(path):
+    """Replace the published file by one that is not ours by the record: it has another inode."""
+    data = path.read_bytes()[:1000]
+    path.rename(path.parent / "kept")
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("replace", [not_found, lambda path: (cut(path), give_away(path))])
+def test_file_that_is_not_ours_by_record_is_refused(fake, tmp_path, replace):
+    dest = tmp_path / "m.gguf"
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    replace(dest)
+    for check in (True, False):
+        with pytest.raises(Refusal, match="has 1,000 bytes, .* were published: remove it and run again"):
+            fetch(dest, fake, check=check, repo=REPO, quant="Q8_0")
+    assert dest.stat().st_size == 1000
+
+
+def test_damaged_file_that_was_there_before_is_refused(fake, tmp_path):
+    dest = tmp_path / "m.gguf"
+    dest.write_bytes(MODEL)
+    fetch(dest, fake, repo=REPO, quant="Q8_0")
+    cut(dest)
+    with pytest.raises(Refusal, match="were published: remove it and run again"):
+        fetch(dest, fake, repo=REPO, quant="Q8_0")
 
 
 def test_a_removed_file_is_fetched_again(fake, tmp_path):

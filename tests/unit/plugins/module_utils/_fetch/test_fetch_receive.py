@@ -11,8 +11,9 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import receive as receive_module
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.present import unchanged
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.receive import awaited, receive
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request, Watch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
 from ansible_collections.thefermisea.llama_cluster.tests.unit import gguf_files
 from ansible_collections.thefermisea.llama_cluster.tests.unit.strangers import give_away
@@ -91,6 +92,24 @@ def test_a_file_that_is_there_is_proved_and_nothing_is_awaited(tmp_path):
     (other / "m.gguf").write_bytes(b"short")
     with pytest.raises(Refusal, match="is there with 5 bytes"):
         receive(Request(str(other / "m.gguf"), **NOWHERE), bundled(m=MODEL))
+
+
+def test_damaged_model_of_ours_is_sent_again(tmp_path):
+    path, entry = tmp_path / "m.gguf", bundled(m=MODEL)
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+    receive(Request(str(path), **NOWHERE), entry)
+    os.truncate(path, 1000)
+    request = Request(str(path), **NOWHERE)
+    assert unchanged(request, Watch(), hashing=False) is None
+    assert [one["there"] for one in awaited(request, entry)] == [0]
+    assert receive(Request(str(path), **NOWHERE), entry, check=True)["changed"] is True
+    (tmp_path / "m.gguf.sent").write_bytes(MODEL)
+    assert receive(Request(str(path), **NOWHERE), entry)["transferred"] == len(MODEL)
+    # One of the same size is known once it is hashed, when nothing was sent.
+    path.write_bytes(bytes(len(MODEL)))
+    with pytest.raises(Refusal, match="was damaged and is removed: run again"):
+        receive(Request(str(path), **NOWHERE), entry)
+    assert left(tmp_path) == ["m.gguf.manifest.json"]
 
 
 def test_shards_keep_their_names(tmp_path):

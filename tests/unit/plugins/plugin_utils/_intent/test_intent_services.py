@@ -431,6 +431,16 @@ def test_the_first_node_with_a_fabric_address_fetches_and_the_others_copy():
     assert fan_out(items, addresses, "node4") == [("node2", "/node2/m.gguf", "10.100.0.34")]
 
 
+def test_node_that_has_the_model_lends_it():
+    """The others copy it, even the first one, whose own file is damaged or missing."""
+    item = {"urls": ["https://hub/m.gguf"], "dest": "/m.gguf"}
+    nodes = [{"host": "node%d" % n, "address": "10.0.0.%d" % n, "items": [item], "there": []} for n in (1, 2, 3)]
+    nodes[1]["there"] = ["/m.gguf"]
+    assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["node2", "", "node2"]
+    nodes[1]["address"] = ""
+    assert [intent_models.fan_out(nodes, "node%d" % n)[0]["source"] for n in (1, 2, 3)] == ["", "", "node1"]
+
+
 def test_a_node_that_is_alone_with_a_model_fetches_it():
     item, other = (
         {"repo": "a/m", "files": ["m.gguf"], "dest": "/m.gguf"},
