@@ -2,6 +2,8 @@ import json
 import threading
 import time
 
+import pytest
+
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
@@ -78,6 +80,18 @@ def test_a_node_that_lacks_it_copies_it_again_and_check_mode_says_so(lab):
         assert not lending(lab)
     status, output = fetch(lab, *arguments, nodes="node3")
     assert (status, lab.changed(output)) == (0, 0), output
+    assert asked(lab) == before
+
+
+@pytest.mark.parametrize("node", ["node1", "node3"])
+def test_damaged_model_comes_from_a_node_that_has_it(lab, node):
+    """Even that of node1, which would fetch it from the hub if no node had it."""
+    path, before = "/opt/models/whole.gguf", asked(lab)
+    getattr(lab, node).check_output("truncate -s 50000000 %s", path)
+    status, output = fetch(lab, ["whole.gguf"], path, nodes="node1,node3")
+    assert status == 0, output
+    assert "in the place of a damaged file" in output
+    assert getattr(lab, node).check_output("sha256sum %s | cut -d' ' -f1", path) == SHA256
     assert asked(lab) == before
 
 
