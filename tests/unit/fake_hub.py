@@ -72,6 +72,7 @@ class FakeHub:
         self.answers = []  # (status, headers, body) for the next requests for bytes, before anything else
         self.cuts = []  # bytes after which the next bodies break off
         self.on_bytes = None  # called with (name, start, end) before a body is sent
+        self.siblings = None  # of every revision, as artifact managers list them
         self.html = None  # a page with status 200 instead of bytes
         self.lie_range = False  # Content-Range of other bytes than asked for
         self.redirect_to = None  # the next resolve goes there
@@ -252,7 +253,7 @@ class HubHandler(Handler):
         if resolve:
             return self.resolve(repo, resolve.group(1), resolve.group(3))
         if api.group(2) == "revision":
-            return self.json({"sha": repo["commit"]})
+            return self.json({"sha": repo["commit"], "siblings": hub.siblings})
         return self.tree(repo, int(query.get("cursor", ["0"])[0]))
 
     def tree(self, repo, start):

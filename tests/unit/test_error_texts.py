@@ -1537,7 +1537,6 @@ REFUSALS = [
         "at most 65,535 bytes",
         raised(parse, gguf([number(b"k" * 70000, 1)])),
     ),
-    ("m.gguf:", "a metadata key is not UTF-8", "", raised(parse, gguf([number(b"\xff\xfe", 1)]))),
     ("m.gguf:", "key n appears twice", "", raised(parse, gguf([number(b"n", 1), number(b"n", 1)]))),
     ("m.gguf:", "n has type 99", "", raised(parse, gguf([key(b"n", 99, b"")]))),
     ("m.gguf:", "array n has elements of type 99", "", raised(parse, gguf([array(b"n", 99, 1)]))),
@@ -1570,9 +1569,26 @@ REFUSALS = [
     (
         "m.gguf:",
         "tensor t has type 99",
-        "a newer llama.cpp is needed",
+        "of a fork such as ik_llama.cpp",
         raised(parse, gguf(tensors=[tensor(b"t", kind=99)])),
     ),
+    (
+        "m.gguf:",
+        "tensor t has type Q4_0_4_8",
+        "use the quant Q4_0",
+        raised(parse, gguf(tensors=[tensor(b"t", kind=32)])),
+    ),
+    (
+        "m.gguf:",
+        "tensor t has type 50",
+        "use another quant, or a newer",
+        raised(parse, gguf(tensors=[tensor(b"t", kind=50)])),
+    ),
+    ("m.gguf:", "tensor t has type 70000", "damaged header", raised(parse, gguf(tensors=[tensor(b"t", kind=70000)]))),
+    ("m.gguf:", "array n has arrays in it", "use another file", raised(parse, gguf([array(b"n", 9, 1)]))),
+    ("m.gguf:", "GGUF version 4", "a newer format", raised(parse, gguf(version=4))),
+    ("m.gguf:", "a pointer of Git LFS", "give the address of the file", raised(parse, b"version https://git-lfs")),
+    ("m.gguf:", "a format of before GGUF", "use a GGUF file of it", raised(parse, b"tjgg" + bytes(20))),
     ("m.gguf:", "tensor t has dimensions 0", "", raised(parse, gguf(tensors=[tensor(b"t", dims=(0,))]))),
     (
         "m.gguf:",
@@ -1621,6 +1637,12 @@ REFUSALS = [
         "general.architecture is 'a\\nb'",
         "its name is needed",
         raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("a\nb"))]))),
+    ),
+    (
+        "header:",
+        "architecture clip seen: a projector for images or sound",
+        "name the file of the model itself",
+        raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("clip"))]))),
     ),
     ("architecture qwen:", "qwen.block_count is 100000000", "1 to 512 are allowed", blocks_of(100000000)),
     (

@@ -16,6 +16,7 @@ import contextlib
 import http.client
 import io
 import math
+import re
 import socket
 import ssl
 import threading
@@ -26,7 +27,7 @@ from typing import Any, Callable, Dict, Optional, Tuple, TypeVar, Union
 from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from .._text import Refusal, exact, printable
+from .._text import Refusal, duration, exact, human, printable
 from .errors import Transient
 from .urls import Origin, authorization, clean_url, following_url, is_loopback, origin_of, public_url
 
@@ -35,6 +36,7 @@ REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 8
 FIRST_WAIT = 0.5  # seconds before the second attempt, doubled with each
 _MAX_WAIT = 600.0  # seconds; hubs count their rate limits over five minutes
+_XET_ONLY = 400 * 10**9  # bytes; the hub's CDN answers 400 to a larger file (huggingface_hub issue 4330)
 _LOWEST = 4096  # bytes per second: a connection that is slower for _LOWEST_OVER seconds is given up
 _LOWEST_OVER = 30.0
 _MAX_HEAD = 1 << 20  # bytes of status line and header fields
@@ -54,17 +56,43 @@ def worthwhile(count: int, seconds: float) -> bool:
 
 
 def _retry_after(headers: Message) -> Optional[float]:
-    value = headers.get("Retry-After")
-    if not value:
-        return None
+    """Seconds that an answer asks to wait, at most _MAX_WAIT, or None: by Retry-After, else by what the limit of
+    requests says of its window (RateLimit of the IETF's drafts, X-RateLimit-Reset), else by the length of that
+    window."""
+    for wait in (_date_or_seconds(headers), _window_left(headers), _named(headers, "RateLimit-Policy", "w")):
+        if wait is not None and not math.isnan(wait):
+            return min(max(wait, 0.0), _MAX_WAIT)
+    return None
+
+
+def _date_or_seconds(headers: Message) -> Optional[float]:
+    value = headers.get("Retry-After", "")
     try:
-        wait = float(value)
+        return float(value)
     except ValueError:
         try:
-            wait = parsedate_to_datetime(value).timestamp() - time.time()
-        except (TypeError, ValueError, OverflowError):
+            return parsedate_to_datetime(value).timestamp() - time.time()
+        except (IndexError, TypeError, ValueError, OverflowError):
             return None
-    return None if math.isnan(wait) else min(max(wait, 0.0), _MAX_WAIT)
+
+
+def _window_left(headers: Message) -> Optional[float]:
+    wait = _named(headers, "RateLimit", "t|reset")
+    for name in ("RateLimit-Reset", "X-RateLimit-Reset"):
+        match = re.match(r" *([0-9]{1,12})", headers.get(name, ""))
+        if wait is None and match:
+            wait = float(match.group(1))
+    # Some give the time of its end.
+    return wait - time.time() if wait is not None and wait > 1e9 else wait
+
+
+def _named(headers: Message, field: str, parameter: str) -> Optional[float]:
+    """The largest value of a parameter among the limits that a header field lists; of those that are used up, if it
+    says which."""
+    limits = ",".join(headers.get_all(field) or [])[:2000].split(",")
+    limits = [limit for limit in limits if re.search(r"; *r *= *0+(?![0-9])", limit)] or limits
+    found = [re.search(r"(?:^|[; ])(?:%s) *= *([0-9]{1,12})" % parameter, limit) for limit in limits]
+    return max((float(match.group(1)) for match in found if match), default=None)
 
 
 class _Pace(io.RawIOBase):
@@ -263,22 +291,41 @@ def discard(client: Client, url: str, response: http.client.HTTPResponse, most: 
     client.drop(url)
 
 
-def status_failure(url: str, response: http.client.HTTPResponse, hint: str = "") -> Union[Refusal, Transient]:
-    """What a status other than the wanted one means: Transient or Refusal."""
+def may_pass(status: int) -> bool:
+    """Whether a later attempt may not meet this status."""
+    return status in (408, 425, 429) or status >= 500 and status not in (501, 505)
+
+
+def status_failure(
+    url: str, response: http.client.HTTPResponse, hint: str = "", said: str = ""
+) -> Union[Refusal, Transient]:
+    """What a status other than the wanted one means: Transient or Refusal. said: by the server, in its own words."""
     text = "%s: answered %d %s" % (public_url(url), response.status, printable(response.reason, 60))
-    if response.status in (408, 425, 429) or response.status >= 500:
-        return Transient(text, _retry_after(response.headers))
+    said = said or printable(response.headers.get("X-Error-Message", "")).strip()
+    text += " (it says: %s)" % said if said else ""
+    if may_pass(response.status):
+        wait = _retry_after(response.headers)
+        if wait:
+            until = time.strftime("%H:%M:%S UTC", time.gmtime(time.time() + wait))
+            text += ", it asks to wait %s, until %s" % (duration(round(wait)), until)
+        return Transient(text, wait)
     return Refusal(text + (": " + hint if hint else ""))
 
 
-def hint(response: http.client.HTTPResponse) -> str:
+def hint(response: http.client.HTTPResponse, size: Optional[int] = None) -> str:
+    """What to do about a file of ``size`` bytes, None where nobody says how many, that is not given."""
     if response.headers.get("X-Error-Code") == "GatedRepo":
         return "the repository is gated, accept its terms there and set model_token_file"
     if response.status == 407:
         return "the proxy needs user and password, as http://USER:PASSWORD@HOST:PORT in the environment"
-    return (
-        "check the address" if response.status in (404, 410) else "a token with access is needed, see model_token_file"
-    )
+    if response.status in (401, 403):
+        return "a token with access is needed, see model_token_file"
+    if response.status == 400 and (size or 0) > _XET_ONLY:
+        return (
+            "the hub gives files above %s through Xet only: run hf download on the node and give the file the model's "
+            "name, or choose a quant in smaller files" % human(_XET_ONLY)
+        )
+    return "check the address"
 
 
 def attempts(operation: Callable[[], Result], tries: int = 4) -> Result:
@@ -289,7 +336,8 @@ def attempts(operation: Callable[[], Result], tries: int = 4) -> Result:
             return operation()
         except Transient as failure:
             if not remaining:
-                raise Refusal("%s, %d times: check the network and run again" % (failure, tries)) from None
-            time.sleep(wait if failure.wait is None else failure.wait)
+                step = "run again then" if failure.wait else "check the network and run again"
+                raise Refusal("%s, %d times: %s" % (failure, tries, step)) from None
+            time.sleep(wait if failure.wait is None else max(failure.wait, FIRST_WAIT))
             wait *= 2
     raise AssertionError("unreachable")

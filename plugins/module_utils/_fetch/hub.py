@@ -17,7 +17,8 @@ from urllib.parse import quote
 from .._model.describe import shard_name, shard_names
 from .._text import Refusal, exact, printable
 from .errors import Transient
-from .http import Client, attempts, get_following, status_failure
+from .http import Client, attempts, get_following, may_pass, status_failure
+from .manifest import is_size
 from .sources import HttpSource
 from .urls import clean_url, following_url, public_url, same_origin
 
@@ -38,6 +39,15 @@ _QUANT = re.compile(
     re.IGNORECASE,
 )
 
+# Words in the names of files that go with a model: drafts, LoRA and control vectors, importance matrices. Projectors
+# have mmproj anywhere in their name.
+_COMPANION = re.compile(
+    "(?<![a-z0-9])(mtp|nextn|dflash|draft(?:er)?|eagle|lora|adapter|imatrix|cvector|control-?vector)[0-9]*(?![a-z0-9])"
+)
+# What makers of quants put before the name of a quant.
+_MAKERS = r"(?<![A-Za-z0-9])(?:UD|I1?|imat(?:rix)?|APEX)[-._]"
+_NOT_THERE = (404, 405, 410, 501)  # statuses of a part of the API that a mirror does not have
+
 # The name of the model, the number of the piece, and how many there are where the name says it.
 PieceName = Tuple[str, int, Optional[int]]
 
@@ -46,7 +56,7 @@ class HubFile(NamedTuple):
     """A file of a repository."""
 
     path: str
-    size: int
+    size: Optional[int]  # None where a mirror does not say it
     sha256: Optional[str]  # None for a file outside large-file storage
 
 
@@ -128,15 +138,42 @@ def model_name(names: Sequence[str]) -> str:
 
 
 def _hub_file(entry: Dict[str, Any]) -> HubFile:
-    """HubFile of an entry of a listing. Raises ValueError for one that is no hub's."""
-    path, large = entry["path"], entry.get("lfs") or {}
-    size, digest = large.get("size", entry.get("size")), large.get("oid")
+    """HubFile of an entry of a listing, of /tree/ or of the siblings of /revision/. Raises ValueError for one that is
+    no hub's."""
+    path, large = entry.get("path") or entry["rfilename"], entry.get("lfs") or {}
+    size, digest = large.get("size", entry.get("size")), large.get("oid", large.get("sha256"))
     parts = path.split("/")
     if not path.isprintable() or "" in parts or "." in parts or ".." in parts:
         raise ValueError(path)
-    if not isinstance(size, int) or size < 0 or digest is not None and not _SHA256.match(digest):
+    if size is None and "rfilename" not in entry:
+        raise ValueError(path)
+    if size is not None and not is_size(size) or digest is not None and not _SHA256.match(digest):
         raise ValueError(size)
     return HubFile(path, size, digest)
+
+
+class _Answer(NamedTuple):
+    """What a hub answered. parsed: its JSON, None of anything else; said: its own words about an error."""
+
+    response: http.client.HTTPResponse
+    parsed: Any
+    said: str
+
+    @property
+    def status(self) -> int:
+        return self.response.status
+
+    @property
+    def code(self) -> str:
+        return self.response.headers.get("X-Error-Code", "")
+
+
+def _said(response: http.client.HTTPResponse, body: bytes, parsed: Any) -> str:
+    """The server's own words about an error, empty for none: of the hub's header, its JSON, or a line of text."""
+    words = response.headers.get("X-Error-Message") or (parsed.get("error") if isinstance(parsed, dict) else "")
+    if not words and "text/plain" in response.headers.get("Content-Type", ""):
+        words = body[:400].decode("utf-8", "replace").strip().split("\n")[0]
+    return printable(words).strip() if isinstance(words, str) else ""
 
 
 class Hub:
@@ -152,8 +189,7 @@ class Hub:
         self.client, self.repo, self.token = client, repo, token
         self.endpoint = clean_url(endpoint).rstrip("/")
 
-    def _get_json(self, url: str) -> Tuple[http.client.HTTPResponse, Any]:
-        """-> (status, headers, parsed body or None)"""
+    def _get_json(self, url: str) -> _Answer:
 
         def once() -> Tuple[http.client.HTTPResponse, bytes]:
             # The next page of a mirror's listing may be at the original hub, which is not the mirror's token's
@@ -169,7 +205,7 @@ class Hub:
                 self.client.drop(final)
             if len(body) > _MAX_ANSWER:
                 raise Refusal("%s: answers more than %s: check endpoint" % (public_url(url), exact(_MAX_ANSWER)))
-            if response.status == 429 or response.status >= 500:
+            if may_pass(response.status):
                 raise status_failure(url, response)
             return response, body
 
@@ -178,7 +214,7 @@ class Hub:
             parsed = json.loads(body.decode("utf-8"))
         except (ValueError, RecursionError):
             parsed = None
-        return response, parsed
+        return _Answer(response, parsed, _said(response, body, parsed))
 
     def _no_hub(self, url: str) -> Refusal:
         return Refusal("%s: does not answer as a model hub does: check endpoint" % public_url(url))
@@ -194,28 +230,30 @@ class Hub:
         if _COMMIT.match(revision):
             return revision
         url = self._api("%s/revision/%s" % (self.repo, quote(revision, safe="")))
-        response, answer = self._get_json(url)
-        if response.status != 200:
-            raise self._refusal(response, revision)
-        if not isinstance(answer, dict) or not _COMMIT.match(str(answer.get("sha"))):
+        answer = self._get_json(url)
+        if answer.status != 200:
+            raise self._refusal(answer, revision)
+        if not isinstance(answer.parsed, dict) or not _COMMIT.match(str(answer.parsed.get("sha"))):
             raise self._no_hub(url)
-        return answer["sha"]
+        return answer.parsed["sha"]
 
     def files(self, commit: str) -> List[HubFile]:
         """[HubFile] of the repository at ``commit``, all folders, all pages."""
         url = self._api("%s/tree/%s?recursive=true" % (self.repo, commit))
         found: List[HubFile] = []
-        for _page in range(_MAX_PAGES):
-            response, answer = self._get_json(url)
-            if response.status != 200:
-                raise self._refusal(response, commit)
+        for page in range(_MAX_PAGES):
+            answer = self._get_json(url)
+            if answer.status in _NOT_THERE and not answer.code and not page:
+                return self._siblings(commit, answer)
+            if answer.status != 200:
+                raise self._refusal(answer, commit)
             try:
-                found += [_hub_file(entry) for entry in answer if entry.get("type") == "file"]
+                found += [_hub_file(entry) for entry in answer.parsed if entry.get("type") == "file"]
             except (AttributeError, KeyError, TypeError, ValueError):
                 raise self._no_hub(url) from None
             if len(found) > _MAX_FILES:
                 break
-            following = _NEXT.search(response.headers.get("Link", ""))
+            following = _NEXT.search(answer.response.headers.get("Link", ""))
             if not following:
                 return found
             url = following_url(url, following.group(1))
@@ -223,14 +261,30 @@ class Hub:
             "%s: lists more than %d pages or %d files: check endpoint" % (self._repo_url(), _MAX_PAGES, _MAX_FILES)
         )
 
+    def _siblings(self, commit: str, tree: _Answer) -> List[HubFile]:
+        """The same by the revision itself: artifact managers in the place of the hub often have no /tree/."""
+        answer = self._get_json(self._api("%s/revision/%s?blobs=true" % (self.repo, commit)))
+        if answer.status != 200:
+            raise self._refusal(answer, commit)
+        try:
+            listed = answer.parsed["siblings"]
+            if 0 < len(listed) <= _MAX_FILES:
+                return [_hub_file(entry) for entry in listed]
+        except (AttributeError, KeyError, TypeError, ValueError):
+            pass
+        raise Refusal(
+            "%s: this server lists no files of it, /tree/ answered %d and /revision/ has no siblings: give the urls of "
+            "the files in the place of repo, or use another hub" % (self._repo_url(), tree.status)
+        )
+
     def source(self, commit: str, hub_file: HubFile) -> HttpSource:
         """HttpSource of a file at a commit."""
         url = "%s/%s/resolve/%s/%s" % (self.endpoint, self.repo, commit, quote(hub_file.path))
         return HttpSource(url, self.token, hub_file.size, pinned=True)
 
-    def _refusal(self, response: http.client.HTTPResponse, revision: str) -> Union[Refusal, Transient]:
-        code = response.headers.get("X-Error-Code", "")
-        if code == "GatedRepo" or response.status == 403:
+    def _refusal(self, answer: _Answer, revision: str) -> Union[Refusal, Transient]:
+        code, status = answer.code, answer.status
+        if code == "GatedRepo":
             step = (
                 "ask for access with the account the token belongs to"
                 if self.token
@@ -245,29 +299,44 @@ class Hub:
                 "%s: has no revision %s, it has %s"
                 % (self._repo_url(), revision, self._revisions() or "none that it lists")
             )
-        if response.status == 401 and self.token and code != "RepoNotFound":
+        if status == 401 and self.token and code != "RepoNotFound":
             return Refusal(
-                "%s: the token was refused (status 401): put a valid token into model_token_file" % self._repo_url()
+                "%s: the token was refused (status 401%s): put a valid token into model_token_file"
+                % (self._repo_url(), ", it says: " + answer.said if answer.said else "")
             )
-        if response.status in (401, 404):
+        if code == "RepoNotFound" or status in (401, 404) and not code:
             return Refusal(
-                "%s: unknown%s, %s" % (self._repo_url(), "" if self.token else " or private", self._neighbours())
+                "%s: unknown%s%s, %s"
+                % (
+                    self._repo_url(),
+                    "" if self.token else " or private",
+                    " (it says: %s)" % answer.said if answer.said else "",
+                    self._neighbours(),
+                )
             )
-        return status_failure(self._repo_url(), response, "check repo and endpoint")
+        step = "check repo and endpoint"
+        if status == 403:
+            step = (
+                "the token may not read it, give it that right or use another"
+                if self.token
+                else "a token in model_token_file may be needed, or whoever runs this server does not give it"
+            )
+        return status_failure(self._repo_url(), answer.response, step, answer.said)
 
     def _revisions(self) -> str:
-        response, answer = self._get_json(self._api(self.repo + "/refs"))
-        if response.status != 200 or not isinstance(answer, dict):
+        answer = self._get_json(self._api(self.repo + "/refs"))
+        if answer.status != 200 or not isinstance(answer.parsed, dict):
             return ""
         try:
-            return printable(", ".join(ref["name"] for kind in ("branches", "tags") for ref in answer.get(kind) or []))
+            names = [ref["name"] for kind in ("branches", "tags") for ref in answer.parsed.get(kind) or []]
+            return printable(", ".join(names))
         except (LookupError, TypeError):
             return ""
 
     def _neighbours(self) -> str:
         owner, _slash, _name = self.repo.partition("/")
-        response, answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
-        listed = answer if response.status == 200 and isinstance(answer, list) else []
+        answer = self._get_json("%s/api/models?author=%s&limit=200" % (self.endpoint, quote(owner, safe="")))
+        listed = answer.parsed if answer.status == 200 and isinstance(answer.parsed, list) else []
         names = [
             printable(entry["id"]) for entry in listed if isinstance(entry, dict) and isinstance(entry.get("id"), str)
         ]
@@ -290,13 +359,17 @@ def select(
     """
     by_path = {entry.path: entry for entry in hub_files}
     models = [entry.path for entry in hub_files if _is_model(entry.path)]
+    # A draft is a model where there is no other, or where the repository has it in its name.
+    mine = set(_COMPANION.findall(repo.lower()))
+    models = [path for path in models if set(_COMPANION.findall(path.lower())) <= mine] or models
     if files:
         for name in files:
             if name not in by_path:
                 close = difflib.get_close_matches(name, models, 5, 0.3) or models[:10]
                 raise Refusal("%s: has no file %s, it has %s" % (repo, name, ", ".join(close) or "no GGUF file at all"))
         return [by_path[name] for name in order_files(files, by_path)]
-    wanted = re.compile(r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant or ""), re.IGNORECASE)
+    name = r"(?<![A-Za-z0-9])%s(?![A-Za-z0-9_])" % re.escape(quant or "")
+    wanted, more = re.compile(name, re.IGNORECASE), re.compile(_MAKERS + name, re.IGNORECASE)
     groups: Dict[Tuple[str, str], List[str]] = {}
     for path in models:
         if wanted.search(path):
@@ -307,6 +380,10 @@ def select(
         raise Refusal(
             "%s: has no quant %s, it has %s" % (repo, quant, ", ".join(_quants(models)) or "no GGUF file at all")
         )
+    # Q4_K_M is that of m-Q4_K_M.gguf, and only in part that of m-UD-Q4_K_M.gguf.
+    exactly = {group: paths for group, paths in groups.items() if not any(more.search(path) for path in paths)}
+    if len(exactly) == 1:
+        groups = exactly
     if len(groups) > 1:
         raise Refusal(
             "%s: %s fits %s: name the one wanted with files"
@@ -317,12 +394,8 @@ def select(
 
 def _is_model(path: str) -> bool:
     base = path.rpartition("/")[2].lower()
-    # A projector or an importance matrix carries the quant's name too, but is no model.
-    return (
-        (base.endswith(".gguf") or piece_name(base) is not None)
-        and not base.startswith("mmproj")
-        and "imatrix" not in base
-    )
+    # A projector carries the quant's name too, but is no model.
+    return (base.endswith(".gguf") or piece_name(base) is not None) and "mmproj" not in path.lower()
 
 
 def _quants(paths: Iterable[str]) -> List[str]:

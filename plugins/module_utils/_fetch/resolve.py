@@ -21,6 +21,7 @@ from .sources import HttpSource, Source, make_source, read_range, size_of
 from .target import Piece, Span, Target
 from .urls import clean_url, same_origin
 
+ANOTHER_SOURCE = "it is not whole at its source, use another one"
 Digests = Sequence[Optional[str]]
 # Sources, needed digests, names, commit.
 Found = Tuple[List[Source], Digests, List[str], Optional[str]]
@@ -196,8 +197,10 @@ def _target(
 def _source_header(target: Target, client: Client) -> Header:
     """The header of a target, read from its first source, checked against the sizes of all pieces."""
     first = target.pieces[0].source
-    header = read_header(lambda offset, length: read_range(first, client, offset, length), first.public)
-    problem = size_problem(header, target.size, first.public)
+    header = read_header(
+        lambda offset, length: read_range(first, client, offset, length), first.public, again=ANOTHER_SOURCE
+    )
+    problem = size_problem(header, target.size, first.public, ANOTHER_SOURCE)
     if problem and len(target.pieces) > 1:
         problem = (
             "%s: %d pieces have %s together, %s needed by its header: a piece is missing or belongs to another model"

@@ -111,7 +111,7 @@ class HttpSource:
             raise Refusal("%s: empty, a GGUF file is needed: check the address" % self.public)
         else:
             discard(client, final, response)
-            raise status_failure(self.url, response, hint(response))
+            raise status_failure(self.url, response, hint(response, self.size))
         discard(client, final, response, 1)
         if size is None:
             raise Refusal("%s: says neither how long it is nor answers ranges: use another source" % self.public)

@@ -11,6 +11,7 @@ from .._model.gguf import MAX_REMOTE_HEADER, Header, read_header, read_path
 from .._text import Refusal
 from .http import Client, attempts
 from .manifest import hash_pieces
+from .resolve import ANOTHER_SOURCE
 from .sources import make_source, read_range, size_of
 from .urls import public_url
 
@@ -93,10 +94,13 @@ def verify_url(url: str, token: Optional[str] = None) -> Dict[str, Any]:
         sizes = [size_of(source)]
         headers = [
             read_header(
-                lambda offset, length: read_range(source, client, offset, length), source.public, MAX_REMOTE_HEADER
+                lambda offset, length: read_range(source, client, offset, length),
+                source.public,
+                MAX_REMOTE_HEADER,
+                ANOTHER_SOURCE,
             )
         ]
-        problem = size_problem(headers[0], sizes[0], source.public)
+        problem = size_problem(headers[0], sizes[0], source.public, ANOTHER_SOURCE)
     except Refusal as error:
         problem = str(error)
     finally:

@@ -53,20 +53,18 @@ _FILE_TYPE_GUESSED = 1024  # a flag llama.cpp may set on top
 _SHARD_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>[0-9]{5})-of-(?P<count>[0-9]{5})\.gguf\Z")
 
 
-def size_problem(header: Header, size: int, name: str) -> Optional[str]:
-    """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not."""
+def size_problem(header: Header, size: int, name: str, again: str = "fetch it again") -> Optional[str]:
+    """None when a file of ``size`` bytes is what ``header`` describes, else the sentence that says why not, with what
+    to do: ``again``."""
     if size < header.minimum_size:
-        return "%s: %s present, %s needed by its header: fetch it again" % (
-            name,
-            exact(size),
-            exact(header.expected_size),
-        )
+        return "%s: %s present, %s needed by its header: %s" % (name, exact(size), exact(header.expected_size), again)
     # A file without tensors may or may not carry the padding that ends its header.
     if size > max(header.expected_size, header.data_offset):
-        return "%s: %s present, %s needed by its header: foreign bytes follow the model, fetch it again" % (
+        return "%s: %s present, %s needed by its header: foreign bytes follow the model, %s" % (
             name,
             exact(size),
             exact(header.expected_size),
+            again,
         )
     return None
 

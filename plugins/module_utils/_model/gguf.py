@@ -76,6 +76,12 @@ TENSOR_TYPES = {
     42: ("Q2_0", 64, 18),
 }
 
+# What an id without a size here stands for. Forks, ik_llama.cpp first of all, take ids that llama.cpp is far from.
+_REMOVED = {4: "Q4_2", 5: "Q4_3", 31: "Q4_0_4_4", 32: "Q4_0_4_8", 33: "Q4_0_8_8"}
+_REMOVED.update({36: "IQ4_NL_4_4", 37: "IQ4_NL_4_8", 38: "IQ4_NL_8_8"})
+_FORKS = range(97, 1000)
+_NEWER = range(max(TENSOR_TYPES) + 1, 97)
+
 # Value type ids of the format.
 _SCALARS = {
     0: struct.Struct("<B"),
@@ -90,6 +96,7 @@ _SCALARS = {
     11: struct.Struct("<q"),
     12: struct.Struct("<d"),
 }
+_BEFORE_GGUF = (b"lmgg", b"fmgg", b"tjgg", b"algg")
 _STRING = 8
 _ARRAY = 9
 _U32 = struct.Struct("<I")
@@ -126,8 +133,8 @@ class Header(NamedTuple):
 class _Cursor:
     """Sequential access through growing windows, so that a 2 kB header costs 512 KiB and a 6 MB one five reads."""
 
-    def __init__(self, read: Read, name: str, limit: int) -> None:
-        self.read, self.name, self.limit = read, name, limit
+    def __init__(self, read: Read, name: str, limit: int, again: str) -> None:
+        self.read, self.name, self.limit, self.again = read, name, limit, again
         self.base = 0  # file offset of buffer[0]
         self.buffer = b""
         self.at = 0  # index into buffer; may lie beyond its end after a skip
@@ -154,7 +161,7 @@ class _Cursor:
         data = kept + self.read(position + len(kept), want - len(kept))
         self.window = min(self.window * 2, _LAST_WINDOW)
         if len(data) < count:
-            raise self.error("the header is cut at byte %s: fetch it again" % "{:,}".format(position + len(data)))
+            raise self.error("the header is cut at byte %s: %s" % ("{:,}".format(position + len(data)), self.again))
         self.base, self.buffer, self.at = position, data, 0
 
     def take(self, count: int) -> bytes:
@@ -179,10 +186,8 @@ class _Cursor:
             raise self.error(
                 "%s has %s, at most %s are allowed: damaged header" % (what, exact(length), exact(longest))
             )
-        try:
-            return self.take(length).decode("utf-8")
-        except UnicodeDecodeError:
-            raise self.error("%s is not UTF-8 text: damaged header" % what) from None
+        # llama.cpp takes any bytes.
+        return self.take(length).decode("utf-8", "backslashreplace")
 
     def skip_strings(self, count: int) -> None:
         unpack = _U64.unpack_from
@@ -205,6 +210,24 @@ def told(value: Any) -> str:
 def _shown(text: str) -> str:
     """A name from the file, safe to print: no terminal sequences, no endless lines."""
     return text[:80] if text.isprintable() else ascii(text[:80])
+
+
+_NO_TYPE = "which GGUF 3 does not define: damaged header, or a file of a newer format"
+
+
+def _unknown_type(kind: int) -> str:
+    if kind in _REMOVED:
+        instead = _REMOVED[kind].rpartition("_")[0].rpartition("_")[0]
+        step = "use the quant %s" % instead if kind > 5 else "use another quant"
+        return "%s, which llama.cpp has removed: %s" % (_REMOVED[kind], step)
+    if kind in _FORKS:
+        return "%d, which is of a fork such as ik_llama.cpp: use another quant, llama.cpp will not load this one" % kind
+    if kind in _NEWER:
+        return (
+            "%d, which is newer than the releases of llama.cpp known here: use another quant, or a newer release of "
+            "this collection" % kind
+        )
+    return "%d, which no llama.cpp has: damaged header" % kind
 
 
 def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[str, int]]:
@@ -250,15 +273,12 @@ def _read_metadata(cursor: _Cursor, count: int) -> Tuple[Dict[str, Any], Dict[st
                     )
                 cursor.skip_strings(length)
                 before = cursor.tell()
+            elif kind == _ARRAY:
+                raise cursor.error("array %s has arrays in it, llama.cpp reads none: use another file" % _shown(key))
             else:
-                raise cursor.error(
-                    "array %s has elements of type %d, which no GGUF version defines: damaged header"
-                    % (_shown(key), kind)
-                )
+                raise cursor.error("array %s has elements of type %d, %s" % (_shown(key), kind, _NO_TYPE))
         else:
-            raise cursor.error(
-                "metadata %s has type %d, which no GGUF version defines: damaged header" % (_shown(key), kind)
-            )
+            raise cursor.error("metadata %s has type %d, %s" % (_shown(key), kind, _NO_TYPE))
         kept += cursor.tell() - before
         if kept > _MAX_KEPT_BYTES:
             raise cursor.error("more than %s of metadata text: not a usable GGUF file" % exact(_MAX_KEPT_BYTES))
@@ -285,10 +305,7 @@ def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Ten
         kind = cursor.number(_U32)
         offset = cursor.number(_U64)
         if kind not in TENSOR_TYPES:
-            raise cursor.error(
-                "tensor %s has type %d, unknown to this version: damaged header, or a newer llama.cpp is needed"
-                % (_shown(name), kind)
-            )
+            raise cursor.error("tensor %s has type %s" % (_shown(name), _unknown_type(kind)))
         type_name, block, size = TENSOR_TYPES[kind]
         weights = 1
         for dim in dims:
@@ -314,24 +331,30 @@ def _read_tensors(cursor: _Cursor, count: int, alignment: int) -> Tuple[List[Ten
     return tensors, padded, bare
 
 
-def read_header(read: Read, name: str, limit: int = MAX_HEADER) -> Header:
+def read_header(read: Read, name: str, limit: int = MAX_HEADER, again: str = "fetch it again") -> Header:
     """Parse the header that ``read(offset, length)`` gives.
 
-    name: what errors call the file; limit: the most bytes to read. Returns Header; raises Refusal.
+    name: what errors call the file; limit: the most bytes to read; again: what to do about a file that is cut. Returns
+    Header; raises Refusal.
     """
-    cursor = _Cursor(read, name, limit)
+    cursor = _Cursor(read, name, limit, again)
     cursor.buffer = read(0, min(_FIRST_WINDOW, limit))
     start = cursor.buffer[:4]
     if start != b"GGUF":
         if not start:
-            raise cursor.error("empty, a GGUF file is needed: fetch it again")
+            raise cursor.error("empty, a GGUF file is needed: %s" % again)
+        if start == b"vers":
+            raise cursor.error("starts as a pointer of Git LFS: not a model, give the address of the file itself")
+        if start in _BEFORE_GGUF:
+            raise cursor.error("has a format of before GGUF, which llama.cpp no longer reads: use a GGUF file of it")
         raise cursor.error(
             "starts with %s, a GGUF file starts with b'GGUF': not a model, or a later piece of one" % ascii(start)
         )
     cursor.skip(4)
     version = cursor.number(_U32)
     if version not in (2, 3):
-        hint = "a big-endian file" if version in (2 << 24, 3 << 24) else "convert it with a current llama.cpp"
+        hint = "a big-endian file" if version in (2 << 24, 3 << 24) else "a newer format, use another file"
+        hint = "convert it with a current llama.cpp" if version == 1 else hint
         raise cursor.error("GGUF version %d, 2 or 3 is needed: %s" % (version, hint))
     tensor_count = cursor.number(_U64)
     key_count = cursor.number(_U64)

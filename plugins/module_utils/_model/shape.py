@@ -138,6 +138,9 @@ _UNKNOWN_CACHES = (
     "wkv.head_size",
 )
 
+# What goes with a model, by general.type or general.architecture.
+_NO_MODEL = {"mmproj": "a projector for images or sound", "clip": "a projector for images or sound"}
+_NO_MODEL.update({"adapter": "a LoRA adapter", "imatrix": "an importance matrix", "controlvector": "a control vector"})
 _ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
 _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
@@ -322,11 +325,18 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
         raise Refusal(
             "header: general.architecture is %s, its name is needed: give the first shard of the model" % seen
         )
+    kind = metadata.get("general.type", "model")
+    what = _NO_MODEL.get(kind if isinstance(kind, str) else "", _NO_MODEL.get(architecture))
+    if what:
+        raise Refusal(
+            "header: general.type %s, architecture %s seen: %s, not a model: name the file of the model itself"
+            % (told(kind), architecture, what)
+        )
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
     if not 1 <= count <= MAX_BLOCKS:
         raise Refusal(
-            "architecture %s: %s.block_count is %d, 1 to %d are allowed: damaged header, fetch it again"
+            "architecture %s: %s.block_count is %d, 1 to %d are allowed: not a usable header, use another file"
             % (architecture, architecture, count, MAX_BLOCKS)
         )
     for key in _UNKNOWN_CACHES:
@@ -338,8 +348,8 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
     )  # blocks that predict further tokens: counted like others, and not loaded
     if skipped >= count:
         raise Refusal(
-            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: damaged header, fetch it "
-            "again" % (architecture, architecture, skipped, count)
+            "architecture %s: %s.nextn_predict_layers is %d of %d blocks, fewer are needed: not a usable header, use "
+            "another file" % (architecture, architecture, skipped, count)
         )
     if "token_embd.weight" not in named or not all(blocks[: count - skipped]):
         raise Refusal(

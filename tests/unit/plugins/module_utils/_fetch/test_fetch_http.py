@@ -7,6 +7,7 @@ import email.message
 import http.client
 import http.server
 import io
+import re
 import socket
 import ssl
 import subprocess
@@ -460,9 +461,61 @@ def test_a_server_that_talks_nonsense_is_one_short_sentence(client, answer):
     assert getattr(caught.value, "wait", None) in (None, 0)
 
 
+def fields(*pairs):
+    message = email.message.Message()
+    for name, value in pairs:
+        message[name] = value
+    return message
+
+
+POLICY = ("RateLimit-Policy", '"fixed window";"api";q=500;w=300')
+
+
+@pytest.mark.parametrize(
+    ("pairs", "seconds"),
+    [
+        ([("RateLimit", '"api";r=0;t=42'), POLICY], 42),
+        ([("Retry-After", "7"), ("RateLimit", '"api";r=0;t=42')], 7),
+        ([("RateLimit", '"api";r=3;t=500, "resolvers";r=0;t=20')], 20),
+        ([("RateLimit", '"api";r=0;t=5'), ("RateLimit", '"pages";r=0;t=9')], 9),
+        ([("RateLimit", '"api";r=0'), POLICY], 300),
+        ([POLICY], 300),
+        ([("RateLimit", "limit=100, remaining=0, reset=50")], 50),
+        ([("RateLimit-Reset", "33")], 33),
+        ([("X-RateLimit-Reset", "33")], 33),
+        ([("RateLimit", '"api";r=0;t=99999999')], 600),
+        ([("RateLimit", '"api";r=0;t=-5')], None),
+        ([("RateLimit", '"api";r=0;t=' + "9" * 5000)], 600),
+        ([("RateLimit", "nonsense" * 1000)], None),
+        ([("X-RateLimit-Reset", "soon")], None),
+    ],
+)
+def test_window_of_a_rate_limit_is_waited_for(pairs, seconds):
+    assert fetch_http._retry_after(fields(*pairs)) == seconds
+
+
+def test_end_of_a_rate_limit_may_be_a_time():
+    assert 50 < fetch_http._retry_after(fields(("X-RateLimit-Reset", str(int(time.time()) + 60)))) <= 60
+
+
+def test_refusal_says_until_when_a_server_asks_to_wait(client, monkeypatch):
+    monkeypatch.setattr(fetch_http.time, "sleep", lambda seconds: None)
+    answer = b'HTTP/1.1 429 Too Many\r\nContent-Length: 0\r\nRateLimit: "api";r=0;t=200\r\n\r\n'
+    with speaking(answer) as url, pytest.raises(Refusal) as caught:
+        fetch_http.attempts(lambda: resolved(url, client))
+    words = r"answered 429 Too Many, it asks to wait 3 min 20 s, until \d\d:\d\d:\d\d UTC, 4 times: run again then$"
+    assert re.search(words, str(caught.value))
+
+
+def test_file_that_the_hub_gives_through_xet_only_is_named():
+    answer = types.SimpleNamespace(status=400, headers={})
+    assert "through Xet only: run hf download on the node" in fetch_http.hint(answer, 432 * 10**9)
+    assert fetch_http.hint(answer, 399 * 10**9) == fetch_http.hint(answer) == "check the address"
+
+
 @pytest.mark.parametrize("value", ["nan", "NaN", "-nan"])
 def test_retry_after_that_is_no_number_is_passed_over(value):
-    assert fetch_http._retry_after({"Retry-After": value}) is None
+    assert fetch_http._retry_after(fields(("Retry-After", value))) is None
 
 
 def test_the_token_is_never_sent_over_plain_http():
@@ -587,13 +640,13 @@ def test_header_fields_have_a_megabyte(monkeypatch):
     ("value", "seconds"), [("0", 0.0), ("-5", 0.0), ("600", 600.0), ("601", 600.0), ("1.5", 1.5), ("", None)]
 )
 def test_a_server_may_ask_for_ten_minutes(value, seconds):
-    assert fetch_http._retry_after({"Retry-After": value}) == seconds
+    assert fetch_http._retry_after(fields(("Retry-After", value))) == seconds
 
 
 @pytest.mark.parametrize(
     ("status", "again"),
     [(400, False), (401, False), (403, False), (404, False), (408, True), (416, False), (425, True), (429, True)]
-    + [(499, False), (500, True), (503, True), (599, True)],
+    + [(499, False), (501, False), (505, False), (500, True), (503, True), (599, True)],
 )
 def test_which_failures_a_later_attempt_may_not_meet(status, again):
     headers = email.message.Message()
@@ -603,6 +656,7 @@ def test_which_failures_a_later_attempt_may_not_meet(status, again):
     begin = "https://h/m: answered %d %s" % (status, "x" * 57)
     assert isinstance(failure, Transient if again else Refusal) and str(failure).startswith(begin)
     assert str(failure).endswith("do this") is not again
+    assert (", it asks to wait 7 s, until " in str(failure)) is again
     assert getattr(failure, "wait", None) == (7.0 if again else None)
 
 

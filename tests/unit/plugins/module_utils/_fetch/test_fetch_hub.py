@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import email.message
 import hashlib
 import json
 import os
@@ -12,6 +13,7 @@ import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import http as fetch_http
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import hub as fetch_hub
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import sources
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Transient
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.http import Client
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import (
     Hub,
@@ -81,14 +83,14 @@ def test_files_outside_large_file_storage_have_a_size_and_no_sha256(fake):
 def test_an_unknown_repo_names_its_neighbours(fake):
     fake.add_repo("owner/other", {})
     with pytest.raises(
-        Refusal, match=r"owner/m-GUF: unknown or private, owner has owner/m-GGUF, owner/other: check the name$"
+        Refusal, match=r"owner/m-GUF: unknown or private .*, owner has owner/m-GGUF, owner/other: check the name$"
     ):
         hub(fake, "owner/m-GUF").commit("main")
 
 
 def test_an_unknown_owner_is_said_to_have_nothing(fake):
     with pytest.raises(
-        Refusal, match="nobody/m: unknown or private, the hub lists no models of nobody: check the name"
+        Refusal, match="nobody/m: unknown or private .*, the hub lists no models of nobody: check the name"
     ):
         hub(fake, "nobody/m").commit("main")
 
@@ -206,6 +208,95 @@ def test_an_ambiguous_quant_lists_the_candidates():
         select(listed("a.Q8_0.gguf", "b.Q8_0.gguf"), "r", quant="Q8_0")
 
 
+@pytest.mark.parametrize(
+    ("names", "quant", "found"),
+    [
+        (["m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"], "Q4_K_M", "m-Q4_K_M.gguf"),
+        (["m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"], "UD-Q4_K_M", "m-UD-Q4_K_M.gguf"),
+        (["m.Q6_K.gguf", "i1/m.i1-Q6_K.gguf"], "q6_k", "m.Q6_K.gguf"),
+        (["m-Balanced.gguf", "m-I-Balanced.gguf"], "Balanced", "m-Balanced.gguf"),
+        (["m-UD-Q4_K_XL.gguf"], "Q4_K_XL", "m-UD-Q4_K_XL.gguf"),
+        # The words before the quant are of another model, or two are as exact as each other.
+        (["m-it-Q4_K_M.gguf", "m-Q4_K_M.gguf"], "Q4_K_M", None),
+        (["m-UD-Q4_K_M.gguf", "m-i1-Q4_K_M.gguf"], "Q4_K_M", None),
+        (["m-Q4_K_M.gguf", "sub/m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf"], "Q4_K_M", None),
+    ],
+)
+def test_exact_quant_comes_before_a_part_of_one(names, quant, found):
+    if found:
+        assert [entry.path for entry in select(listed(*names), "r", quant=quant)] == [found]
+    else:
+        with pytest.raises(Refusal, match="name the one wanted with files"):
+            select(listed(*names), "r", quant=quant)
+
+
+@pytest.mark.parametrize(
+    "companion",
+    ["m-mmproj-Q8_0.gguf", "m.mmproj-q8_0.gguf", "mmproj/Q8_0.gguf", "MMPROJ-m-Q8_0.gguf", "m-MTP-Q8_0.gguf"]
+    + ["m-DFlash-Q8_0.gguf", "draft/m-Q8_0.gguf", "m-eagle3-Q8_0.gguf", "m-lora-Q8_0.gguf", "m.imatrix-Q8_0.gguf"]
+    + ["m-NextN-Q8_0.gguf", "m-control-vector-Q8_0.gguf", "m-adapter-Q8_0.gguf.part1of1"],
+)
+def test_what_goes_with_a_model_is_not_chosen(companion):
+    files = listed("m-Q4_K_M.gguf", companion)
+    with pytest.raises(Refusal, match="has no quant Q8_0, it has Q4_K_M"):
+        select(files, "owner/m-GGUF", quant="Q8_0")
+    files += listed("m-Q8_0.gguf")
+    assert [entry.path for entry in select(files, "owner/m-GGUF", quant="Q8_0")] == ["m-Q8_0.gguf"]
+    # By its own name it can be had.
+    assert [entry.path for entry in select(files, "owner/m-GGUF", [companion])] == [companion]
+
+
+@pytest.mark.parametrize("repo", ["owner/m-DRAFT-GGUF", "owner/m-GGUF"])
+def test_repository_of_drafts_has_models(repo):
+    files = listed("m-DRAFT-Q8_0.gguf", "mmproj-m-Q8_0.gguf")
+    assert [entry.path for entry in select(files, repo, quant="Q8_0")] == ["m-DRAFT-Q8_0.gguf"]
+
+
+SIBLING = {"rfilename": "m.Q8_0.gguf", "size": 5, "lfs": {"sha256": "a" * 64, "size": 5, "pointerSize": 130}}
+
+
+@pytest.mark.parametrize("status", [404, 405, 410, 501])
+def test_mirror_without_tree_lists_by_the_revision(fake, monkeypatch, status):
+    fake.siblings = [SIBLING, {"rfilename": "m.Q4_K_M.gguf"}, {"rfilename": "README.md", "size": 3}]
+    monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(status, {}, b"no such API"))
+    assert hub(fake).files(COMMIT) == [
+        HubFile("m.Q8_0.gguf", 5, "a" * 64),
+        HubFile("m.Q4_K_M.gguf", None, None),
+        HubFile("README.md", 3, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "siblings", [None, [], "text", [{}], [{"rfilename": "../m.gguf"}], [dict(SIBLING, size=-1, lfs=0)]]
+)
+def test_mirror_without_a_listing_is_named(fake, monkeypatch, siblings):
+    fake.siblings = siblings
+    monkeypatch.setattr(HubHandler, "tree", lambda self, repo, start: self.answer(404, {}, b"no such API"))
+    with pytest.raises(Refusal, match="lists no files of it, /tree/ answered 404 and /revision/ has no siblings"):
+        hub(fake).files(COMMIT)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "said"),
+    [
+        ({"X-Error-Message": "Repository disabled\x1b[2J"}, b"", "Repository disabled?[2J"),
+        ({}, b'{"error": "rate limit of your plan"}', "rate limit of your plan"),
+        ({}, b'{"error": ["list"]}', ""),
+        ({"Content-Type": "text/plain"}, b"blocked by policy\nmore", "blocked by policy"),
+        ({"Content-Type": "text/html"}, b"<html>", ""),
+    ],
+)
+def test_words_of_the_hub_about_an_error(headers, body, said):
+    message = email.message.Message()
+    for name, value in headers.items():
+        message[name] = value
+    try:
+        parsed = json.loads(body.decode())
+    except ValueError:
+        parsed = None
+    assert fetch_hub._said(namedtuple("Response", "headers")(message), body, parsed) == said
+
+
 def test_a_missing_file_names_the_closest():
     with pytest.raises(Refusal, match="r: has no file m.Q4_KM.gguf, it has m.Q4_K_M.gguf"):
         select(listed(*FILES), "r", ["m.Q4_KM.gguf"])
@@ -313,6 +404,14 @@ def test_a_listing_of_odd_types_is_one_sentence(fake, monkeypatch, answer):
         hub(fake).files(COMMIT)
 
 
+def answered(status, headers=(), parsed=None, said=""):
+    message = email.message.Message()
+    for name, value in dict(headers).items():
+        message[name] = value
+    response = namedtuple("Response", "status headers reason")(status, message, "Teapot")
+    return fetch_hub._Answer(response, parsed, said)
+
+
 @pytest.mark.parametrize(
     "answer", [{"branches": 5}, {"branches": ["main"]}, {"tags": [{}]}, {"branches": [{"name": 5}]}, []]
 )
@@ -323,11 +422,9 @@ def test_odd_revisions_and_neighbours_are_passed_over(fake, monkeypatch, answer)
         lambda self, value, status=200, headers=None: self.answer(status, headers or {}, json.dumps(answer).encode()),
     )
     with pytest.raises(Refusal, match="has no revision v9, it has none that it lists"):
-        raise hub(fake)._refusal(
-            namedtuple("Response", "status headers")(404, {"X-Error-Code": "RevisionNotFound"}), "v9"
-        )
+        raise hub(fake)._refusal(answered(404, {"X-Error-Code": "RevisionNotFound"}), "v9")
     with pytest.raises(Refusal, match="the hub lists no models of owner: check the name"):
-        raise hub(fake)._refusal(namedtuple("Response", "status headers")(404, {}), "main")
+        raise hub(fake)._refusal(answered(404, {}), "main")
 
 
 def test_an_answer_that_ends_early_is_asked_for_again(fake, monkeypatch):
@@ -395,7 +492,7 @@ def listing(monkeypatch, *pages):
         asked.append(url)
         page = pages[min(len(asked), len(pages)) - 1]
         headers = {"Link": '<http://127.0.0.1:1/next?%d>; rel="next"' % len(asked)} if len(asked) != len(pages) else {}
-        return namedtuple("Response", "status headers")(200, headers), page
+        return answered(200, headers, page)
 
     monkeypatch.setattr(repository, "_get_json", get)
     return repository, asked
@@ -426,15 +523,24 @@ def test_a_listing_without_an_end_is_left(monkeypatch):
     ("status", "code", "token", "words"),
     [
         (401, "GatedRepo", None, "gated, no token was given: accept its terms there and set model_token_file"),
-        (403, "", "hf", "gated, the token has no access: ask for access with the account"),
-        (403, "", None, "gated, no token was given"),
+        (403, "GatedRepo", "hf", "gated, the token has no access: ask for access with the account"),
+        (403, "", "hf", r"answered 403 Teapot \(it says: no rights\): the token may not read it"),
+        (403, "", None, r"answered 403 Teapot \(it says: no rights\): a token in model_token_file may be needed"),
+        (403, "RepoDisabled", None, r"answered 403 Teapot \(it says: no rights\): "),
+        (404, "EntryNotFound", None, r"answered 404 Teapot \(it says: no rights\): check repo and endpoint"),
+        (429, "", None, r"answered 429 Teapot \(it says: no rights\)"),
         (404, "RevisionNotFound", "hf", "has no revision v1, it has main"),
-        (401, "", "hf", r"the token was refused \(status 401\): put a valid token into model_token_file"),
-        (401, "RepoNotFound", "hf", "unknown, its neighbours"),
-        (401, "", None, "unknown or private, its neighbours"),
-        (404, "RepoNotFound", None, "unknown or private, its neighbours"),
-        (404, "", "hf", "unknown, its neighbours"),
-        (418, "", None, "answered 418 Teapot: check repo and endpoint"),
+        (
+            401,
+            "",
+            "hf",
+            r"the token was refused \(status 401, it says: no rights\): put a valid token into model_token_file",
+        ),
+        (401, "RepoNotFound", "hf", r"unknown \(it says: no rights\), its neighbours"),
+        (401, "", None, r"unknown or private \(it says: no rights\), its neighbours"),
+        (404, "RepoNotFound", None, r"unknown or private \(it says: no rights\), its neighbours"),
+        (404, "", "hf", r"unknown \(it says: no rights\), its neighbours"),
+        (418, "", None, r"answered 418 Teapot \(it says: no rights\): check repo and endpoint"),
     ],
 )
 def test_why_a_repository_does_not_open(monkeypatch, status, code, token, words):
@@ -442,8 +548,10 @@ def test_why_a_repository_does_not_open(monkeypatch, status, code, token, words)
     monkeypatch.setattr(repository, "_revisions", lambda: "main")
     monkeypatch.setattr(repository, "_neighbours", lambda: "its neighbours")
     headers = {"X-Error-Code": code} if code else {}
-    refusal = repository._refusal(namedtuple("Response", "status headers reason")(status, headers, "Teapot"), "v1")
-    assert isinstance(refusal, Refusal) and re.match("http://127.0.0.1:1/owner/m: " + words, str(refusal))
+    refusal = repository._refusal(answered(status, headers, said="no rights"), "v1")
+    assert isinstance(refusal, Transient if status == 429 else Refusal) and re.match(
+        "http://127.0.0.1:1/owner/m: " + words, str(refusal)
+    )
 
 
 @pytest.mark.parametrize(
@@ -457,7 +565,7 @@ def test_why_a_repository_does_not_open(monkeypatch, status, code, token, words)
 )
 def test_the_nearest_names_or_some_are_told(monkeypatch, there, told):
     repository = Hub(None, "owner/m-GUF", "http://127.0.0.1:1")
-    answer = namedtuple("Response", "status")(200), [{"id": name} for name in there] + [7, {"id": 7}]
+    answer = answered(200, parsed=[{"id": name} for name in there] + [7, {"id": 7}])
     monkeypatch.setattr(repository, "_get_json", lambda _url: answer)
     words = repository._neighbours()
     if told == "5 of them":
@@ -479,11 +587,11 @@ def test_of_a_missing_file_ten_are_told_at_most():
 @pytest.mark.parametrize(("size", "read"), [(0, True), (-1, True), (1, False)])
 def test_an_answer_of_a_hub_has_a_limit(monkeypatch, size, read):
     body = b"[%s]" % (b" " * ((8 << 20) - 2 + size))
-    response = namedtuple("Response", "status read isclosed")(200, lambda most: body[:most], lambda: True)
+    response = namedtuple("Response", "status headers read isclosed")(200, {}, lambda most: body[:most], lambda: True)
     monkeypatch.setattr(fetch_hub, "get_following", lambda client, url, headers, token: (response, url))
     repository = Hub(None, "owner/m", "http://127.0.0.1:1")
     if read:
-        assert repository._get_json("http://127.0.0.1:1/x") == (response, [])
+        assert repository._get_json("http://127.0.0.1:1/x") == (response, [], "")
     else:
         with pytest.raises(Refusal, match="answers more than 8,388,608 bytes: check endpoint"):
             repository._get_json("http://127.0.0.1:1/x")

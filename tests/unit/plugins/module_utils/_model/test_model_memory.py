@@ -696,6 +696,20 @@ def test_a_number_of_blocks_that_no_model_has_costs_nothing(count):
     assert peak < MIB
 
 
+@pytest.mark.parametrize(
+    ("kind", "architecture", "words"),
+    [("mmproj", "clip", "a projector"), (None, "clip", "a projector"), ("adapter", "llama", "a LoRA adapter")]
+    + [("imatrix", "llama", "an importance matrix"), (None, "controlvector", "a control vector")],
+)
+def test_header_of_a_companion_is_refused_in_words(kind, architecture, words):
+    metadata = [("general.architecture", make.STRING, architecture)]
+    metadata += [("general.type", make.STRING, kind)] if kind else []
+    data = make.header_bytes(metadata, [])
+    header = gguf.read_header(lambda offset, length: data[offset : offset + length], "m.gguf")
+    with pytest.raises(Refusal, match="%s.*, not a model: name the file of the model itself" % words):
+        model_shape.read_shape(header)
+
+
 def test_arrays_of_a_header_are_held_to_a_total():
     metadata = [("n%d" % number, make.ARRAY, (make.I8, [1] * 4096)) for number in range(2000)]
     data = make.header_bytes(metadata, [])
