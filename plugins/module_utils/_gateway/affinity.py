@@ -5,13 +5,15 @@
 collection."""
 
 import collections
-import json
+from itertools import islice
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 # Characters of a prompt without messages that count as one part.
 PART = 1024
-# Parts that a replica is remembered to have read.
-REMEMBERED = 4096
+# Parts of one conversation, and parts that a replica is remembered to have read.
+PARTS, REMEMBERED = 1024, 4096
+# Values of a message, and letters of a text of it, by which it is told from others: an image has millions.
+VALUES, LETTERS = 64, 4096
 
 
 class Conversation(NamedTuple):
@@ -21,40 +23,62 @@ class Conversation(NamedTuple):
     parts: Tuple[int, ...] = ()
     shared: int = 0
 
+    def of(self, model: str) -> "Conversation":
+        """As that model has read it."""
+        return self._replace(parts=tuple(hash((model, part)) for part in self.parts))
+
 
 NONE = Conversation()
 
 
-def conversation(model: str, body: Dict[str, Any]) -> Conversation:
+def conversation(path: str, body: Dict[str, Any]) -> Conversation:
     """Of a request's body."""
     messages = body.get("messages")
+    if path.endswith("/responses"):
+        messages = body.get("input")
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
     if isinstance(messages, list):
-        return _of_messages(model, body, messages)
+        return _of_messages(body, messages)
     prompt = body.get("prompt")
     if not isinstance(prompt, str):
         return NONE
-    parts, so_far = [], hash(model)
-    for at in range(0, len(prompt) - PART + 1, PART):
+    parts, so_far = [], 0
+    for at in range(0, min(len(prompt), PARTS * PART) - PART + 1, PART):
         so_far = hash((so_far, prompt[at : at + PART]))
         parts.append(so_far)
     return Conversation(tuple(parts), 0)
 
 
-def _of_messages(model: str, body: Dict[str, Any], messages: List[Any]) -> Conversation:
-    so_far = hash((model, _text(body.get("system")), _text(body.get("tools"))))
+def _of_messages(body: Dict[str, Any], messages: List[Any]) -> Conversation:
+    so_far = hash(tuple(_outline(body.get(key)) for key in ("system", "instructions", "tools")))
     parts, shared = [], 0
-    for message in messages:
+    for message in messages[:PARTS]:
         role = message.get("role") if isinstance(message, dict) else None
-        content = message.get("content") if isinstance(message, dict) else message
-        so_far = hash((so_far, role if isinstance(role, str) else "", _text(content)))
+        content = message.get("content", message) if isinstance(message, dict) else message
+        so_far = hash((so_far, role if isinstance(role, str) else "", _outline(content)))
         parts.append(so_far)
         if role in ("system", "developer") and shared == len(parts) - 1:
             shared += 1
     return Conversation(tuple(parts), shared)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
+def _outline(value: Any) -> Tuple[Any, ...]:
+    """The first values of a value, in their order; a text is the same with and without a block around it."""
+    found: List[Any] = []
+    todo = [value]
+    for _step in range(VALUES):
+        if not todo:
+            break
+        one = todo.pop()
+        if isinstance(one, dict):
+            text = one.get("text")
+            one = [text] if isinstance(text, str) else list(islice(one.values(), VALUES))
+        if isinstance(one, list):
+            todo.extend(reversed(one[:VALUES]))
+        else:
+            found.append((len(one), one[:LETTERS]) if isinstance(one, str) else one)
+    return tuple(found)
 
 
 class Memory:

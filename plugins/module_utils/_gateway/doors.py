@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each port of the gateway gives out itself, what it passes on, and to whom. Private to the collection."""
 
-import json
 import time
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
-from . import answers, metrics, paths, replicas, routing
+from . import answers, body, metrics, paths, replicas, routing
 from .answers import Answer
+from .body import Read
 from .clients import client_configuration, clients_index
 from .config import Config
 from .paths import Target
@@ -26,10 +26,10 @@ METHODS = "GET, POST, OPTIONS"
 
 
 class Passed(NamedTuple):
-    """target: as the server is asked; parsed: the body's JSON, None where it has another form."""
+    """target: as the server is asked; read: of the body."""
 
     target: Target
-    parsed: Optional[Dict[str, Any]]
+    read: Read
     route: Route
 
 
@@ -53,21 +53,41 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Optional[A
     if state.config.required and not known and not is_open:
         words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
         return answers.error(401, "invalid_api_key", words)
+    if (head.method not in ("GET", "HEAD") or head.get("x-llama-tier") is not None) and not paths.is_open(
+        head.method, path
+    ):
+        return _unknown(head.method, path)
+    encoding = head.get("content-encoding") or "identity"
+    if encoding.lower() != "identity":
+        words = "content-encoding: %s seen, a body without one is needed: send it as it is" % answers.shown(encoding)
+        return answers.error(415, "unsupported_encoding", words)
     return None
+
+
+def _unknown(method: str, path: str) -> Answer:
+    others = [one for one in ("GET", "POST") if one != method and paths.is_open(one, path)]
+    if others:
+        words = "%s is not allowed at %s: use %s" % (method, answers.shown(path), others[0])
+        return answers.error(405, "method_not_allowed", words)._replace(headers=(("Allow", others[0]),))
+    near = answers.nearest(path, ["/v1" + one for one in (*paths.WORK, *paths.COUNT)])
+    words = "%s is not known here: use %s" % (answers.shown(path), " or ".join(near) or "/v1/chat/completions")
+    return answers.error(404, "not_found", words)
 
 
 def _task_of(head: Head, target: Target) -> Tuple[Optional[str], str]:
     return paths.task_of(target.path) if head.get("x-llama-tier") is None else (None, target.path)
 
 
-def judge(state: State, head: Head, target: Target, body: bytes) -> Union[Answer, Passed]:
+def judge(state: State, head: Head, target: Target, data: bytes) -> Union[Answer, Passed]:
     """What becomes of a request that was not refused by its head."""
     tier = head.get("x-llama-tier")
     task, path = _task_of(head, target)
-    parsed = _parse(head, path, body)
-    if isinstance(parsed, Answer):
-        return parsed
-    asked = parsed.get("model") if parsed is not None else None
+    read: Union[Answer, Read] = Read()
+    if head.method == "POST":
+        read = body.read(path, head.get("content-type") or "", data, paths.takes_slot("POST", path))
+    if isinstance(read, Answer):
+        return read
+    asked = read.asked
     if tier is not None:
         found = routing.of_tier(state.config, tier, asked)
     else:
@@ -79,42 +99,19 @@ def judge(state: State, head: Head, target: Target, body: bytes) -> Union[Answer
         # Where a task is named, the model that stands beside it is not asked for.
         if task is None and isinstance(asked, str) and asked not in state.config.names:
             state.counts.unknown(answers.shown(asked))
-    return found if isinstance(found, Answer) else Passed(target._replace(path=path), parsed, found)
-
-
-def _parse(head: Head, path: str, body: bytes) -> Union[Answer, None, Dict[str, Any]]:
-    """The body's JSON; an upload of a file has another form, and what needs no slot may have any."""
-    if head.method != "POST" or (head.get("content-type") or "").lower().startswith("multipart/"):
-        return None
-    try:
-        # Only UTF-8: json.loads would take UTF-16 too, which the server reads in another way.
-        value = json.loads(body.decode("utf-8"))
-        seen = type(value).__name__
-    except (ValueError, RecursionError):
-        value, seen = None, "no JSON"
-    if isinstance(value, dict):
-        return value
-    if not paths.takes_slot(head.method, path):
-        return None
-    return answers.error(400, "invalid_json", "body: %s seen, a JSON object is needed: correct the request" % seen)
+    return found if isinstance(found, Answer) else Passed(target._replace(path=path), read, found)
 
 
 def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[Answer]:
     """What the gateway's own port answers itself; None for what a server answers."""
-    inside = path.startswith("/v1/")
-    if inside and head.method == "POST":
+    if head.method == "POST":
         return None
-    if head.method not in ("GET", "HEAD"):
-        return answers.error(405, "method_not_allowed", "%s is not allowed here: use GET or POST" % head.method)
     found = None
     if path == "/v1/models" or path.startswith("/v1/models/"):
         found = _models(state, path[len("/v1/models/") :])
     elif task is None:
         found = _page(state, path)
-    if found is None:
-        words = "%s is not known here: /v1/... and /status are" % answers.shown(path)
-        return answers.error(404, "not_found", words)
-    return found
+    return found or _unknown(head.method, path)
 
 
 def _preflight(head: Head) -> Tuple[Tuple[str, str], ...]:
@@ -144,7 +141,7 @@ def _models(state: State, name: str) -> Optional[Answer]:
 
 def _page(state: State, path: str) -> Optional[Answer]:
     fleet = state.fleet
-    if path == "/health":
+    if path in ("/health", "/v1/health"):
         ready = any(pool.state == replicas.READY for pool in fleet.pools.values())
         if ready:
             return answers.json_answer({"status": "ok"})

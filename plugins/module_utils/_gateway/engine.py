@@ -213,14 +213,14 @@ class Engine(doors.State):
         if len(body) < LARGE:
             answer = self._judge(head, body)
         else:
-            # One at a time: a body of some MB keeps everybody waiting while it is read.
+            # One at a time: while it is read it takes many times its bytes, and everybody waits.
             async with self._reading:
                 answer = self._judge(head, body)
                 await asyncio.sleep(0)
         if not isinstance(answer, Answer):
-            target, parsed, route = answer
+            target, read, route = answer
             forward = Forward(
-                self.fleet, self.prober, self.config, self.keys, connection, entry, head, target, body, parsed
+                self.fleet, self.prober, self.config, self.keys, connection, entry, head, target, body, read
             )
             refused = await forward.run(route)
             if refused is None:

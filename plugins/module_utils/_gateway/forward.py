@@ -7,13 +7,13 @@ collection."""
 import asyncio
 import collections
 import contextlib
-import json
-from typing import Any, Counter, Dict, List, Optional, Tuple, Union
+from typing import Counter, List, Optional, Tuple, Union
 
 from .._text import duration
-from . import affinity, answers, paths, replicas, routing, upstream
+from . import answers, paths, replicas, routing, upstream
 from .affinity import Conversation
 from .answers import Answer, Unanswered
+from .body import Read
 from .client import Connection
 from .config import Config, Keys
 from .log import Entry
@@ -76,7 +76,7 @@ class Silence:
 
 
 class Forward:
-    """body: as it came; parsed: its JSON, None for other bodies."""
+    """body: as it came; read: what was read of it."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class Forward:
         head: Head,
         target: Target,
         body: bytes,
-        parsed: Optional[Dict[str, Any]],
+        read: Read,
     ) -> None:
         self._loop = asyncio.get_event_loop()
         self._fleet, self._prober, self._config, self._keys = fleet, prober, config, keys
         self._connection, self._entry = connection, entry
-        self._head, self._target, self._body, self._parsed = head, target, body, parsed
+        self._head, self._target, self._body, self._read = head, target, body, read
         self._slot = paths.takes_slot(head.method, target.path)
         self._instead: Optional[str] = None  # the service that should have answered
 
@@ -157,8 +157,7 @@ class Forward:
             return replicas.DOWN
         if not self._slot:
             return pool.visit()
-        parsed = self._parsed
-        talk = affinity.conversation(route.model, parsed) if parsed is not None else affinity.NONE
+        talk = self._read.talk.of(route.model)
         granted = pool.take(route.model, talk, self._loop.time() if patient else None)
         return await self._wait(pool, route, talk, patient) if granted == replicas.WAIT else granted
 
@@ -212,8 +211,8 @@ class Forward:
 
     def _sent(self, endpoint: Endpoint, route: Route) -> Tuple[bytes, bytes]:
         body = self._body
-        if route.rewrite is not None and self._parsed is not None and route.rewrite != self._parsed.get("model"):
-            body = json.dumps(routing.rewritten(self._parsed, route.rewrite), separators=(",", ":")).encode("ascii")
+        if route.rewrite is not None and route.rewrite != self._read.asked:
+            body = self._read.named(body, route.rewrite)
         key = self._keys.services.get(route.service.name)
         method, target = self._head.method, self._target.sent
         return upstream.head_of(method, target, endpoint.where, self._head.passed(), key, len(body)), body

@@ -8,16 +8,19 @@ from urllib.parse import quote, unquote
 
 # What llama-server understands in a path as it stands.
 SAFE = "/-._~!$&'()*+,;=:@"
-# A POST that generates nothing, so it takes no slot.
-NO_SLOT = (
-    "/tokenize",
-    "/detokenize",
-    "/apply-template",
-    "/input_tokens",
-    "/count_tokens",
-    "/control",
-    "/streams/lookup",
+# What clients may ask a llama-server for, with or without /v1; everything else is closed. READ by GET, the others by
+# POST: WORK generates or reads a prompt, so it takes a slot, COUNT does not.
+READ = ("/health", "/metrics", "/props", "/models", "/lora-adapters", "/api/tags")
+WORK = (
+    *("/chat/completions", "/completions", "/completion", "/responses", "/messages", "/infill", "/api/chat"),
+    *("/embeddings", "/embedding", "/rerank", "/reranking", "/audio/transcriptions", "/systemone"),
 )
+COUNT = (
+    *("/tokenize", "/detokenize", "/apply-template", "/api/show"),
+    *("/chat/completions/input_tokens", "/responses/input_tokens", "/messages/count_tokens"),
+)
+# What a server has beside that: whoever asks for it is told that it is closed.
+CLOSED = ("slots", "props", "lora-adapters", "stream", "streams", "tools", "cors-proxy")
 
 
 class Target(NamedTuple):
@@ -51,21 +54,33 @@ def normalise(target: str) -> Optional[Target]:
     return Target("/" + "/".join(parts) + trailing, mark + query)
 
 
+def is_open(method: str, path: str) -> bool:
+    """Whether clients may ask a server for it."""
+    name = _name(path)
+    return name in READ if method in ("GET", "HEAD") else method == "POST" and name in (*WORK, *COUNT)
+
+
+def _name(path: str) -> str:
+    return path[3:] if path.startswith("/v1/") else path
+
+
 def is_closed(method: str, path: str) -> bool:
-    """Whether no client may ask for it, at whichever port. Letters count alike in both cases, and what stands behind a
-    semicolon, which some programs take for parameters, not at all."""
+    """Of a path that is not open, whether a server may have it."""
     parts = [part.partition(";")[0] for part in path.lower().split("/") if part]
-    # A server may be asked with or without /v1.
     names = parts[1:] if parts[:1] == ["v1"] else parts
-    if names[:1] == ["slots"] or parts[-2:] in (["models", "load"], ["models", "unload"]):
-        return True
-    reads = method in ("GET", "HEAD", "OPTIONS")
-    return not reads and names[:1] in (["props"], ["lora-adapters"], ["models"])
+    if is_open(method, path) or (method == "OPTIONS" and (is_open("GET", path) or is_open("POST", path))):
+        return False
+    return (
+        (names or [""])[0] in CLOSED
+        or parts[-1:] == ["control"]
+        or parts[-2:] in (["models", "load"], ["models", "unload"])
+        or (names[:1] == ["models"] and method not in ("GET", "HEAD"))
+    )
 
 
 def takes_slot(method: str, path: str) -> bool:
     """Whether the request generates or reads a prompt, and so needs a slot of its server."""
-    return method == "POST" and not path.rstrip("/").endswith(NO_SLOT)
+    return method == "POST" and _name(path) in WORK
 
 
 def task_of(path: str) -> Tuple[Optional[str], str]:

@@ -12,21 +12,17 @@ from . import answers
 from .answers import Answer, Unanswered
 
 # Bytes of a head, and of a body: nginx allows far less (gateway_max_body).
-HEAD, BODY = 64 << 10, 512 << 20
+HEAD, BODY = 64 << 10, 256 << 20
 LINE = re.compile(r"^([A-Z]{1,20}) (\S+) HTTP/1\.1\Z")
 NAME = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")
 # Two of one of these would say two things.
 ONCE = {
-    *("content-length", "content-type", "host", "authorization", "x-api-key", "expect"),
+    *("content-length", "content-type", "content-encoding", "host", "authorization", "x-api-key", "expect"),
     *("x-task", "x-llama-tier", "x-real-ip"),
 }
-# Of the connection alone, or believed from nobody but the gateway; the key is the service's own.
-NOT_PASSED = {
-    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
-    *("transfer-encoding", "upgrade", "http2-settings", "content-length", "host", "expect", "forwarded"),
-    *("authorization", "x-api-key", "x-real-ip", "x-task"),
-}
-NOT_PASSED_PREFIXES = ("x-llama-", "x-forwarded-")
+# What a server is told; others it may act on: by X-Conversation-Id llama-server gives a client's answer to anybody.
+PASSED = {"accept", "accept-language", "content-type", "origin", "traceparent", "tracestate", "user-agent"}
+PASSED_PREFIXES = ("anthropic-", "openai-")
 
 Headers = List[Tuple[str, str]]
 
@@ -63,12 +59,7 @@ class Head(NamedTuple):
 
     def passed(self) -> Headers:
         """What a server is told of them."""
-        named = {name.strip().lower() for name in (self.get("connection") or "").split(",")}
-        return [
-            (name, value)
-            for name, value in self.headers
-            if name not in NOT_PASSED and name not in named and not name.startswith(NOT_PASSED_PREFIXES)
-        ]
+        return [(name, value) for name, value in self.headers if name in PASSED or name.startswith(PASSED_PREFIXES)]
 
 
 def parse(data: bytes) -> Head:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which service a request is for, by its port, task and model. Private to the collection."""
 
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from . import answers
 from .answers import Answer
@@ -82,8 +82,3 @@ def to_fallback(config: Config, route: Route) -> Optional[Route]:
         return None
     model = other.model(route.model) or other.models[0]
     return Route(other, model.name, model.name, route.note)
-
-
-def rewritten(body: Dict[str, Any], name: str) -> Dict[str, Any]:
-    """The body, naming another model in the place of the first."""
-    return dict(body, model=name)

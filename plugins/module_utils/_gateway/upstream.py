@@ -21,6 +21,11 @@ HEAD, PIECE = 64 << 10, 64 << 10
 CONNECT = 1.5
 STATUS = re.compile(r"^HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?\Z")
 SIZE = re.compile(rb"^([0-9a-fA-F]{1,15})[ \t]*(?:;[^\r\n]*)?\r\n\Z")
+# Of the connection to the server alone.
+OF_CONNECTION = (
+    *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
+    *("transfer-encoding", "upgrade"),
+)
 # Bytes of a chunk's line.
 LINE = 4096
 # Who ends without a word is found by the kernel: seconds idle, between two questions, and their number.
@@ -108,6 +113,9 @@ class Head:
         except request.Malformed:
             raise Broken("a head that is no HTTP") from None
         values = dict(self.headers)
+        framing = [name for name, _value in self.headers if name in ("content-length", "transfer-encoding")]
+        if len(framing) > 1:
+            raise Broken("two lengths")
         self.type = values.get("content-type", "")
         self.chunked = values.get("transfer-encoding", "").lower() == "chunked"
         self.length: Optional[int] = None
@@ -129,7 +137,7 @@ class Head:
         passed = [
             (name, value)
             for name, value in self.headers
-            if (name not in request.NOT_PASSED or name == "content-length") and not name.startswith("x-llama-")
+            if name not in OF_CONNECTION and not name.startswith("x-llama-")
         ]
         if self.chunked or self.length is None:
             passed = [(name, value) for name, value in passed if name != "content-length"]

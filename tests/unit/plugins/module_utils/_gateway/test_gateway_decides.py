@@ -4,10 +4,12 @@
 """What the engine decides, without any connection: paths, routes, replicas, queues, what files tell."""
 
 import json
+import time
 
 import pytest
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import (
     affinity,
+    body,
     config,
     doors,
     paths,
@@ -57,7 +59,7 @@ def fleet(services, *seen):
 
 def talk(*contents, roles=("user", "assistant")):
     messages = [{"role": roles[at % len(roles)], "content": content} for at, content in enumerate(contents)]
-    return affinity.conversation("big", {"messages": messages})
+    return affinity.conversation("/v1/chat/completions", {"messages": messages}).of("big")
 
 
 @pytest.mark.parametrize(
@@ -108,16 +110,47 @@ def test_what_is_sent_is_what_was_judged():
         ("GET", "/lora-adapters", False),
         ("POST", "/v1/chat/completions", False),
         ("GET", "/slotsmachine", False),
+        ("GET", "/v1/stream", True),
+        ("DELETE", "/v1/stream", True),
+        ("POST", "/v1/streams/lookup", True),
+        ("POST", "/v1/chat/completions/control", True),
+        ("POST", "/tools", True),
+        ("OPTIONS", "/props", False),
     ],
 )
 def test_closed_paths(method, path, closed):
     assert paths.is_closed(method, path) is closed
+    assert not (closed and paths.is_open(method, path))
 
 
 def test_what_needs_a_slot():
     assert paths.takes_slot("POST", "/v1/embeddings")
     assert not paths.takes_slot("GET", "/metrics")
     assert not paths.takes_slot("POST", "/v1/messages/count_tokens")
+
+
+@pytest.mark.parametrize(
+    "method, path",
+    [
+        ("POST", "/v1/chat/completions/"),
+        ("POST", "/V1/chat/completions"),
+        ("POST", "/v1/v1/chat/completions"),
+        ("POST", "/v1/chat/completions;x"),
+        ("GET", "/v1/models/x"),
+        ("GET", "/models/sse"),
+        ("POST", "/health"),
+        ("PUT", "/v1/chat/completions"),
+        ("GET", "/"),
+        ("GET", "/what/a/later/build/has"),
+    ],
+)
+def test_paths_that_are_not_listed_are_not_open(method, path):
+    assert not paths.is_open(method, path)
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/rerank", "/infill", "/completion", "/v1/tokenize"])
+def test_listed_paths_are_open(path):
+    assert paths.is_open("POST", path) and not paths.is_open("GET", path)
 
 
 @pytest.mark.parametrize(
@@ -212,12 +245,146 @@ def test_a_shared_system_prompt_alone_attracts_nobody():
 def test_prompts_are_known_by_their_beginning():
     text = "x" * 3000
     memory = affinity.Memory()
-    memory.add(affinity.conversation("m", {"prompt": text}))
-    assert memory.known(affinity.conversation("m", {"prompt": text + "y" * 5000})) == 2
-    assert memory.known(affinity.conversation("other", {"prompt": text})) == 0
+
+    def of(text, model="m"):
+        return affinity.conversation("/completion", {"prompt": text}).of(model)
+
+    memory.add(of(text))
+    assert memory.known(of(text + "y" * 5000)) == 2
+    assert memory.known(of(text, "other")) == 0
     for at in range(affinity.REMEMBERED):
         memory.add(affinity.Conversation((at,)))
-    assert memory.known(affinity.conversation("m", {"prompt": text})) == 0
+    assert memory.known(of(text)) == 0
+
+
+def test_a_conversation_is_known_by_a_bounded_part():
+    image = {"type": "image_url", "image_url": {"url": "data:" + "A" * (8 << 20)}}
+    one = {"role": "user", "content": [{"type": "text", "text": "hi"}, image, *[{"x": at} for at in range(100000)]]}
+    began = time.thread_time()
+    found = affinity.conversation("/v1/chat/completions", {"messages": [one] * 100000, "tools": [{}] * 100000})
+    assert time.thread_time() - began < 1
+    assert len(found.parts) == affinity.PARTS
+    assert len(affinity.conversation("/completion", {"prompt": "x" * (8 << 20)}).parts) == affinity.PARTS
+
+
+def test_responses_go_on_where_they_were():
+    def of(value, **keys):
+        return affinity.conversation("/v1/responses", dict({"input": value}, **keys)).parts
+
+    first = of("hi", instructions="be short")
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "hello"}]}
+    turn = {"role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    second = of([turn, answer, {"role": "user", "content": "and?"}], instructions="be short")
+    assert len(first) == 1 and len(second) == 3
+    assert second[0] == first[0] != of("hi", instructions="be long")[0]
+    # Items without content, such as the result of a tool, differ by what they have.
+    assert of([{"type": "function_call_output", "output": "1"}]) != of(
+        [{"type": "function_call_output", "output": "2"}]
+    )
+    assert affinity.conversation("/v1/embeddings", {"input": "hi"}) == affinity.NONE
+
+
+def test_texts_that_differ_are_told_apart():
+    def of(content):
+        return talk(content).parts
+
+    assert of("a") != of("b") != of("a" * 5000) != of("a" * 5001)
+    assert of([{"type": "text", "text": "a"}]) == of("a")
+    assert of(None) != of(1) != of(["x", {"y": None}]) != of([])
+
+
+FORM = "multipart/form-data; boundary=B"
+
+
+def form(*fields, boundary=b"B"):
+    parts = [b"--%s\r\n%s\r\n\r\n%s\r\n" % (boundary, lines, value) for lines, value in fields]
+    return b"".join(parts) + b"--%s--\r\n" % boundary
+
+
+def field(name, value, more=b""):
+    return b'Content-Disposition: form-data; name="%s"%s' % (name, more), value
+
+
+SOUND = field(b"file", b"RIFF\0\xff\r\n--C\r\n", b'; filename="a.wav"\r\nContent-Type: audio/wav')
+
+
+@pytest.mark.parametrize(
+    "kind, data, asked",
+    [
+        (FORM, form(SOUND, field(b"model", b"big")), "big"),
+        ('Multipart/Form-Data; charset=x; boundary="B"', form(field(b"model", b"big"), SOUND), "big"),
+        (FORM, b"before\r\n" + form(SOUND, field(b"model", b"big")), "big"),
+        (FORM, form(SOUND), None),
+        # A file of that name is no field.
+        (FORM, form(field(b"model", b"big", b'; filename="x"')), None),
+        (FORM, form((b"Content-Type: text/plain\r\ncontent-disposition: form-data; name=model", b"big")), "big"),
+        (FORM, form(field(b"model", b"x" * 5000)), "x" * 1024),
+    ],
+)
+def test_the_model_of_a_form(kind, data, asked):
+    read = body.read("/v1/audio/transcriptions", kind, data, True)
+    assert read.asked == asked
+    again = body.read("/v1/audio/transcriptions", kind, read.named(data, "other"), True)
+    assert again.asked == "other"
+
+
+@pytest.mark.parametrize(
+    "kind, data",
+    [
+        ("multipart/form-data", form(SOUND)),
+        (FORM, b""),
+        (FORM, b"--B"),
+        (FORM, form(SOUND)[:-20]),
+        (FORM, form(field(b"model", b"a"), field(b"model", b"b"))),
+        (FORM, form(*[field(b"x", b"") for _one in range(100)])),
+        (FORM, form((b"X: " + b"y" * 10000, b""))),
+    ],
+)
+def test_forms_that_cannot_be_read(kind, data):
+    assert body.read("/v1/audio/transcriptions", kind, data, True).status == 400
+
+
+@pytest.mark.parametrize(
+    "data, asked",
+    [
+        (b'{"model": "a", "x": 1e999, "y": 0.10} \n', "a"),
+        (b'\xef\xbb\xbf{"model": "a"}', "a"),
+        (b'{"model": "a", "model": "b"}', "b"),
+        (b'{"model": ["a"]}', False),
+        (b'{"model": null}', None),
+        (b"{ }", None),
+        (b'{"x": "}{"}', None),
+        (b'{"n": ' + b"1" * 100000 + b', "model": "a"}', "a"),
+        (b'{"model": "' + b"x" * 5000 + b'"}', "x" * 1024),
+    ],
+)
+def test_another_name_in_a_body_changes_nothing_else(data, asked):
+    read = body.read("/v1/chat/completions", "application/json", data, True)
+    assert read.asked == asked
+    named = read.named(data, 'o"ther')
+    kept = data[: data.rindex(b"}")]
+    assert named.startswith(kept) and json.loads(named.decode("utf-8-sig"), parse_int=float)["model"] == 'o"ther'
+
+
+@pytest.mark.parametrize(
+    "data, words",
+    [
+        (b"\xff\xfe{\0", "no UTF-8 seen"),
+        (b"[1,2]", "list seen"),
+        (b"", "no JSON seen"),
+        (b"[" * 200000, "JSON that is nested too deeply seen"),
+        (b'{"x":[' + b"{}," * (1 << 20), "colons and brackets seen, at most 524288"),
+        (b'{"x":{' + b'"a":1,' * (1 << 19), "colons and brackets seen, at most 524288"),
+    ],
+)
+def test_bodies_that_are_not_read(data, words):
+    refused = body.read("/v1/chat/completions", "application/json", data, True)
+    assert words in json.loads(refused.body)["error"]["message"]
+    assert refused.status == (413 if "at most" in words else 400)
+
+
+def test_what_needs_no_slot_may_have_any_body():
+    assert body.read("/tokenize", "text/plain", b"\xff", False) == body.Read()
 
 
 def test_a_new_process_has_read_nothing():
@@ -464,6 +631,8 @@ def test_a_servers_head_has_no_line_that_it_did_not_send():
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nno\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
     ):
         with pytest.raises(upstream.Broken):
             upstream.Head(wrong, "GET")
@@ -471,7 +640,7 @@ def test_a_servers_head_has_no_line_that_it_did_not_send():
 
 
 @pytest.mark.parametrize("tier", ["", "X-Llama-Tier: fast\r\n"])
-@pytest.mark.parametrize("path", ["/health", "/v1/health", "/clients/x", "/status", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/health", "/v1/health", "/v1/chat/completions"])
 def test_only_reading_is_for_everybody(path, tier):
     """A body that nobody with a key has sent is not even read."""
 
@@ -486,6 +655,19 @@ def test_only_reading_is_for_everybody(path, tier):
     assert status("POST") == 401
     assert status("GET") == (401 if path == "/v1/chat/completions" else None)
     assert status("OPTIONS") == 204
+
+
+@pytest.mark.parametrize("path", ["/clients/x", "/status"])
+def test_pages_of_the_gateway_are_at_its_own_port_only(path):
+    class state:
+        config = parsed(service(tier="fast"), auth="required")
+
+    def status(method, tier=""):
+        head = request.parse(("%s %s HTTP/1.1\r\nHost: x\r\n%s\r\n" % (method, path, tier)).encode())
+        answer = doors.refused(state, head, paths.normalise(path), False)
+        return answer and answer.status
+
+    assert (status("POST"), status("GET"), status("GET", "X-Llama-Tier: fast\r\n")) == (401, None, 404)
 
 
 def test_keys_of_a_request():

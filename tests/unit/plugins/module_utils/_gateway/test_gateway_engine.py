@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engine over real sockets: what reaches a server, what comes back, and what happens when one of them ends."""
 
+import gc
 import json
 import threading
 import time
@@ -47,12 +48,14 @@ def test_a_body_is_passed_on_byte_for_byte_and_headers_of_the_connection_are_not
     body = b'{ "model": "BIG",\n "messages": [ ], "temperature": 0.10 }'
     status, headers, _body = gateway.ask(
         body=body, Authorization="Bearer sk-me", X_Api_Key="sk-me", Connection="close, x-own", X_Own="1",
-        X_Task_Not="2", X_Llama_Key="3", X_Forwarded_For="4", Accept="text/html",
+        X_Task_Not="2", X_Llama_Key="3", X_Forwarded_For="4", Accept="text/html", X_Conversation_Id="5",
+        Anthropic_Version="6", OpenAI_Organization="7", User_Agent="8", Cookie="9", Traceparent="10",
     )  # fmt: skip
     head, seen = server.requests[0]
     names = {line.partition(":")[0].lower() for line in head[1:]}
     assert (status, headers["x-llama-service"], headers["x-llama-node"], seen) == (200, "big", "n1", body)
-    assert names == {"host", "accept", "x-task-not", "authorization", "content-length", "connection"}
+    passed = {"accept", "anthropic-version", "openai-organization", "user-agent", "traceparent"}
+    assert names == {"host", "authorization", "content-length", "connection", *passed}
     assert "Authorization: Bearer sk-service" in head
 
 
@@ -508,10 +511,85 @@ def test_doors(made):
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")
 
 
+def test_a_form_names_its_model_or_is_told_it(made):
+    router = Server("r")
+    models = [{"name": "m1", "aliases": ["M1"]}, {"name": "m2", "aliases": []}]
+    routes = {"default": "m2", "tasks": {}}
+    gateway = made(service("r", router, kind="router", models=models), routes=routes)
+    field = b'--B\r\nContent-Disposition: form-data; name="model"\r\n\r\n%s\r\n'
+    for path, asked, sent in (("/v1", b"M1", b"m1"), ("/task/other/v1", b"M1", b"m2"), ("/v1", None, b"m2")):
+        form = (field % asked if asked else b"") + b"--B\r\n\r\nx\r\n--B--\r\n"
+        kind = "multipart/form-data; boundary=B"
+        assert gateway.ask(path + "/audio/transcriptions", form, Content_Type=kind)[0] == 200
+        assert router.requests[-1][1] == field % sent + b"--B\r\n\r\nx\r\n--B--\r\n"
+    assert gateway.ask("/v1/audio/transcriptions", field % b"no" + b"--B--", Content_Type=kind)[0] == 404
+
+
+def test_a_rewritten_body_differs_in_its_model_only(made):
+    dead, other = Server(), Server("small")
+    dead.die()
+    gateway = made({**service("big", dead, fallback="small"), **service("small", other)})
+    sent = b'{ "model": "big",\n "temperature": 0.10, "seed": 12345678901234567890, "x": 1e999 }'
+    assert gateway.ask(body=sent)[0] == 200
+    assert other.requests[0][1] == sent[:-1] + b',"model":"small"}'
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/infill", "/completion", "/tokenize", "/v1/embeddings"])
+def test_paths_of_the_servers_go_by_the_model(made, path):
+    server = Server("big")
+    gateway = made(service("big", server))
+    assert gateway.ask(path, {"model": "big"})[0] == 200
+    assert server.requests[0][0][0] == "POST %s HTTP/1.1" % path
+    assert gateway.ask(path, {"model": "other"})[0] == 404
+
+
+@pytest.mark.parametrize("tier", [{}, {"X_Llama_Tier": "fast"}])
+@pytest.mark.parametrize(
+    "path, method, status, words",
+    [
+        ("/v1/chat/completion", "POST", 404, "use /v1/chat/completions"),
+        ("/nothing", "POST", 404, "/nothing is not known here"),
+        ("/nothing", "GET", 404, "/nothing is not known here"),
+        ("/v1/chat/completions", "GET", 405, "GET is not allowed at /v1/chat/completions: use POST"),
+        ("/health", "POST", 405, "POST is not allowed at /health: use GET"),
+        ("/v1/completions", "PUT", 405, "use POST"),
+    ],
+)
+def test_a_wrong_path_is_told_what_is_right(made, path, method, status, words, tier):
+    server = Server()
+    gateway = made(service("big", server, tier="fast"))
+    seen, headers, body = gateway.ask(path, None if method == "GET" else {}, method, **tier)
+    assert seen == status and words in body["error"]["message"]
+    assert ("allow" in headers) == (status == 405)
+    assert server.requests == []
+
+
+def test_what_a_body_may_be_encoded_as(made):
+    gateway = made(service("big", Server()))
+    status, _headers, body = gateway.ask(body=b"\x1f\x8b", Content_Encoding="gzip")
+    assert (status, body["error"]["message"].partition(",")[0]) == (415, "content-encoding: gzip seen")
+    assert gateway.ask(body=chat(), Content_Encoding="identity")[0] == 200
+    assert gateway.ask(body=b"\xef\xbb\xbf" + json.dumps(chat()).encode())[0] == 200
+
+
+def test_what_a_request_holds_is_its_bytes(made):
+    server = Server().waits()
+    gateway = made(service("big", server))
+    sent = b'{"model": "big", "x": [' + b"{}," * 200000 + b"{}]}"
+    with gateway.open(request(body=sent)):
+        wait_for(lambda: server.requests)
+        gc.collect()
+        held = [one for one in gc.get_objects() if isinstance(one, list) and len(one) > 100000]
+        assert held == []
+
+
 @pytest.mark.parametrize("tier", ["", "fast"])
 @pytest.mark.parametrize(
     "path",
-    ["/slots", "/%73lots/0", "//slots", "/v1/../slots", "/models/load", "/v1/models%2funload", "/x/./models/load"],
+    [
+        *("/slots", "/%73lots/0", "//slots", "/v1/../slots", "/models/load", "/v1/models%2funload", "/x/./models/load"),
+        *("/v1/stream", "/v1/streams/lookup", "/v1/chat/completions/control", "/v1/stream%73/lookup"),
+    ],
 )
 def test_closed_paths_reach_no_server(made, path, tier):
     server = Server()
