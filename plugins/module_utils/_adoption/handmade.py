@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 from .. import _files
 from .._llama.api import LlamaApi
 from .._node import paths
+from .._node.running import below_root, systemd_group, unit_of_group
 from .._node.sockets import process_tree
 from .._node.units import DIGEST_VARIABLE, Show, number, parse_show, systemctl_show, unit_kind
 from .._text import Refusal, printable
@@ -167,25 +168,13 @@ def with_words(process: Process, proc: str = "/proc") -> Optional[Process]:
     )
 
 
-def systemd_group(text: str) -> str:
-    """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
-    paths = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
-    return paths.get("name=systemd", paths.get("", ""))
-
-
 def group_owner(cgroup: str, root: str) -> Tuple[Optional[str], Optional[str]]:
     """-> (service unit that a process runs in or None, who starts and ends it or None where nobody does). root: the
     control group of process 1."""
-    if root.endswith("/init.scope"):
-        root = root[: -len("/init.scope")]
-    below = cgroup[len(root) :] if cgroup.startswith(root) else cgroup
-    parts = [part for part in below.split("/") if part]
-    # A service of this node's systemd lies below slices alone. What comes after it, or in a container's group, has
-    # names of somebody else's choice.
-    first = next((part for part in parts if not part.endswith(".slice")), "")
-    unit = first if first.endswith(".service") else None
+    unit, parts = unit_of_group(cgroup, root), below_root(cgroup, root)
     if LEFT_BEHIND.match("/".join(parts)):
         return unit, None
+    first = next((part for part in parts if not part.endswith(".slice")), "")
     return unit, first if first.endswith((".service", ".scope")) else "/" + "/".join(parts)
 
 

@@ -20,6 +20,7 @@ from . import nvidia_smi, paths
 from . import units as services
 from .build import build_info, kept_releases
 from .ours import is_our_alias
+from .running import our_processes
 from .trials import Trials
 
 UNITS = (
@@ -32,7 +33,6 @@ UNITS = (
     "llama-firewall.service",
     "llama-endpoint-*.service",
 )
-SERVICES = UNITS[:3]
 LINKS = ("current", "previous", "build")
 # The rules of firewalld that earlier runs added: for heads, for clients, and while a model is lent.
 RECORDS = (paths.RPC_RULES, paths.CLIENT_RULES, paths.LENDING_RULES)
@@ -181,14 +181,9 @@ def _templates() -> List[str]:
 
 
 def listeners(_asked: Any) -> Facts:
-    """What listens, and our processes after that: one that crashed since units() looked is back under another number.
+    """What listens, and then our processes: one that crashed since units() looked is back under another number.
     Errors: Refusal."""
-    sockets = answer(["ss", "-Hltnp"])
-    pids = [
-        services.number(unit, "MainPID")
-        for unit in services.parse_show(services.systemctl_show(SERVICES, ("Id", "MainPID")))
-    ]
-    return {"listeners": sockets, "service_pids": [pid for pid in pids if pid]}
+    return {"listeners": answer(["ss", "-Hltnp"]), "our_processes": our_processes()}
 
 
 def plans(asked: Iterable[str]) -> Facts:

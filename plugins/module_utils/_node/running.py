@@ -13,7 +13,9 @@ import re
 from typing import Any, Dict, Iterable, List, Optional, Set
 
 from . import nvidia_smi, paths
+from .ours import is_our_file, is_our_unit
 from .sockets import parse_listeners, process_tree, socket_inodes
+from .units import running_digest
 
 # What of a release a process maps; others' libraries say nothing of the build.
 LIBRARY = re.compile(r"/lib(?:llama|ggml|mtmd)[^/]*\.so[^/]*\Z")
@@ -23,6 +25,53 @@ GONE = " (deleted)"
 MOST = 64
 # Seconds for one look at the cards.
 CARDS = 10.0
+
+
+def systemd_group(text: str) -> str:
+    """/proc/PID/cgroup -> the path in systemd's own hierarchy, or in the only one of version 2."""
+    groups = dict(line.split(":", 2)[1:] for line in text.split("\n") if line.count(":") >= 2)
+    return groups.get("name=systemd", groups.get("", ""))
+
+
+def below_root(cgroup: str, root: str) -> List[str]:
+    """The parts of a control group below that of process 1, which is root."""
+    if root.endswith("/init.scope"):
+        root = root[: -len("/init.scope")]
+    below = cgroup[len(root) :] if cgroup.startswith(root) else cgroup
+    return [part for part in below.split("/") if part]
+
+
+def unit_of_group(cgroup: str, root: str) -> Optional[str]:
+    """The service unit that a process runs in, None for none. A service of this node's systemd lies below slices alone.
+    What comes after it, or in a container's group, has names of somebody else's choice."""
+    first = next((part for part in below_root(cgroup, root) if not part.endswith(".slice")), "")
+    return first if first.endswith(".service") else None
+
+
+def our_processes(proc: str = "/proc", unit_dir: str = paths.UNITS) -> Dict[str, str]:
+    """{id: unit} of the processes of our units, children too, and of nginx where its site of the gateway is ours."""
+    found: Dict[str, str] = {}
+    ours: Dict[str, bool] = {}
+    root = _group("1", proc)
+    for pid in filter(str.isdigit, os.listdir(proc)):
+        unit = unit_of_group(_group(pid, proc), root)
+        if unit and unit not in ours:
+            path = os.path.join(unit_dir, unit)
+            # One whose file is gone is told by what root noted at its start.
+            mine = is_our_unit(path) if os.path.lexists(path) else bool(running_digest(unit))
+            ours[unit] = mine or unit == "nginx.service" and is_our_file(paths.NGINX_SITE.lstrip("/"))
+        if unit and ours[unit]:
+            found[pid] = unit
+    return found
+
+
+def _group(pid: str, proc: str) -> str:
+    # A user names the groups below his own: only a line feed, which no name holds, ends a line.
+    try:
+        with open(os.path.join(proc, pid, "cgroup"), encoding="utf-8", errors="replace", newline="\n") as stream:
+            return systemd_group(stream.read())
+    except OSError:
+        return ""
 
 
 def program(pid: int, pids: Iterable[int] = (), proc: str = "/proc") -> Dict[str, Any]:

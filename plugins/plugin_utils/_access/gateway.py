@@ -13,7 +13,7 @@ from ...module_utils._node import paths
 from ...module_utils._text import printable
 from .._intent.networks import networks_of
 from .clients import RULE, SHOWN
-from .ports import LISTENER, port_conflicts
+from .ports import LISTENER, port_conflicts, processes_of
 
 # "nginx -T" shows each file that it reads after such a line.
 FILE = re.compile(r"^# configuration file (\S+):$", re.MULTILINE)
@@ -105,10 +105,11 @@ def sites(text: str) -> dict[str, set[int]]:
     return found
 
 
-def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> list[str]:
+def gateway_refusals(host: str, gateway: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
     """gateway: what gateway_host() says as `here`, with configuration: the output of `nginx -T`, status: that it ended
-    with, 127 without nginx, addresses, and missing: files of the certificate; listeners: of `ss -Hltnp`."""
-    here, found = gateway["here"], []
+    with, 127 without nginx, addresses, missing: files of the certificate, and changes: kinds of services' units that
+    the run changes before it; node: the fact llama_node with listeners."""
+    here, found, listeners = gateway["here"], [], node["listeners"]
     if not here["ports"]:
         found.append(
             "%s: Enterprise Linux 8 seen, where the gateway has nothing but the ports of tiers, a service with the key "
@@ -153,7 +154,8 @@ def gateway_refusals(host: str, gateway: Mapping[str, Any], listeners: str) -> l
         for entry, address, port in wanted
         for place in ({one for one, taken in held if taken == port} if address in ANYWHERE else {address})
     ]
-    conflicts = port_conflicts(wanted, listeners, [])
+    ours = node["our_processes"]
+    conflicts = port_conflicts(wanted, listeners, processes_of(gateway["changes"], ours), ours)
     return found + list(dict.fromkeys(conflicts))
 
 

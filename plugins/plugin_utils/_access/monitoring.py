@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .ports import port_conflicts
+from .ports import port_conflicts, processes_of
 
 EXTERNAL = "set monitoring_prometheus to external, which writes configuration and rules for it"
 
 
-def monitoring_refusals(host: str, asked: Mapping[str, Any], listeners: str) -> list[str]:
+def monitoring_refusals(host: str, asked: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
     """A sentence for each thing that is in the way.
 
     asked: prometheus: install or external, os_family, running: units of the packages that run, pids: their processes,
-    ours: whether they run our configuration, ports: {variable: port}, listen: the address; listeners: the text of
-    `ss -Hltnp`.
+    ours: whether they run our configuration, ports: {variable: port}, listen: the address, changes: kinds of services'
+    units that the run changes before it; node: the fact llama_node with listeners.
     """
     if asked["prometheus"] == "external":
         return []
@@ -33,4 +33,5 @@ def monitoring_refusals(host: str, asked: Mapping[str, Any], listeners: str) -> 
             % (asked["running"][0], host, EXTERNAL)
         ]
     wanted = [(name, asked["listen"], int(port)) for name, port in asked["ports"].items()]
-    return port_conflicts(wanted, listeners, asked["pids"] if asked["ours"] else ())
+    free = {*(asked["pids"] if asked["ours"] else ()), *processes_of(asked["changes"], node["our_processes"])}
+    return port_conflicts(wanted, node["listeners"], free, node["our_processes"])

@@ -13,13 +13,14 @@ from ...module_utils._settings import is_stopped
 from .accounts import Account, account_refusals
 from .gateway import door_refusals, gateway_refusals
 from .monitoring import monitoring_refusals
-from .ports import port_conflicts
+from .ports import port_conflicts, processes_of
 from .reach import reach_refusals
 from .trials import trial_refusals
 from .units import unit_refusals
 
 Instance = Mapping[str, Any]
 FAMILIES = ("Debian", "RedHat")
+KINDS = ("rpc", "head", "router")
 
 
 def node_refusals(
@@ -38,7 +39,8 @@ def node_refusals(
 
     facts: ansible_facts, with llama_node for all but contact. contact: what reach_refusals() needs; accounts: see
     account_refusals(); services: {address: on the fabric or '', heads, workers, ending: ids of processes that will have
-    ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way}; units: what
+    ended, leaving: units that will have made room, ends_trials: whether what is on trial is in the way, changes: kinds
+    of units that the run changes}; units: what
     unit_refusals() needs; trials: of trial_refusals() what switch_model.yml is to do, if it is that;
     gateway: what gateway_refusals() needs; doors: what door_refusals() needs; monitoring: what monitoring_refusals()
     needs. None of them: the system.
@@ -57,11 +59,11 @@ def node_refusals(
     if trials is not None:
         found += trial_refusals(facts["llama_node"].get("trials", []), host, switch=trials)
     if gateway is not None:
-        found += gateway_refusals(host, gateway, facts["llama_node"]["listeners"])
+        found += gateway_refusals(host, gateway, facts["llama_node"])
     if doors is not None:
         found += door_refusals(host, doors)
     if monitoring is not None:
-        found += monitoring_refusals(host, monitoring, facts["llama_node"]["listeners"])
+        found += monitoring_refusals(host, monitoring, facts["llama_node"])
     return found
 
 
@@ -91,9 +93,11 @@ def _services(node: Mapping[str, Any], host: str, services: Mapping[str, Any]) -
         for one in instances
         if not is_stopped(one)
     ]
+    # Their units change together. A run that changes none of them needs no port that it would have to wait for.
+    ours = node["our_processes"]
+    free = {*services["ending"], *(processes_of(KINDS, ours) if services["changes"] else map(int, ours))}
+    found += port_conflicts(wanted, node["listeners"], free, ours)
     units = units_of(node["units"])
-    own = [unit.main_pid for unit in units if unit.main_pid] + node["service_pids"] + list(services["ending"])
-    found += port_conflicts(wanted, node["listeners"], own)
     taken = sorted(_short_names(heads, workers) & _foreign(units) - set(services["leaving"]))
     if taken:
         found.append(

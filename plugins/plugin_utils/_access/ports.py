@@ -4,8 +4,9 @@
 """Whether the ports that services want are free on a node. Private to the collection."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from ...module_utils._node.units import unit_kind
 from .._intent.values import plain
 
 # A listener of `ss -Hltnp`, and one of its holders. A process chooses its own name, a line feed in it too, up to 15
@@ -14,32 +15,48 @@ LISTENER = re.compile(r'^LISTEN[ \t]+\d+[ \t]+\d+[ \t]+([^\s"]+):(\d+)[ \t]', re
 HOLDER = re.compile(r'\("(.{0,15})",pid=(\d+),fd=\d+\)', re.DOTALL)
 # llama.cpp that somebody started by hand is not for kill.
 SERVERS = ("llama-server", "ggml-rpc-server", "rpc-server")
+# What role gateway starts.
+GATEWAY = ("nginx.service", "llama-gateway.service")
 ADOPT = "run adopt.yml, which takes over what was started by hand,"
 
 
-def port_conflicts(wanted: Sequence[tuple[str, str, int]], listeners: str, own_pids: Collection[int]) -> list[str]:
-    """Sentences for wanted (entry, address, port) triples that a foreign process listens on.
+def port_conflicts(
+    wanted: Sequence[tuple[str, str, int]],
+    listeners: str,
+    free: Collection[int],
+    ours: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Sentences for wanted (entry, address, port) triples that a process listens on.
 
-    listeners: the text of `ss -Hltnp`; own_pids: the processes of this collection's units on that node.
+    listeners: the text of `ss -Hltnp`; free: the processes that will have given up their ports; ours: {process: unit}
+    of the collection's units on that node.
     """
     found = []
     _before, *parts = LISTENER.split(listeners)
     for local, port, rest in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         address = local.strip("[]").split("%")[0]
         holders = HOLDER.findall(rest)
-        if any(int(pid) in own_pids for _name, pid in holders):
+        if any(int(pid) in free for _name, pid in holders):
             continue
         for entry, wanted_address, wanted_port in wanted:
             if port == str(wanted_port) and address in (wanted_address, "0.0.0.0", "*", "::"):
-                holder = "%s (pid %s)" % (plain(holders[0][0]), holders[0][1]) if holders else "another process"
-                found.append(
-                    "%s: port %s of %s is in use by %s, a free port is needed: %s or choose another port"
-                    % (
-                        entry,
-                        port,
-                        wanted_address,
-                        holder,
-                        ADOPT if holders and holders[0][0] in SERVERS else "stop that process",
-                    )
-                )
+                found.append("%s: port %s of %s %s" % (entry, port, wanted_address, _held(holders, ours or {})))
     return found
+
+
+def _held(holders: Sequence[tuple[str, str]], ours: Mapping[str, str]) -> str:
+    units = [ours[pid] for _name, pid in holders if pid in ours]
+    if units:
+        tags = "rpc,head,router" if unit_kind(units[0])[0] else "gateway" if units[0] in GATEWAY else "monitoring"
+        return (
+            "is that of our %s, which this run does not move before the port is needed, a free one is needed: run "
+            "site.yml --tags %s first, or choose another port" % (units[0], tags)
+        )
+    holder = "%s (pid %s)" % (plain(holders[0][0]), holders[0][1]) if holders else "another process"
+    step = ADOPT if holders and holders[0][0] in SERVERS else "stop that process"
+    return "is in use by %s, a free port is needed: %s or choose another port" % (holder, step)
+
+
+def processes_of(kinds: Collection[str], ours: Mapping[str, str]) -> set[int]:
+    """The processes of our units of these kinds, rpc, head and router."""
+    return {int(pid) for pid, unit in ours.items() if unit_kind(unit)[0] in kinds}

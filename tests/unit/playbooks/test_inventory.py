@@ -15,7 +15,7 @@ from ansible_collections.thefermisea.llama_cluster.tests.unit.playbooks.simulati
     run_playbook,
 )
 
-GROUPS = ("llama_nodes", "llama_monitoring")
+GROUPS = ("llama_nodes", "llama_gateway", "llama_monitoring")
 NONE = "inventory: none given, one with the group llama_nodes is needed: run with -i inventories/NAME"
 
 
@@ -87,26 +87,34 @@ def test_a_tag_that_no_play_has_is_refused(tmp_path, playbook, tags, sentence):
 
 
 @pytest.mark.parametrize(
-    "playbook, tags, asked",
+    "playbook, tags, gateway, monitoring",
     [
-        ("site", [], True),
-        ("site", ["--tags", "head,monitoring"], True),
-        ("site", ["--tags", "verify"], True),
-        ("site", ["--tags", "preflight"], True),
-        ("site", ["--tags", "node,head"], False),
-        ("site", ["--skip-tags", "monitoring"], False),
-        ("verify", ["--tags", "gateway"], False),
-        ("upgrade", [], False),
+        ("site", [], True, True),
+        ("site", ["--tags", "head,monitoring"], True, True),
+        ("site", ["--tags", "verify"], True, True),
+        ("site", ["--tags", "preflight"], True, True),
+        ("site", ["--tags", "head,gateway"], True, False),
+        ("site", ["--tags", "rpc"], False, False),
+        ("site", ["--tags", "rpc,head,model"], False, False),
+        ("site", ["--skip-tags", "monitoring"], True, False),
+        ("site", ["--skip-tags", "gateway"], False, True),
+        ("verify", ["--tags", "gateway"], True, False),
+        ("upgrade", [], False, False),
+        ("switch_model", [], False, False),
+        ("maintenance", [], False, False),
+        ("rollback", [], False, False),
+        ("benchmark", [], False, False),
     ],
 )
-def test_a_host_of_monitoring_is_waited_for_where_it_is_set_up_or_verified(tmp_path, playbook, tags, asked):
+def test_a_host_is_waited_for_where_it_is_set_up_or_verified(tmp_path, playbook, tags, gateway, monitoring):
     (tmp_path / "hosts.json").write_text(json.dumps({name: {"hosts": {name[6:]: None}} for name in GROUPS}))
     path = ROOT / ("playbooks/%s.yml" % playbook)
     arguments = ("-i", str(tmp_path / "hosts.json"), "--list-hosts", *tags)
     status, output = run_playbook(path, *arguments, home=tmp_path, ANSIBLE_COLLECTIONS_PATH=COLLECTIONS)
     assert status == 0, output
-    hosts = re.search(r"Preflight of monitoring.*? hosts \(\d\): ?(.*?) ?(?:play #|\Z)", output).group(1)
-    assert hosts == ("monitoring" if asked else "")
+    for name, asked in (("gateway", gateway), ("monitoring", monitoring)):
+        found = re.search(r"Preflight of (?:the )?%s.*? hosts \(\d\): ?(.*?) ?(?:play #|\Z)" % name, output)
+        assert (found.group(1) if found else "") == (name if asked else "")
 
 
 def test_no_inventory_stands_in_for_one_that_was_forgotten(tmp_path):

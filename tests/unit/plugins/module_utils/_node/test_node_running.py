@@ -123,3 +123,27 @@ def test_of_a_card_only_what_these_processes_hold_counts():
 def test_only_card_in_use_that_lists_no_process(used, cards, found):
     gpus = [{"index": index, "processes": [], "memory_used_mib": used} for index in range(cards)]
     assert running.cards_mib(gpus, {7}) == found
+
+
+def test_our_processes_are_those_in_the_groups_of_our_units(tmp_path):
+    """By the kernel's groups: children count, and a name that somebody else has chosen does not."""
+    groups = {
+        "1": "/docker/c/init.scope",
+        "7": "/docker/c/system.slice/llama-head-chat.service",
+        "8": "/docker/c/system.slice/llama-head-chat.service/child",
+        "9": "/docker/c/user.slice/user-1000.slice/user@1000.service/system.slice/llama-head-chat.service",
+        "10": "/docker/c/system.slice/llama-head-hand.service",
+        "11": "/docker/c/system.slice/nginx.service",
+        "12": "/docker/c/system.slice/llama-head-gone.service",
+        "13": "/docker/c/system.slice/docker-x.scope/system.slice/llama-head-chat.service",
+    }
+    for pid, group in groups.items():
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "cgroup").write_text("0::%s\n" % group)
+    (tmp_path / "proc/14").mkdir()
+    units = tmp_path / "units"
+    units.mkdir()
+    (units / "llama-head-chat.service").write_text("[Service]\nEnvironment=LLAMA_CLUSTER_DIGEST=abc\n")
+    (units / "llama-head-hand.service").write_text("[Service]\nExecStart=/usr/bin/llama-server\n")
+    found = running.our_processes(str(tmp_path / "proc"), str(units))
+    assert found == {"7": "llama-head-chat.service", "8": "llama-head-chat.service"}

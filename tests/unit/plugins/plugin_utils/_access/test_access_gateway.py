@@ -58,12 +58,12 @@ def told(**changes):
     return gateway_host(CONFIG, dict(HOST, **changes))
 
 
-def refusals(configuration="", status=127, listeners="", here=None, **changes):
+def refusals(configuration="", status=127, listeners="", here=None, processes=(), **changes):
     gateway = dict(
         {"here": here or told(), "configuration": configuration, "status": status, "addresses": ["0.0.0.0"]},
-        **dict({"missing": [], "leaving": []}, **changes),
+        **dict({"missing": [], "leaving": [], "changes": []}, **changes),
     )
-    return gateway_refusals("door", gateway, listeners)
+    return gateway_refusals("door", gateway, {"listeners": listeners, "our_processes": dict(processes)})
 
 
 def test_a_port_for_all_and_one_for_each_tier():
@@ -144,6 +144,18 @@ def test_whoever_holds_a_port_is_named(address):
     (sentence,) = refusals(listeners=SOCKET % (address, 8000, "python3"))
     assert sentence.startswith("gateway_port: port 8000 of ")
     assert "is in use by python3 (pid 77), a free port is needed: stop that process or choose another port" in sentence
+
+
+def test_a_port_that_a_service_gives_up_before_it_is_free():
+    """A service moves to another port and the gateway takes its place, in one run."""
+    listeners, ours = SOCKET % ("10.0.0.5", 8000, "llama-server"), {"77": "llama-head-chat.service"}
+    assert refusals(listeners=listeners, processes=ours, changes=["rpc", "head", "router"]) == []
+    assert refusals(listeners=listeners, processes=ours, changes=["rpc"]) == [
+        "gateway_port: port 8000 of 10.0.0.5 is that of our llama-head-chat.service, which this run does not move "
+        "before the port is needed, a free one is needed: run site.yml --tags rpc,head,router first, or choose another "
+        "port"
+    ]
+    assert "adopt.yml" in refusals(listeners=listeners, changes=["head"])[0], "one that is not ours"
 
 
 def test_of_another_address_nobody_is_in_the_way():

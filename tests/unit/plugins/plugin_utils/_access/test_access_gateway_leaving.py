@@ -16,9 +16,9 @@ OTHER = 'LISTEN 0 511 0.0.0.0:8080 0.0.0.0:* users:(("python3",pid=13,fd=6))\n'
 def refusals(configuration, listeners, leaving=()):
     gateway = {
         "here": HERE, "configuration": configuration, "status": 0, "addresses": ["0.0.0.0"],
-        "leaving": list(leaving), "missing": [],
+        "leaving": list(leaving), "missing": [], "changes": [],
     }  # fmt: skip
-    return gateway_refusals("gw", gateway, listeners)
+    return gateway_refusals("gw", gateway, {"listeners": listeners, "our_processes": {}})
 
 
 def test_a_site_that_leaves_is_in_nobody_s_way():

@@ -10,7 +10,7 @@ EXTERNAL = "set monitoring_prometheus to external, which writes configuration an
 SOCKET = 'LISTEN 0 4096 %s:%d 0.0.0.0:* users:(("%s",pid=%d,fd=6))\n'
 
 
-def told(listeners="", **changes):
+def told(listeners="", processes=(), **changes):
     asked = {
         "prometheus": "install",
         "os_family": "Debian",
@@ -19,8 +19,10 @@ def told(listeners="", **changes):
         "ours": False,
         "ports": {"monitoring_port": 9090, "monitoring_alertmanager_port": "9093"},
         "listen": "127.0.0.1",
+        "changes": ["head"],
     }
-    return monitoring_refusals("ctl", dict(asked, **changes), listeners)
+    node = {"listeners": listeners, "our_processes": dict(processes)}
+    return monitoring_refusals("ctl", dict(asked, **changes), node)
 
 
 def test_a_bare_host_and_one_that_is_ours_are_fine():
@@ -58,3 +60,10 @@ def test_whoever_holds_a_port_is_named(ours):
 def test_nothing_is_in_the_way_of_what_runs_elsewhere():
     listeners = SOCKET % ("0.0.0.0", 9090, "prometheus", 7)
     assert told(listeners, prometheus="external", os_family="RedHat", running=["prometheus.service"]) == []
+
+
+def test_a_port_that_a_service_gives_up_before_it_is_free():
+    listeners, ours = SOCKET % ("127.0.0.1", 9090, "llama-server", 9), {"9": "llama-head-chat.service"}
+    assert told(listeners, ours) == []
+    (sentence,) = told(listeners, ours, changes=[])
+    assert "is that of our llama-head-chat.service" in sentence and "adopt.yml" not in sentence

@@ -126,12 +126,20 @@ def test_the_ids_that_were_asked_for(heads, workers, passwd, said):
 
 
 def of_services(
-    listeners="", units=(), restarted=(), ending=(), leaving=(), address="10.1.0.1", heads=(HEAD,), workers=(WORKER,)
+    listeners="",
+    units=(),
+    ours=(),
+    ending=(),
+    leaving=(),
+    address="10.1.0.1",
+    heads=(HEAD,),
+    workers=(WORKER,),
+    changes=("rpc", "head", "router"),
 ):
     node = {
         "machine": {"addresses": ["10.0.0.1", "10.1.0.1"]},
         "units": list(units),
-        "service_pids": list(restarted),
+        "our_processes": dict(ours),
         "listeners": listeners,
     }
     asked = {
@@ -140,6 +148,7 @@ def of_services(
         "workers": list(workers),
         "ending": list(ending),
         "leaving": list(leaving),
+        "changes": list(changes),
     }
     return node_refusals({"llama_node": node}, "n1", services=asked)
 
@@ -166,12 +175,24 @@ def test_ports_are_free_or_ours():
         "llama_services.chat.rpc_port: port 50052 of 10.1.0.1",
         "llama_services.chat.port: port 8000 of 10.0.0.1",
     ]
-    # Ours, ours since it crashed a moment ago, and one that adopt.yml will have stopped.
-    assert of_services(listeners, units=[unit("llama-rpc-chat.service", 7)], restarted=[8]) == []
-    assert of_services(listeners, units=[unit("llama-rpc-chat.service")], restarted=[7], ending=[8]) == []
+    # Ours, of another service and a child of it too, and one that adopt.yml will have stopped.
+    ours = {"7": "llama-rpc-chat.service", "8": "llama-router-small.service"}
+    assert of_services(listeners, ours=ours) == []
+    assert of_services(listeners, ours={"7": ours["7"]}, ending=[8]) == []
     # What is stopped takes none.
     assert of_services(listeners, heads=[dict(HEAD, state="stopped")], workers=[dict(WORKER, state="stopped")]) == []
     assert len(of_services(listeners, heads=[dict(HEAD, state="started")])) == 2
+
+
+def test_what_the_gateway_gives_up_later_is_named_and_never_made_by_hand():
+    listeners = 'LISTEN 0 511 0.0.0.0:8000 0.0.0.0:* users:(("nginx",pid=7,fd=5))\n'
+    said = of_services(listeners, ours={"7": "nginx.service"})
+    assert said == [
+        "llama_services.chat.port: port 8000 of 10.0.0.1 is that of our nginx.service, which this run does not move "
+        "before the port is needed, a free one is needed: run site.yml --tags gateway first, or choose another port"
+    ]
+    # That run itself is not refused for what it leads to.
+    assert of_services(listeners, ours={"7": "nginx.service"}, changes=[]) == []
 
 
 @pytest.mark.parametrize(
