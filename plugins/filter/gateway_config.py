@@ -32,6 +32,7 @@ options:
         slot and the reasons of models that no service serves.
       - C(prompts), for each service the C(prompt) that M(thefermisea.llama_cluster.node_facts) reads on its heads, or a
         list of them.
+      - C(before), the file as it is, as M(ansible.builtin.slurp) has it, which tells what is not planned in this run.
     type: dict
     default: {}
 """

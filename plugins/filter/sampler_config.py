@@ -24,7 +24,8 @@ options:
     type: str
     required: true
   settings:
-    description: C(version), C(export), C(textfile_dir), C(port), C(models_dir), C(cache_dir), C(certificate), C(plan).
+    description: C(version), C(export), C(textfile_dir), C(port), C(models_dir), C(cache_dir), C(certificate),
+      C(plan), C(before).
     type: dict
     required: true
 """

@@ -12,8 +12,8 @@ description:
 positional: told, services
 options:
   _input:
-    description: The content of C(/etc/llama-cluster/sampler.json) as it is.
-    type: dict
+    description: The content of C(/etc/llama-cluster/sampler.json) as it is, as M(ansible.builtin.slurp) has it.
+    type: str
     required: true
   told:
     description: What it would be anew, as P(thefermisea.llama_cluster.sampler_config#filter) has it.

@@ -8,6 +8,8 @@ The fact llama_node has the answers, `run`, and `asked`: {subset: the argument i
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any, Mapping
 
 Facts = Mapping[str, Any]
@@ -54,3 +56,19 @@ def _same_prefix(known: Facts, argument: Facts) -> bool:
 
 def _is_keyed(known: Facts, name: str, argument: Any) -> bool:
     return isinstance(argument, list) and isinstance(known.get(name), dict)
+
+
+def slurped(content: Any, of: type = dict) -> Any:
+    """What a file of a node says in JSON, by slurp's `content`; nothing where there is no file, or a damaged one: the
+    run that reads it writes it anew."""
+    try:
+        found = json.loads(base64.b64decode(content or "").decode("utf-8"))
+    except (ValueError, RecursionError):
+        return of()
+    return found if isinstance(found, of) else of()
+
+
+def is_planned(plan: Facts, service: str, host: str = "") -> bool:
+    """Whether memory_plan() has all of a service, or what is of it on a host: some nodes may not be part of the run."""
+    parts = (plan.get("services") or {}).get(service) or []
+    return bool(parts) and (service not in plan.get("unplanned", ()) or host in [part["node"] for part in parts])

@@ -14,13 +14,13 @@ from .._intent.routers import quants
 
 def unserved(
     services: Services, models: Models, groups: Groups, nodes: Mapping[str, Mapping[str, Any]]
-) -> dict[str, str]:
+) -> dict[str, str] | None:
     """{model: why}, for those whose smallest quant is more than what a service with workers has on all nodes, and more
-    than cards and main memory of each. Nothing where a node or the size of a quant is not known."""
+    than cards and main memory of each. None where a node is not known; nothing where the size of a quant is not."""
     served = {model for one in services.values() for model in quants(one)}
     wanted = groups.get("llama_nodes") or []
     if not wanted or any(node not in nodes or not _main(nodes[node]) for node in wanted):
-        return {}
+        return None
     split = {node: sum(device["total_mib"] for device in nodes[node]["devices"]) for node in wanted}
     whole = {node: _cards(nodes[node]) + _main(nodes[node]) for node in wanted}
     largest = max(wanted, key=lambda node: whole[node])

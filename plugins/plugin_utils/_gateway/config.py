@@ -15,6 +15,7 @@ from .._intent.hosts import expand, node_address
 from .._intent.records import Groups, HostVars, Models, Services, Settings
 from .._intent.routers import served_alone
 from .._intent.services import ports
+from .._known import is_planned, slurped
 
 # Seconds without a byte where a prompt was measured: the least, and times a full prompt.
 LEAST, TIMES = 2700.0, 1.5
@@ -33,9 +34,11 @@ def gateway_config(
 ) -> dict[str, Any]:
     """settings: {routes, port, tls, address, unknown_model, auth, tiers, queue, patience, registry_dir: of role
     gateway, as its host has them where they are not given; plan: of memory_plan(); prompts: {service: what its head
-    keeps of a long prompt}}. Without a word of a model, the plan says why no service serves it."""
+    keeps of a long prompt}; before: gateway.json as it is, as slurp has it, which tells what is not planned in this
+    run}. Without a word of a model, the plan says why no service serves it."""
     given = dict(settings or {})
     plan: Mapping[str, Any] = given.get("plan") or {}
+    before: Mapping[str, Any] = slurped(given.get("before"))
 
     def told(name: str, otherwise: Any = None) -> Any:
         own = gateway.setting("gateway_" + name, hostvars[host])
@@ -45,9 +48,10 @@ def gateway_config(
     answering = _answering(services, models)
     found = {
         name: {
-            **_service(name, one, models, answering, builds_of(hostvars[host]), plan),
+            **_service(name, one, models, answering, builds_of(hostvars[host]), plan, _kept(name, plan, before)),
             "endpoints": _endpoints(one, port_of[name], models, groups, hostvars),
-            "timeout": _timeout(name, one, plan, given.get("prompts") or {}),
+            "timeout": _kept(name, plan, before).get("timeout")
+            or _timeout(name, one, plan, given.get("prompts") or {}),
             "queue": int(told("queue")),
             "patience": int(told("patience")),
         }
@@ -62,7 +66,7 @@ def gateway_config(
     return {
         "version": 1,
         "services": found,
-        "unserved": _unserved(models, answering, plan.get("unserved") or {}),
+        "unserved": _unserved(models, answering, plan, before),
         "routes": _routes(told("routes", hostvars[host].get("llama_routes") or {})),
         "unknown_model": str(told("unknown_model")),
         "auth": str(told("auth")),
@@ -89,7 +93,9 @@ def _service(
     answering: Mapping[str, str],
     builds: Mapping[str, Any],
     plan: Mapping[str, Any],
+    before: Mapping[str, Any],
 ) -> dict[str, Any]:
+    told = {(one["name"], one["quant"]): one["slot_ctx_size"] for one in before.get("models") or []}
     own: dict[str, list[str]] = {}
     for model, known in gateway.names(service, models):
         if answering[known] == name:
@@ -103,7 +109,7 @@ def _service(
                 "aliases": [one for one in known if one != model],
                 "quant": alone["quant"],
                 "build": version_of(entry_of(service, builds)),
-                "slot_ctx_size": _slot(name, alone, model, plan),
+                "slot_ctx_size": told.get((model, alone["quant"]), _slot(name, alone, model, plan)),
                 "max_tokens": _most(alone.get("extra_args") or []),
                 "embeddings": bool(alone.get("embeddings")),
             }
@@ -163,10 +169,21 @@ def _timeout(name: str, service: Settings, plan: Mapping[str, Any], prompts: Map
     return max(LEAST, TIMES * max(slots) / min(rates))
 
 
-def _unserved(models: Models, answering: Mapping[str, str], reasons: Mapping[str, str]) -> dict[str, str]:
+def _kept(name: str, plan: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the gateway was told of a service that this run does not plan, or of which it has not asked every node."""
+    found: Mapping[str, Any] = {} if is_planned(plan, name) else (before.get("services") or {}).get(name) or {}
+    return found
+
+
+def _unserved(
+    models: Models, answering: Mapping[str, str], plan: Mapping[str, Any], before: Mapping[str, Any]
+) -> dict[str, str]:
     """{name or alias: why nobody answers to it}"""
+    reasons: Mapping[str, str] | None = plan.get("unserved")
+    if reasons is None:
+        reasons = before.get("unserved") or {}
     return {
-        name: reasons.get(model, UNSERVED)
+        name: reasons.get(name, reasons.get(model, UNSERVED))
         for model, entry in models.items()
         for name in [model, *(entry.get("aliases") or [])]
         if name not in answering

@@ -4,6 +4,7 @@
 """What the sampler of a host is told, and what Prometheus scrapes. Private to the collection."""
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from .._intent import gateway, monitoring
 from .._intent.hosts import node_address
 from .._intent.records import Groups, HostVars, Models, Service, Services
 from .._intent.services import managed, node_rpc, node_serving, stopped_units
+from .._known import is_planned, slurped
 from . import dropped
 from .dashboards import dashboards
 
@@ -22,6 +24,8 @@ MIB = 1 << 20
 HERE = paths.MONITORING
 # Kept of a page: many times what a node of many services says.
 LARGEST = "16MB"
+# A target of a sampler, as it is written there.
+TARGET = re.compile(r'\{"labels": \{"node": "([^"]+)"\}, "targets": \["[^"]+:(\d+)"\]\}\Z')
 
 
 def sampler_config(
@@ -35,7 +39,8 @@ def sampler_config(
     """sampler.json of a host.
 
     settings: version of the collection, export (http or textfile), textfile_dir, port, models_dir, cache_dir,
-    certificate, plan: of memory_plan().
+    certificate, plan: of memory_plan(), before: the file as it is, as slurp has it, which tells what is not planned in
+    this run.
     """
     node = host in (groups.get("llama_nodes") or [])
     serving = node_serving(services, models, host, groups, hostvars, settings["models_dir"]) if node else {"heads": []}
@@ -52,7 +57,7 @@ def sampler_config(
         "textfile": settings["textfile_dir"] if settings["export"] == "textfile" else None,
         "disks": [settings["models_dir"], paths.STATE] if node else [paths.STATE],
         "fabric_address": str(hostvars[host].get("llama_fabric_address") or "") if node else "",
-        "planned": _planned(host, heads, workers, settings.get("plan") or {}),
+        "planned": _planned(host, heads, workers, settings.get("plan") or {}, slurped(settings.get("before"))),
         "models": {head["service"]: {"model": head["model"], "quant": head["quant"]} for head in heads},
         "stopped": stopped_units(services, groups),
         "caches": settings["cache_dir"],
@@ -60,11 +65,12 @@ def sampler_config(
     }
 
 
-def sampler_renewed(before: Mapping[str, Any], told: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
+def sampler_renewed(content: str, told: Mapping[str, Any], services: Sequence[str]) -> dict[str, Any]:
     """sampler.json after these services have changed, all of them where none are named: of others it says what it said.
 
-    before: as it is; told: as sampler_config() has it.
+    content: the file as it is, as slurp has it; told: as sampler_config() has it, which a damaged file is replaced by.
     """
+    before = slurped(content) or told
 
     def changed(service: str | None) -> bool:
         return not services or service in services
@@ -83,19 +89,38 @@ def sampler_renewed(before: Mapping[str, Any], told: Mapping[str, Any], services
     }
 
 
+def _scraped(settings: Mapping[str, Any], hostvars: HostVars) -> dict[str, int]:
+    """{host: port of its node_exporter} of those left out, as they are scraped."""
+    found = {}
+    for one in slurped(settings.get("before"), list):
+        match = TARGET.match(json.dumps(one, sort_keys=True))
+        if match and match.group(1) in settings["left_out"]:
+            found[match.group(1)] = int(match.group(2))
+    return {host: port for host, port in found.items() if port != monitoring.sampler_port(host, hostvars)}
+
+
 def _service_of(unit: str) -> str | None:
     return unit_kind(unit)[1]
 
 
 def _planned(
-    host: str, heads: Sequence[Mapping[str, Any]], workers: Sequence[Mapping[str, Any]], plan: Mapping[str, Any]
+    host: str,
+    heads: Sequence[Mapping[str, Any]],
+    workers: Sequence[Mapping[str, Any]],
+    plan: Mapping[str, Any],
+    before: Mapping[str, Any],
 ) -> dict[str, int]:
-    """{unit: bytes of main memory that the plan gives it on a host}"""
+    """{unit: bytes of main memory that the plan gives it on a host}, of what is not planned in this run as before"""
     units = {head["service"]: head["unit"] for head in heads} | {one["service"]: one["unit"] for one in workers}
     led = {head["service"] for head in heads}
-    found: dict[str, int] = {}
+    earlier = before.get("planned") or {}
+    found: dict[str, int] = {
+        unit: earlier[unit]
+        for service, unit in units.items()
+        if unit in earlier and not is_planned(plan, service, host if service in led else "")
+    }
     for service, plans in (plan.get("services") or {}).items():
-        for one in plans:
+        for one in plans if units.get(service) not in found else []:
             rows = [row for row in one["devices"] if row["node"] == host and row["kind"] == "main"]
             parts = rows + [one["host"]] * (one.get("node") == host and service in led)
             size = sum(row["weights_mib"] + row["kv_mib"] + row["compute_mib"] for row in parts)
@@ -115,11 +140,12 @@ def prometheus_config(
     needs, monitor: what llama-cluster-monitor reads}
 
     settings: interval in seconds, of samplers; keys: the API keys of services; prometheus, alertmanager: their URLs,
-    empty for none; textfile: {host: port of its node_exporter} of those that export so.
+    empty for none; textfile: {host: port of its node_exporter} of those that export so; left_out: hosts that the run
+    does not ask how they do, which the file of targets tells as it is: before, as slurp has it.
     """
     nodes = list(groups.get("llama_nodes") or [])
     gateways = gateway.hosts(groups)
-    textfile = dict(settings.get("textfile") or {})
+    textfile = {**_scraped(settings, hostvars), **(settings.get("textfile") or {})}
     pages = {
         host: "%s:%d" % (node_address(host, hostvars), textfile.get(host) or monitoring.sampler_port(host, hostvars))
         for host in dict.fromkeys([*nodes, *gateways])

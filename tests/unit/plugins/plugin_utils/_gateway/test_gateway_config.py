@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the gateway is told."""
 
+import base64
 import json
 
 import pytest
@@ -203,9 +204,29 @@ def test_the_plan_knows_which_model_fits_nowhere():
     assert (
         unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": device("main", 512000)})) == {}
     )
-    assert unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": None})) == {}
-    assert unserved(SERVICES, MODELS, GROUPS, {"node1": nodes["node1"]}) == {}
+    assert unserved(SERVICES, MODELS, GROUPS, dict(nodes, node2={**nodes["node2"], "main": None})) is None
+    assert unserved(SERVICES, MODELS, GROUPS, {"node1": nodes["node1"]}) is None
     plain = {node: {"devices": [device("main", 100000)]} for node in GROUPS["llama_nodes"]}
     assert list(unserved(SERVICES, MODELS, GROUPS, plain)) == ["huge"]
     served = dict(SERVICES, huge=dict(SERVICES["embed"], model="huge", quant="Q5_K_M"))
     assert unserved(served, MODELS, GROUPS, nodes) == {}
+
+
+def test_it_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
+    parts = [{"model": "big", "slot_ctx_size": 3000, "node": "node1"}]
+    plan = {"services": {"reasoning": parts}, "unplanned": {}, "unserved": {"huge": "too large"}}
+    prompt = {"tokens": 2000, "seconds": 10.0, "inputs": [1], "measured_at": "2026-11-01"}
+    full = gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"plan": plan, "prompts": {"reasoning": prompt}})
+    before = base64.b64encode(json.dumps(full).encode()).decode()
+    some = {"services": {"reasoning": parts}, "unplanned": {"reasoning": "node2 is not part"}, "unserved": None}
+    for said in ({}, some, {"services": {}, "unplanned": {"reasoning": "both are not part"}, "unserved": None}):
+        assert gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"plan": said, "before": before}) == full
+    # Another quant has nothing of it, and a damaged file says nothing.
+    other = dict(SERVICES, reasoning=dict(SERVICES["reasoning"], quant="Q4_K_M"))
+    models = dict(MODELS, big={"quants": {"Q4_K_M": {"size": 10**9}}})
+    (model,) = gateway_config(other, models, GROUPS, HOSTVARS, "ctl", {"before": before})["services"]["reasoning"][
+        "models"
+    ]
+    assert model["slot_ctx_size"] == 4096
+    without = gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl")
+    assert gateway_config(SERVICES, MODELS, GROUPS, HOSTVARS, "ctl", {"before": before[:200]}) == without

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What samplers are told, what Prometheus scrapes, and which files a host of monitoring has."""
 
+import base64
 import json
 import subprocess
 
@@ -115,7 +116,7 @@ def test_after_a_service_has_changed_a_sampler_is_told_of_that_alone():
     wanted = dict(sampler("node2", export="textfile"), planned={"llama-rpc-chat.service": 7})
     wanted["models"] = {"chat": {"model": "big", "quant": "Q8_0"}}
     wanted["stopped"] = ["llama-head-chat.service", "llama-head-old.service"]
-    assert scrape.sampler_renewed(before, wanted, ["chat"]) == dict(
+    assert scrape.sampler_renewed(slurp(before), wanted, ["chat"]) == dict(
         before,
         planned={"llama-rpc-chat.service": 7, "llama-router-fast.service": 6},
         models={"chat": {"model": "big", "quant": "Q8_0"}, "fast": {}},
@@ -123,7 +124,42 @@ def test_after_a_service_has_changed_a_sampler_is_told_of_that_alone():
     )
     # Of all services as site.yml would tell it, what is gone from the inventory too. How samples get out stays.
     taken = {name: wanted[name] for name in ("planned", "models", "stopped")}
-    assert scrape.sampler_renewed(before, wanted, []) == dict(before, **taken)
+    assert scrape.sampler_renewed(slurp(before), wanted, []) == dict(before, **taken)
+    # A damaged file says nothing.
+    assert scrape.sampler_renewed(slurp(before)[:200], wanted, ["chat"]) == wanted
+
+
+def test_a_sampler_is_told_the_same_whatever_part_of_the_cluster_a_run_has():
+    row = {"weights_mib": 100, "kv_mib": 0, "compute_mib": 0, "node": "node2", "kind": "main"}
+    one = {"node": "node1", "devices": [row], "host": dict(row, weights_mib=7, node="node1")}
+    full = {host: sampler(host, plan={"services": {"chat": [one]}, "unplanned": {}}) for host in ("node1", "node2")}
+    assert all(said["planned"] for said in full.values())
+    parts = (
+        {},
+        {"services": {}, "unplanned": {"chat": "node1 is not part of this run"}},
+        # The head knows its earlier plan.
+        {"services": {"chat": [one]}, "unplanned": {"chat": "node2 is not part of this run"}},
+    )
+    for host, said in full.items():
+        for plan in parts:
+            assert sampler(host, plan=plan, before=slurp(said)) == said
+        # What is planned anew has the last word, and a damaged file none.
+        other = dict(one, devices=[dict(row, kind="GPU")], host=dict(one["host"], weights_mib=0))
+        assert sampler(host, plan={"services": {"chat": [other]}}, before=slurp(said))["planned"] == {}
+        assert sampler(host, before=slurp(said)[:100])["planned"] == {}
+
+
+def test_of_hosts_that_a_run_leaves_out_targets_stay():
+    written = slurp(told()["targets"]["samplers.json"])
+    asked = {"textfile": {}, "before": written}
+    assert told(**asked, left_out=["node2", "node3"])["targets"] == told()["targets"]
+    assert told(**asked, left_out=[])["targets"]["samplers.json"][1]["targets"] == ["10.0.0.32:9754"]
+    assert told(textfile={}, before=written[:90], left_out=["node2"])["targets"] == told(textfile={})["targets"]
+
+
+def slurp(told):
+    """A file as ansible.builtin.slurp has it."""
+    return base64.b64encode(json.dumps(told).encode()).decode()
 
 
 def test_each_host_is_scraped_once_where_its_samples_are():
