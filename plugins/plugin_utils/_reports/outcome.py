@@ -309,7 +309,7 @@ def _status(hostvars: HostVars, hosts: Sequence[str], run: Mapping[str, Any]) ->
     asked = [answer for heads in _noted(hostvars, hosts, "status_heads") for answer in heads["results"]]
     nodes = {host: hostvars[host]["status_node"] for host in hosts}
     facts = {host: hostvars[host].get("ansible_facts", {}).get("llama_node", {}) for host in hosts}
-    gateways = [host for host in hostvars if "gateway_units" in hostvars[host]]
+    gateways = [host for host in hostvars if "gateway_status" in hostvars[host]]
     lines = [
         line
         for host in gateways

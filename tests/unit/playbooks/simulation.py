@@ -121,6 +121,11 @@ GATEWAY = """
 - name: Set up ours
   thefermisea.llama_cluster.adoption_gateway: {step: ours}
 """
+# Whether the host can be asked at all.
+GATEWAY_ASKED = """
+- name: Look at the units
+  thefermisea.llama_cluster.llama_unit_info:
+"""
 CLIENT_KEY = """
 - name: Note the key
   ansible.builtin.set_fact: {gateway_client_key: k3y-of-clients}
@@ -156,6 +161,7 @@ REPLACED = {
     "router_server/tasks/main.yml": CONFIGURE % ("router", "head_server", HEADS % "router"),
     "gateway/tasks/client_key.yml": CLIENT_KEY,
     "gateway/tasks/main.yml": GATEWAY,
+    "gateway/tasks/status.yml": GATEWAY_ASKED,
     "monitoring/tasks/node_services.yml": SAMPLER,
     "model/tasks/main.yml": MODEL % "fetch",
     "model/tasks/old_files.yml": MODEL % "record",

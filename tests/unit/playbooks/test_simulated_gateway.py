@@ -206,3 +206,11 @@ def test_a_node_with_nothing_to_do_holds_nobody_up(replicas):
     nodes["vars"]["llama_services"] = {"embed": dict(EMBED, head="both")}
     done(replicas, "site", "-e", "tag=b2")
     assert in_order(told(replicas), *rolling(*BOTH)), told(replicas)
+
+
+def test_status_shows_the_others_where_a_gateway_is_gone(replicas):
+    (replicas.node("gateway1") / "lost").touch()
+    status, output = replicas.run("status")
+    assert status != 0
+    for node in BOTH:
+        assert "embed on %s: ready" % node in output, output
