@@ -163,6 +163,11 @@ def occupied(**_fixtures):
     return ports.port_conflicts([("llama_services.chat.rpc_port", "10.1.0.2", 50052)], listeners, [])
 
 
+def occupied_by_ours(**_fixtures):
+    listeners = 'LISTEN 0 128 10.1.0.2:8000 0.0.0.0:* users:(("nginx",pid=7,fd=5))'
+    return ports.port_conflicts([("gateway_port", "10.1.0.2", 8000)], listeners, [], {"7": "llama-head-chat.service"})
+
+
 def not_deployed(**services):
     return lambda **_fixtures: check.undeployable(services)
 
@@ -592,6 +597,12 @@ REFUSALS = [
         "50052 of 10.1.0.2 is in use by nginx (pid 7)",
         "a free port is needed",
         occupied,
+    ),
+    (
+        "gateway_port:",
+        "8000 of 10.1.0.2 is that of our llama-head-chat.service",
+        "a free one is needed",
+        occupied_by_ours,
     ),
     ("llama_services.fast.head:", "nobody matches no host", "at least one is needed", fast(head="nobody")),
     ("llama_services.fast.quant:", "seen in a router", "a map of models is needed in its place", fast(quant="Q8_0")),
