@@ -149,6 +149,7 @@ class Told(NamedTuple):
     n_predict: int  # tokens of an answer that asks for no number, 0 for no limit
     draft: bool  # a draft model goes ahead
     reranking: bool  # it serves scores alone
+    template: bool  # it has another chat template than that of its model's file
 
     @property
     def asked(self) -> str:
@@ -182,4 +183,5 @@ def told(arguments: Sequence[str]) -> Told:
         n_predict=whole("--n-predict", "--predict", "-n"),
         draft=bool(value("--model-draft", "-md", "--spec-draft-model")),
         reranking=bool(last("--rerank", "--reranking")),
+        template=bool(value("--chat-template", "--chat-template-file")),
     )

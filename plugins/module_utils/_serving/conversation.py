@@ -17,6 +17,7 @@ from .._llama.api import DOCUMENTS, NoAnswer, count, error_text, plain, rows, ta
 from .._llama.args import Told
 from .._text import Refusal
 from .health import LOOK, Head, Result
+from .sense import is_fallback, nonsense
 
 # Tokens and seconds that a model may think before it says something. One that is too slow for as many tokens is
 # reported.
@@ -117,6 +118,24 @@ def judge_content(reply: Reply, limit: int, server_limit: int = 0) -> Verdict:
     else:
         step = "its chat_template does not fit the model or the build: set another chat_template"
     return None, "%s, some is needed, and %s" % (seen, step)
+
+
+def judge_sense(reply: Reply, question: str, told: Told, bare: bool) -> Optional[str]:
+    """A sentence where a model was spoken to in another way than it was trained. bare: whether its file has no chat
+    template, and nobody has set one."""
+    # Of raw thoughts judge_reasoning() speaks, and of the tokens around them.
+    seen = "" if THOUGHTS.search(reply.content) else nonsense(reply.content, question)
+    if not seen:
+        return None
+    if bare:
+        cause = "its file has no chat template, as a base model has none, and llama-server speaks ChatML to it"
+        step = "set a model that is made for chat, or the chat_template that it was trained with"
+    elif told.template:
+        cause, step = "chat_template is not the one that it was trained with", "remove it, or set that one"
+    else:
+        cause = "the chat template of its file does not fit, or it is a base model"
+        step = "set another chat_template, a model that is made for chat, or another quant"
+    return "%s, and %s: %s" % (seen, cause, step)
 
 
 def judge_reasoning(reply: Reply, told: Told) -> Verdict:
@@ -306,7 +325,13 @@ class Conversation:
         if reply.unfinished and (not full or not patient) and reply.tokens >= limit:
             self.said["question"] = "still thinks after %d tokens" % limit
         else:
+            bare = not self.told.template and is_fallback(props.get("chat_template"))
             self._note("question", judge_content(reply, limit, self.told.n_predict))
+            wrong = judge_sense(reply, self.prompt, self.told, bare)
+            if wrong:
+                self._note("question", (None, wrong))
+            elif bare and self.said["question"]:
+                self.said["question"] = "answers in ChatML, its file has no chat template"
         self._note("reasoning", judge_reasoning(reply, self.told))
         if self.told.draft:
             slots = [table(one).get("speculative") for one in self._slots()]

@@ -214,6 +214,113 @@ def test_a_limit_of_the_server_that_ends_thinking_is_named(server):
     assert server.asked(CHAT)[-1]["max_tokens"] == 200
 
 
+# Sense.
+
+CHATML = (
+    "{%- for message in messages -%}\n"
+    "  {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' -}}\n"
+    "{%- endfor -%}\n{%- if add_generation_prompt -%}\n  {{- '<|im_start|>assistant\\n' -}}\n{%- endif -%}"
+)
+# Of Gemma-3-270m, whose file has none.
+BASE = (
+    "Name the three primary colors.<|im_end|>\n<|im_start|>student\nName the three primary colors.<|im_end|>\n"
+    "<|im_start|>student\nName the three primary colors.<|im"
+)
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_base_model_without_a_template_is_told_as_one(server, full):
+    props(server, template=CHATML)
+    answers(server, fake.answer(content=BASE, finish="length"))
+    refused(
+        server,
+        "the answer holds special tokens (<|im_end|>), text is needed",
+        "its file has no chat template, as a base model has none, and llama-server speaks ChatML to it",
+        "set a model that is made for chat",
+        full=full,
+    )
+    # One that answers is served, and told.
+    answers(server, fake.answer(content="Red, yellow, blue.", finish="stop"))
+    assert talk(server, full=full)[2]["question"] == "answers in ChatML, its file has no chat template"
+    # Somebody has set it.
+    line = (*LINE, "--chat-template", "chatml")
+    assert talk(server, full=full, line=line)[2]["question"] == "answers"
+    answers(server, fake.answer(content=BASE, finish="length"))
+    refused(server, "chat_template is not the one that it was trained with: remove it", line=line)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("Red.<|im_end|>", "special tokens (<|im_end|>)"),
+        ("Red.<|eot_id|><|start_header_id|>user<|end_header_id|>", "special tokens (<|eot_id|>)"),
+        ("Red.<end_of_turn>\n<start_of_turn>model", "special tokens (<end_of_turn>)"),
+        ("Red. [/INST] Blue.", "special tokens ([/INST])"),
+        ("[INST] Which ones? [/INST]", "special tokens ([INST])"),
+        ("Red.<|assistant|>", "special tokens (<|assistant|>)"),
+        ("Red.<|end|><|user|>", "special tokens (<|end|>)"),
+        ("Red.</s>", "special tokens (</s>)"),
+        ("<s>Red.", "special tokens (<s>)"),
+        ("Red.<|endoftext|>", "special tokens (<|endoftext|>)"),
+        ("Red.<|END_OF_TURN_TOKEN|>", "special tokens (<|END_OF_TURN_TOKEN|>)"),
+        ("Red.<\uff5cend\u2581of\u2581sentence\uff5c>", "special tokens (<"),
+        ("Red.<turn|>", "special tokens (<turn|>)"),
+        ("<|turn>model", "special tokens (<|turn>)"),
+        ("Red.<|im", "special tokens (<|im)"),
+        ("<pad><pad><pad>", "special tokens (<pad>)"),
+        ("Red.<unused49>", "special tokens (<unused49>)"),
+        ("Red<0x0A>", "special tokens (<0x0A>)"),
+        ("[PAD151645]", "special tokens ([PAD151645])"),
+        ("<<SYS>> Red", "special tokens (<<SYS>>)"),
+        ("Red.\n### Instruction:\nName", "special tokens (### Instruction:)"),
+        ("Red.\nUser: and now?", "special tokens (User:)"),
+        ("Name the three primary colors.", "the answer repeats the question"),
+        ("\n\n" + "Name the three primary colors.\n\n" * 7, "the answer repeats the question"),
+        ("**Name the three primary colors.**", "the answer repeats the question"),
+        # Of SmolLM2-135M-Instruct with the templates of others.
+        (".1.2.2-2.1.0.2.1.h2.v1.x86_64" + ".x86_64" * 9, "over and over (.x86_64)"),
+        ("er.com" + "/b2" * 15, "the answer repeats itself over and over ("),
+        # Of a card or build that computes wrongly.
+        ("G" * 48, "over and over (G)"),
+        ("1. It is red.\n2. It is red.\n3. It is red.\n", "over and over (It is red.)"),
+        ("Red is a color and blue is one. " * 3, "over and over (Red is a color and blue is one.)"),
+        ("\u7ea2\u8272\u3002" * 12, "the answer repeats itself over and over ("),
+        ("A long text first. " + "x y z, and others. " * 40, "the answer repeats itself over and over ("),
+    ],
+)
+def test_an_answer_that_is_none_names_what_it_is(server, content, words):
+    props(server)
+    answers(server, fake.answer(content=content, finish="length"))
+    cause = "the chat template of its file does not fit, or it is a base model: set another"
+    refused(server, words, cause, full=False)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "The three primary colors are:\n\nRed (R)\nBlue (B)\nYellow (Y)",
+        "The most obvious example of a color is the color red.",
+        "| color | hex |\n| --- | --- |\n| red | #f00 |\n| green | #0f0 |\n| blue | #00f |",
+        "Red, red, red: and blue.",
+        "You asked me to name the three primary colors. They are red, yellow and blue.",
+        "* Red\n* Yellow\n* Blue\n\n---\n\nIn code: `if a<b: x = [1, 2]`, <b>bold</b>, a <| b, 1 < 2 > 0.",
+        "Ha ha ha!",
+        "1. Red\n2. Red\n3. Red",
+    ],
+)
+def test_an_answer_with_sense_holds(server, content):
+    props(server)
+    thinks = "Name the three primary colors.<|im_end|> " * 9
+    answers(server, fake.answer(content=content, reasoning_content=thinks, finish="stop"))
+    assert talk(server)[2]["question"] == "answers"
+
+
+def test_a_question_of_a_word_may_be_its_answer(server):
+    props(server)
+    answers(server, fake.answer(content="Red.", finish="stop"))
+    assert talk(server, prompt="Red")[2]["question"] == "answers"
+
+
 # Reasoning.
 
 
