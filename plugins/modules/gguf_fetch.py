@@ -438,6 +438,31 @@ def mode_number(module, mode, seen):
     return number
 
 
+def have(module, request, bundled, job):
+    """-> what the module returns of a model that is there; of _ask, what a job has to do."""
+    watch = Watch(job.write, job.abandoned) if job else None
+    if module.params["_ask"]:
+        live = is_live(module.params["_job"])
+        left = None if live else claim(module.params["_job"])
+        done = None if live else unchanged(request, Watch(), hashing=False)
+        if done is None:
+            send = awaited(request, bundled) if bundled and not live else []
+            return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"], "send": send}
+        # The change made by a job whose controller did not live to see it has not been told to anybody yet.
+        done = left if left and left["changed"] else done
+    elif bundled:
+        done = receive(request, bundled, module.check_mode, watch)
+    else:
+        done = acquire(request, module.check_mode, watch)
+    for entry in done["files"]:
+        path = os.path.join(request.folder(), os.path.basename(entry["path"]))
+        arguments = module.load_file_common_arguments(module.params, path=path)
+        done["changed"] = set_owner_and_mode(module, arguments, done["changed"])
+        done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
+    done["there"] = not done["changed"]
+    return done
+
+
 def run(module):
     """-> what the module returns."""
     asked = (
@@ -464,24 +489,9 @@ def run(module):
         request = Request(
             token=token, connections=module.params["connections"], full=module.params["reverify"] == "full", **wanted
         )
-        if module.params["_ask"]:
-            live = is_live(module.params["_job"])
-            left = None if live else claim(module.params["_job"])
-            done = None if live else unchanged(request, Watch(), hashing=False)
-            if done is None:
-                send = awaited(request, bundled) if bundled and not live else []
-                return {"changed": False, "wanted": True, "live": live, "state": module.params["_job"], "send": send}
-            # The change made by a job whose controller did not live to see it has not been told to anybody yet.
-            done = left if left and left["changed"] else done
-        elif bundled:
-            done = receive(request, bundled, module.check_mode, Watch(job.write, job.abandoned) if job else None)
-        else:
-            done = acquire(request, module.check_mode, Watch(job.write, job.abandoned) if job else None)
-        for entry in done["files"]:
-            arguments = module.load_file_common_arguments(module.params, path=entry["path"])
-            done["changed"] = set_owner_and_mode(module, arguments, done["changed"])
-            done["changed"] = module.set_fs_attributes_if_different(arguments, done["changed"])
-        done["there"] = not done["changed"]
+        done = request.in_folder(lambda: have(module, request, bundled, job))
+        if done.get("wanted"):
+            return done
     except Refusal as error:
         done = {"failed": True, "changed": False, "msg": "gguf_fetch: %s" % error}
         if isinstance(error, DiskTooSmall):

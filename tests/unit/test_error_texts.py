@@ -1651,7 +1651,7 @@ REFUSALS = [
     ),
     (
         "header:",
-        "architecture clip seen: a projector for images or sound",
+        "architecture 'clip' seen: a projector for images or sound",
         "name the file of the model itself",
         raised(model_shape.read_shape, parse(gguf([key(b"general.architecture", make.STRING, make.text("clip"))]))),
     ),

@@ -36,7 +36,7 @@ def acquire(request: Request, check: bool = False, watch: Optional[Watch] = None
     -> the dictionary of result(); raises Refusal, Stopped.
     """
     try:
-        return _acquire(request, check, watch or Watch())
+        return request.in_folder(lambda: _acquire(request, check, watch or Watch()))
     except OSError as error:
         raise disk_failure(error.filename or request.dest, error) from None
 

@@ -11,14 +11,15 @@ import json
 import os
 import re
 import stat
-from typing import Any, Collection, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 from urllib.parse import quote
 
-from .._model.describe import shard_name, shard_names
+from .._model.describe import shard_name
 from .._text import Refusal, exact, printable
 from .errors import Transient
 from .http import Client, attempts, get_following, may_pass, status_failure
 from .manifest import is_size
+from .names import model_name, order_files, piece_name
 from .sources import HttpSource
 from .urls import clean_url, following_url, public_url, same_origin
 
@@ -30,10 +31,6 @@ _NEXT = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
 _MAX_ANSWER = 8 << 20  # bytes; a page of a thousand files has half a megabyte
 _MAX_PAGES = 200
 _MAX_FILES = 100000
-# What publishers append to NAME.gguf when they cut it into raw pieces: .part1of2, .part-01-of-02, .part00, -split-a.
-_PIECE = re.compile(
-    r"^(?P<stem>.+\.gguf)(?:[.-]part-?(?P<number>[0-9]+)(?:-?of-?(?P<count>[0-9]+))?|-split-(?P<letter>[a-z]))\Z"
-)
 _QUANT = re.compile(
     r"(?<![A-Za-z0-9])((?:UD-)?(?:I?Q[1-8]|TQ[12])_[A-Z0-9]+(?:_[A-Z]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4)(?![A-Za-z0-9_])",
     re.IGNORECASE,
@@ -48,9 +45,6 @@ _COMPANION = re.compile(
 _MAKERS = r"(?<![A-Za-z0-9])(?:UD|I1?|imat(?:rix)?|APEX)[-._]"
 _NOT_THERE = (404, 405, 410, 501)  # statuses of a part of the API that a mirror does not have
 
-# The name of the model, the number of the piece, and how many there are where the name says it.
-PieceName = Tuple[str, int, Optional[int]]
-
 
 class HubFile(NamedTuple):
     """A file of a repository."""
@@ -58,83 +52,6 @@ class HubFile(NamedTuple):
     path: str
     size: Optional[int]  # None where a mirror does not say it
     sha256: Optional[str]  # None for a file outside large-file storage
-
-
-def piece_name(name: str) -> Optional[PieceName]:
-    """'m.gguf.part1of2' -> ('m.gguf', 1, 2); the count is None where the name does not say it; None for no piece's
-    name."""
-    match = _PIECE.match(name)
-    if not match:
-        return None
-    number = ord(match.group("letter")) - ord("a") if match.group("letter") else int(match.group("number"))
-    return match.group("stem"), number, int(match.group("count")) if match.group("count") else None
-
-
-def order_files(names: Iterable[str], known: Optional[Collection[str]] = None) -> List[str]:
-    """The files of one model in order: one file, all raw pieces of one file, or all gguf-split shards.
-
-    names: paths; known: all paths there are, so that the first shard stands for all of them. Raises Refusal naming what
-    is missing.
-    """
-    names = list(names)
-    if len(names) == 1 and known is not None and shard_name(names[0].rpartition("/")[2]):
-        folder, slash, base = names[0].rpartition("/")
-        names = [folder + slash + name for name in shard_names(base)]
-        for name in names:
-            if name not in known:
-                raise Refusal("%s: missing in the repository, the other shards are there: choose another quant" % name)
-        return names
-    pieces = [(piece, name) for piece, name in zip(map(piece_name, names), names) if piece]
-    if len(names) == 1 and not pieces:
-        return names
-    if len(pieces) == len(names):
-        return _order_pieces(pieces)
-    shards = [shard_name(name.rpartition("/")[2]) for name in names]
-    if all(shards):
-        wanted = shard_names(names[0].rpartition("/")[2])
-        given = {name.rpartition("/")[2]: name for name in names}
-        for name in wanted:
-            if name not in given:
-                raise Refusal("%s: missing, %d of %d shards given: give all shards" % (name, len(names), len(wanted)))
-        if len(names) != len(wanted):
-            raise Refusal("files: %s are not the shards of one model: give the files of one model" % ", ".join(names))
-        return [given[name] for name in wanted]
-    raise Refusal(
-        "files: %s are neither one file nor the pieces or shards of one: give the files of one model" % ", ".join(names)
-    )
-
-
-def _order_pieces(pieces: List[Tuple[PieceName, str]]) -> List[str]:
-    pieces.sort(key=lambda entry: entry[0][:2])
-    stem, first, count = pieces[0][0]
-    count = count or len(pieces)
-    first = first if first in (0, 1) else 1
-    numbers = [piece[1] for piece, _name in pieces]
-    if any(piece[0] != stem for piece, _name in pieces):
-        raise Refusal(
-            "files: %s are pieces of different models: give the pieces of one"
-            % ", ".join(name for _piece, name in pieces)
-        )
-    for number in range(first, first + count):
-        if number not in numbers:
-            raise Refusal(
-                "%s: piece %d is missing, pieces %s are there: give all pieces"
-                % (stem, number, ", ".join(map(str, numbers)))
-            )
-    if len(numbers) != count:
-        raise Refusal(
-            "%s: pieces %s are given, %d are needed: give every piece once"
-            % (stem, ", ".join(map(str, numbers)), count)
-        )
-    return [name for _piece, name in pieces]
-
-
-def model_name(names: Sequence[str]) -> str:
-    """The file name under which the (ordered) files are published: a raw piece without its suffix, else the first
-    one's."""
-    base = names[0].rpartition("/")[2]
-    piece = piece_name(base)
-    return piece[0] if piece else base
 
 
 def _hub_file(entry: Dict[str, Any]) -> HubFile:

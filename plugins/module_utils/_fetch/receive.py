@@ -98,19 +98,22 @@ def receive(
 
     -> the dictionary of manifest.result(); raises Refusal, Stopped.
     """
-    watch = watch or Watch()
     try:
-        done = unchanged(request, watch, check)
-        if done:
-            return done
-        if check:
-            return _foretell(request, bundled, watch)
-        if not os.path.isdir(request.folder()):
-            raise Refusal("dest: %s is not a directory: create it first" % request.folder())
-        with lock(_places(request, bundled)[0][0]):
-            return _perform(request, bundled, watch)
+        return request.in_folder(lambda: _receive(request, bundled, check, watch or Watch()))
     except OSError as error:
         raise disk_failure(error.filename or request.dest, error) from None
+
+
+def _receive(request: Request, bundled: Dict[str, Any], check: bool, watch: Watch) -> Dict[str, Any]:
+    done = unchanged(request, watch, check)
+    if done:
+        return done
+    if check:
+        return _foretell(request, bundled, watch)
+    if not os.path.isdir(request.folder()):
+        raise Refusal("dest: %s is not a directory: create it first" % request.folder())
+    with lock(_places(request, bundled)[0][0]):
+        return _perform(request, bundled, watch)
 
 
 def _foretell(request: Request, bundled: Dict[str, Any], watch: Watch) -> Dict[str, Any]:

@@ -3,16 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is wanted, what that comes to, and who looks on. Private to the collection."""
 
+import functools
 import os
 import re
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Optional, Pattern, Sequence, Set, TypeVar
 
+from .._files import open_directory
 from .._model.describe import describe
 from .._model.gguf import Header
 from .._text import Refusal
-from .errors import Stopped
+from .errors import DiskTooSmall, Stopped
 from .hub import DEFAULT_ENDPOINT
+from .journal import CLOSED
 from .target import Target
 from .urls import content_url
 
@@ -23,6 +26,9 @@ Progress = Callable[[Dict[str, Any]], None]
 Stopping = Callable[[], Optional[str]]
 # Called with bytes as a file is read.
 Advance = Callable[[int], None]
+
+_REACHED = "/proc/self/fd/"
+Result = TypeVar("Result")
 
 _SHA256 = re.compile(r"^[0-9a-f]{64}\Z")
 
@@ -93,6 +99,46 @@ class Request:
     def folder(self) -> str:
         """The directory the model goes to, there or not."""
         return self.dest if self.into_folder else os.path.dirname(self.dest)
+
+    def in_folder(self, work: Callable[[], Result]) -> Result:
+        """What work() returns. Meanwhile the folder, which may be somebody else's, is reached by a descriptor: its name
+        may lead elsewhere at any moment. What is returned and refused has its name. Raises Refusal."""
+        folder, dest, adopt = self.folder(), self.dest, self.adopt
+        try:
+            fd = CLOSED if folder.startswith(_REACHED) else open_directory(folder, others=True)
+        except FileNotFoundError:
+            fd = CLOSED  # nothing is there that could be touched
+        if fd == CLOSED:
+            return work()
+        reached = "%s%d" % (_REACHED, fd)
+        told = functools.partial(_told, re.compile(re.escape(reached) + "(?![0-9])"), folder)
+        try:
+            self.dest = reached + dest[len(folder) :]
+            self.adopt = [
+                os.path.join(reached, os.path.basename(path)) if os.path.dirname(path) == folder else path
+                for path in adopt
+            ]
+            return told(work())
+        except Refusal as error:
+            error.args = told(error.args)
+            if isinstance(error, DiskTooSmall):
+                error.disk = told(error.disk)
+            raise
+        except OSError as error:
+            error.filename = told(error.filename)
+            raise
+        finally:
+            self.dest, self.adopt = dest, adopt
+            os.close(fd)
+
+
+def _told(reached: Pattern[str], folder: str, value: Any) -> Any:
+    """A value with the folder's name in all of its texts."""
+    if isinstance(value, dict):
+        return {key: _told(reached, folder, one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_told(reached, folder, one) for one in value)
+    return reached.sub(lambda _match: folder, value) if isinstance(value, str) else value
 
 
 class Plan:

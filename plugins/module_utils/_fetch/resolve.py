@@ -14,14 +14,15 @@ from .._model.describe import check_shards, shard_name, size_problem
 from .._model.gguf import Header, read_header
 from .._text import Refusal, exact
 from .http import Client, attempts
-from .hub import Hub, model_name, order_files, piece_name, select
+from .hub import Hub, select
 from .manifest import is_model_name
+from .names import model_name, order_files, piece_name
 from .request import Plan, Request
 from .sources import HttpSource, Source, make_source, read_range, size_of
 from .target import Piece, Span, Target
 from .urls import clean_url, same_origin
 
-ANOTHER_SOURCE = "it is not whole at its source, use another one"
+ANOTHER_SOURCE = "it is not whole at its source, name all of its pieces or use another source"
 Digests = Sequence[Optional[str]]
 # Sources, needed digests, names, commit.
 Found = Tuple[List[Source], Digests, List[str], Optional[str]]

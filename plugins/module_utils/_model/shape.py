@@ -11,6 +11,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .._text import Refusal
+from .describe import check_model
 from .gguf import Header, Tensor, told
 
 
@@ -138,9 +139,6 @@ _UNKNOWN_CACHES = (
     "wkv.head_size",
 )
 
-# What goes with a model, by general.type or general.architecture.
-_NO_MODEL = {"mmproj": "a projector for images or sound", "clip": "a projector for images or sound"}
-_NO_MODEL.update({"adapter": "a LoRA adapter", "imatrix": "an importance matrix", "controlvector": "a control vector"})
 _ARCHITECTURE = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 MAX_BLOCKS = 512  # LLAMA_MAX_LAYERS
 _MAX_COUNT = (1 << 32) - 1  # every count of llama.cpp's hparams is of 32 bits
@@ -325,13 +323,7 @@ def read_shape(header: Union[Header, List[Header]]) -> Shape:
         raise Refusal(
             "header: general.architecture is %s, its name is needed: give the first shard of the model" % seen
         )
-    kind = metadata.get("general.type", "model")
-    what = _NO_MODEL.get(kind if isinstance(kind, str) else "", _NO_MODEL.get(architecture))
-    if what:
-        raise Refusal(
-            "header: general.type %s, architecture %s seen: %s, not a model: name the file of the model itself"
-            % (told(kind), architecture, what)
-        )
+    check_model(metadata)
     keys = _Keys(metadata, architecture)
     count = keys.number("block_count")
     if not 1 <= count <= MAX_BLOCKS:

@@ -26,12 +26,17 @@ def look(item: Mapping[str, Any], mode: int) -> Dict[str, Any]:
     """
     try:
         request = Request(item["dest"], **{name: item[name] for name in ASKED if item.get(name)})
-        done = unchanged(request, Watch(), check=True, hashing=False)
-        if done is None or not all(_has_mode(entry["path"], mode) for entry in done["files"]):
-            return {"item": item, "there": False}
+        found = request.in_folder(lambda: _look(request, mode))
     except (OSError, Refusal):
-        return {"item": item, "there": False}
-    return dict(done, item=item, there=True, shape=_shape(done["dest"]))
+        found = {"there": False}
+    return dict(found, item=item)
+
+
+def _look(request: Request, mode: int) -> Dict[str, Any]:
+    done = unchanged(request, Watch(), check=True, hashing=False)
+    if done is None or not all(_has_mode(entry["path"], mode) for entry in done["files"]):
+        return {"there": False}
+    return dict(done, there=True, shape=_shape(done["dest"]))
 
 
 def _shape(path: str) -> Optional[Dict[str, Any]]:

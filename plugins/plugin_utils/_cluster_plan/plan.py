@@ -177,7 +177,6 @@ class _Inventory:
         self.unplanned[name] = why
         told = hopeless({name: service}, self.models, self.groups, self.nodes)
         self.refused.extend(told)
-        # A header that is none of a model's is refused, whether a plan is needed or not.
         if (self.complete or "not a model" in why) and not told:
             self.refused.append(refusals.not_planned(name, why, strangers))
         if isinstance(split, dict) and not strangers:

@@ -131,9 +131,8 @@ def test_an_error_is_one_sentence_that_names_the_module(capsys, fake, tmp_path):
     code, result, _out = run(capsys, urls=[url], dest=str(tmp_path / "m.gguf"))
     assert (code, result["msg"]) == (
         1,
-        "gguf_fetch: {}: {:,} bytes present, {:,} bytes needed by its header: fetch it again".format(
-            url, len(MODEL) - 5, len(MODEL)
-        ),
+        "gguf_fetch: {}: {:,} bytes present, {:,} bytes needed by its header: it is not whole at its source, "
+        "name all of its pieces or use another source".format(url, len(MODEL) - 5, len(MODEL)),
     )
 
 

@@ -31,7 +31,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch i
     transfer,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch import target as fetch_target
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import Stopped
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.errors import DiskTooSmall, Stopped
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.fetch import acquire
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.request import Request, Watch
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._removal.removal import Removal
@@ -358,7 +358,8 @@ def test_check_mode_finds_out_and_changes_nothing(fake, tmp_path):
 def test_a_missing_piece_is_refused_by_the_header(fake, tmp_path):
     text = refused(tmp_path / "m.gguf", urls=[fake.add_plain("m.gguf", MODEL[:CUT])])
     assert text.endswith(
-        "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: fetch it again".format(len(MODEL))
+        "/files/m.gguf: 7,340,032 bytes present, {:,} bytes needed by its header: it is not whole at its source, name "
+        "all of its pieces or use another source".format(len(MODEL))
     )
     assert left(tmp_path) == []
 
@@ -1321,6 +1322,56 @@ def test_one_source_under_two_names(fake, tmp_path):
     url = fake.add_plain("m.gguf", MODEL)
     for changed in (True, False):
         assert [fetch(tmp_path / name, urls=[url])["changed"] for name in ("a.gguf", "b.gguf")] == [changed, changed]
+
+
+# A models directory in somebody's home
+
+
+def theirs(tmp_path):
+    """-> (a directory that another user owns, in a home of his; a directory of root's)"""
+    home, mine = tmp_path / "home", tmp_path / "mine"
+    for folder in (home, home / "models", mine):
+        folder.mkdir()
+    give_away(home)
+    give_away(home / "models")
+    return home / "models", mine
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_link_of_others_in_place_of_the_models_directory_is_refused(fake, tmp_path, check):
+    models, mine = theirs(tmp_path)
+    models.rmdir()
+    models.symlink_to(mine)
+    with pytest.raises(Refusal, match="models: no directory, one is needed: look at who made it"):
+        fetch(models / "m.gguf", fake, check=check, repo=REPO, quant="Q8_0")
+    assert left(mine) == []
+
+
+@pytest.mark.parametrize("begin", [b"", b"damaged"])
+def test_models_directory_that_is_exchanged_meanwhile_is_not_left(fake, tmp_path, begin):
+    models, mine = theirs(tmp_path)
+    fetch(models / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    (models / "m.gguf").write_bytes(begin)
+    (mine / "m.gguf").write_bytes(b"root's own")
+
+    def exchange(name, start, end):
+        if not models.is_symlink():
+            models.rename(tmp_path / "home/moved")
+            models.symlink_to(mine)
+
+    fake.on_bytes = exchange
+    done = fetch(models / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert whole(tmp_path / "home/moved/m.gguf")
+    assert (mine / "m.gguf").read_bytes() == b"root's own" and left(mine) == ["m.gguf"]
+    assert done["dest"] == str(models / "m.gguf") and str(models / "m.gguf") in done["msg"]
+
+
+def test_refusal_names_the_directory_and_not_its_descriptor(fake, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_target, "free_disk", lambda folder: 10)
+    with pytest.raises(DiskTooSmall) as caught:
+        fetch(tmp_path / "m.gguf", fake, repo=REPO, quant="Q8_0")
+    assert str(caught.value).startswith("%s has 10 bytes free" % tmp_path)
+    assert caught.value.disk["folder"] == str(tmp_path)
 
 
 # Adoption of pieces

@@ -18,11 +18,13 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.h
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.hub import (
     Hub,
     HubFile,
+    read_token,
+    select,
+)
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.names import (
     model_name,
     order_files,
     piece_name,
-    read_token,
-    select,
 )
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._fetch.urls import following_url
 from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
