@@ -37,6 +37,22 @@ def test_without_such_a_host_the_path_is_unknown():
     assert "metrics" not in site([])
 
 
+def test_every_answer_of_nginx_may_be_read_by_a_page_of_any_origin():
+    """add_header of a location replaces those of its server."""
+    found = site([])
+    headers = ["add_header Access-Control-Allow-Origin * always;", "add_header Access-Control-Expose-Headers * always;"]
+    servers = found.split("\nserver {")[1:]
+    assert len(servers) == 2
+    for block in servers:
+        own, *locations = block.split("\n    location ")
+        assert all(own.count(header) == 1 for header in headers)
+        for location in locations:
+            if "add_header" in location:
+                assert all(location.count(header) == 1 for header in headers), location
+    # What comes from behind has them too, and a browser refuses two.
+    assert all("proxy_hide_header %s;" % header.split()[1] in found for header in headers)
+
+
 def test_behind_tailscale_this_machine_is_everybody():
     told = [
         task["thefermisea.llama_cluster.node_files"]["vars"]["monitors"]

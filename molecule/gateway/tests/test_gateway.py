@@ -178,6 +178,27 @@ def test_without_hosts_of_monitoring_nobody_sees_what_the_engine_counts(lab, doo
     assert 'llama_gateway_endpoint_state{node="' in page
 
 
+def readable(reply):
+    """By a page of any origin: two of the header would be as bad as none."""
+    return reply.headers.get("Access-Control-Allow-Origin") == "*"
+
+
+def test_a_page_of_any_origin_may_read_every_answer(door):
+    large = requests.post(door.url("/v1/chat/completions"), data=b"x" * (33 << 20), headers=door.headers, timeout=30)
+    asked = [(413, large), (404, door.get("/nowhere")), (200, door.get("/v1/models")), (200, door.chat())]
+    for port in (DOOR, FAST, REASONING):
+        asked += [(401, door.get("/v1/models", port, headers={})), (403, door.get("/v1/slots", port))]
+        asked += [(200, door.get("/health", port)), (200, door.get("/v1/models", port))]
+    asked.append((204, requests.options(door.url("/v1/chat/completions"), headers={"Origin": "http://ui"}, timeout=10)))
+    assert [(reply.status_code, readable(reply)) for _status, reply in asked] == [(one, True) for one, _reply in asked]
+
+
+def test_a_browser_at_the_root_finds_the_page(door):
+    reply = door.get("/", headers={"Accept": "text/html"})
+    assert (reply.status_code, reply.url) == (200, door.url("/status"))
+    assert door.get("/", headers={}).status_code == 404
+
+
 def test_a_stream_arrives_as_it_is_made(door):
     came, tokens = [], 64
     for line in door.chat("small", stream=True, tokens=tokens, ignore_eos=True).iter_lines():
@@ -214,11 +235,14 @@ def test_without_the_engine_tiers_answer_within_a_second(lab, door):
             assert door.get(path + "/health", port).status_code == 200
             assert time.monotonic() - began < 1
             assert door.chat("probe", port=port, path=path + "/v1").status_code == 200
-            assert requests.get(door.url(path + "/v1/models", port), timeout=10).status_code == 401
+            refused = requests.get(door.url(path + "/v1/models", port), timeout=10)
+            assert (refused.status_code, readable(refused)) == (401, True)
+            assert readable(door.get(path + "/v1/models", port))
+            assert requests.options(door.url(path + "/v1/models", port), timeout=10).status_code < 300
             statuses = {line: door.raw(line, port) for line in CLOSED}
             assert [line for line, status in statuses.items() if status not in (400, 403, 404)] == [], statuses
         reply = door.chat()
-        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "no_engine")
+        assert (reply.status_code, reply.json()["error"]["code"], readable(reply)) == (503, "no_engine", True)
     finally:
         lab.node3.check_output("systemctl start llama-gateway.socket " + ENGINE)
 

@@ -13,6 +13,7 @@ from .config import Config
 REASONS = {
     200: "OK",
     204: "No Content",
+    302: "Found",
     400: "Bad Request",
     401: "Unauthorized",
     403: "Forbidden",
@@ -27,6 +28,8 @@ REASONS = {
     500: "Internal Server Error",
     503: "Service Unavailable",
 }
+# Of every answer: a page of any origin may read it, since keys decide who may ask, not origins.
+CORS = (("Access-Control-Allow-Origin", "*"), ("Access-Control-Expose-Headers", "*"))
 HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
@@ -46,7 +49,7 @@ class Answer(NamedTuple):
         if self.body:
             lines.append("Content-Type: " + self.type)
         lines.append("Content-Length: %d" % len(self.body))
-        lines += ["%s: %s" % header for header in self.headers]
+        lines += ["%s: %s" % header for header in (*CORS, *self.headers)]
         lines.append("Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1")
 

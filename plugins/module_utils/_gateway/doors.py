@@ -19,9 +19,9 @@ from .status_page import PAGE
 
 # Without a key: they name what serves, and nothing of what is asked.
 OPEN = ("/health", "/v1/health", "/status", "/status.json", "/clients")
-# Without a key too, at the gateway's own port: nginx lets the hosts of monitoring alone come here. At a tier's port it
-# is the server's page.
-METRICS = "/metrics"
+# Without a key too, at the gateway's own port: a browser's first look, and metrics, to which nginx lets the hosts of
+# monitoring alone come. At a tier's port they are the server's pages.
+ROOT, METRICS = "/", "/metrics"
 METHODS = "GET, POST, OPTIONS"
 
 
@@ -48,7 +48,7 @@ def refused(state: State, head: Head, target: Target, known: bool) -> Optional[A
         return answers.error(403, "closed_path", "%s is closed here: ask the operator" % answers.shown(path))
     if head.method == "OPTIONS":
         return Answer(204, b"", headers=_preflight(head))
-    own = path == METRICS and head.get("x-llama-tier") is None
+    own = path in (ROOT, METRICS) and head.get("x-llama-tier") is None
     is_open = head.method in ("GET", "HEAD") and (own or path in OPEN or path.startswith("/clients/"))
     if state.config.required and not known and not is_open:
         words = "no key of this gateway seen, one is needed: send it as Authorization: Bearer KEY"
@@ -107,6 +107,9 @@ def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[A
     if head.method == "POST":
         return None
     found = None
+    if path == ROOT and task is None and "text/html" in (head.get("accept") or ""):
+        # Somebody who looks with a browser.
+        return Answer(302, b"", headers=(("Location", "/status"),))
     if path == "/v1/models" or path.startswith("/v1/models/"):
         found = _models(state, path[len("/v1/models/") :])
     elif task is None:
@@ -115,9 +118,8 @@ def _own(state: State, head: Head, task: Optional[str], path: str) -> Optional[A
 
 
 def _preflight(head: Head) -> Tuple[Tuple[str, str], ...]:
-    """A browser asks before it sends: keys, not origins, decide who may."""
+    """A browser asks before it sends."""
     return (
-        ("Access-Control-Allow-Origin", head.get("origin") or "*"),
         ("Access-Control-Allow-Methods", METHODS),
         ("Access-Control-Allow-Headers", head.get("access-control-request-headers") or "*"),
     )

@@ -198,7 +198,7 @@ class Engine(doors.State):
             if entry.fields["path"] is not None or entry.fields["status"] not in (None, 499):
                 entry.write()
                 # Who looks at pages is no client of a model.
-                if entry.fields["service"] or entry.fields["path"] not in (*doors.OPEN, doors.METRICS):
+                if entry.fields["service"] or entry.fields["path"] not in (*doors.OPEN, doors.ROOT, doors.METRICS):
                     self.counts.ended(entry.fields)
             self._left()
 

@@ -16,6 +16,7 @@ from .answers import Answer, Unanswered
 from .body import Read
 from .client import Connection
 from .config import Config, Keys
+from .events import Cost, Events
 from .log import Entry
 from .paths import Target
 from .probes import Prober
@@ -37,6 +38,8 @@ WORDS_LOADING = b"Loading model"
 WORDS_CONTEXT = b"exceed_context_size_error"
 # As much of an answer as such words are looked for in.
 BEGINNING = 4096
+# Bytes of a stream before its first event: hours of comments.
+COMMENTS = 256 << 10
 
 
 class Cut(Unanswered):
@@ -44,7 +47,7 @@ class Cut(Unanswered):
 
 
 class Silent(Unanswered):
-    """Nothing came for as long as the service may be silent."""
+    """Nothing came, or of a stream no event, for as long as the service may be silent."""
 
 
 class Loading(Unanswered):
@@ -231,6 +234,7 @@ class Forward:
         endpoint.in_flight += 1
         server: Optional[upstream.Upstream] = None
         silence: Optional[Silence] = None
+        self._cost = Cost()
         try:
             server = await upstream.connect(endpoint.where)
             if self._connection.left:
@@ -255,6 +259,8 @@ class Forward:
             raise
         finally:
             endpoint.in_flight -= 1
+            if self._slot:
+                self._entry.set(**self._cost.found())
             if silence is not None:
                 silence.stop()
             if server is not None:
@@ -272,6 +278,7 @@ class Forward:
         if head.status == 503 and WORDS_LOADING in body and self._target.path != "/health":
             raise Loading()
         self._judge(head, body)
+        self._cost.feed(body)
         await self._connection.write(told + body, self._entry, head.status)
 
     def _judge(self, head: upstream.Head, beginning: bytes) -> None:
@@ -280,23 +287,32 @@ class Forward:
             self._entry.set(refused="context")
 
     async def _relay(self, server: upstream.Upstream, silence: Silence, head: upstream.Head, told: bytes) -> None:
-        """The head goes with the first byte of the body: until then another server may answer."""
-        framing = head.framing
+        """The head goes with the first byte of the body, and of a stream with its first event: until then another
+        server may answer."""
+        framing, events, held = head.framing, Events() if "event-stream" in head.type else None, told
         bare = not head.chunked and head.length is None
         while not framing.done:
             data = await server.piece()
             if not data and not bare:
                 raise Broken("half an answer")
-            silence.heard()
+            count = framing.feed(data)
             if bare:
                 # Its end is the end of the connection; to the client it is told in chunks.
                 data, ends = b"%x\r\n%s\r\n" % (len(data), data), not data
             else:
-                data, ends = data[: framing.feed(data)], framing.done
-            if not self._connection.started:
-                self._judge(head, data)
-                await self._connection.write(told + data, self._entry, head.status)
-            else:
+                data, ends = data[:count], framing.done
+            self._cost.feed(framing.content)
+            alive = events is None or events.feed(framing.content)
+            if alive:
+                silence.heard()
+            if self._connection.started:
                 await self._connection.write(data, self._entry)
+            elif alive or ends:
+                self._judge(head, data)
+                await self._connection.write(held + data, self._entry, head.status)
+            elif len(held) > COMMENTS:
+                raise Broken("a stream without an event")
+            else:
+                held += data
             if ends:
                 return

@@ -28,6 +28,12 @@ class Entry:
             "bytes_in": 0,
             "bytes_out": 0,
             "queued": 0.0,
+            # What the server says of it.
+            "prompt_seconds": None,
+            "generation_seconds": None,
+            "prompt_tokens": None,
+            "cached_tokens": None,
+            "tokens": None,
             "tries": 0,
             "fallback": None,
             "method": None,

@@ -8,10 +8,10 @@ import asyncio
 import contextlib
 import re
 import socket
-from typing import Iterable, List, Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 from . import request
-from .answers import Unanswered
+from .answers import CORS, Unanswered
 from .config import Address
 from .request import Headers
 
@@ -41,11 +41,14 @@ class Broken(Unanswered):
 
 
 class Framing:
-    """How far the body of an answer has come. feed(data) -> how many bytes of it belong to the body."""
+    """How far the body of an answer has come. feed(data) -> how many bytes of it belong to the body; content: what they
+    say, without the lines of chunks."""
 
     done = False
+    content = b""
 
     def feed(self, data: bytes) -> int:
+        self.content = data
         return len(data)
 
 
@@ -58,6 +61,7 @@ class Length(Framing):
         count = min(self.left, len(data))
         self.left -= count
         self.done = not self.left
+        self.content = data[:count]
         return count
 
 
@@ -70,10 +74,11 @@ class Chunks(Framing):
         self._trailer = False
 
     def feed(self, data: bytes) -> int:
-        at, end = 0, len(data)
+        at, end, said = 0, len(data), []
         while at < end and not self.done:
             if self._left:
                 step = min(self._left, end - at)
+                said.append(data[at : at + max(0, min(step, self._left - 2))])
                 self._left -= step
                 at += step
                 continue
@@ -85,6 +90,7 @@ class Chunks(Framing):
             if found:
                 self._read_line(self._line)
                 self._line = b""
+        self.content = b"".join(said)
         return at
 
     def _read_line(self, line: bytes) -> None:
@@ -137,13 +143,13 @@ class Head:
         passed = [
             (name, value)
             for name, value in self.headers
-            if name not in OF_CONNECTION and not name.startswith("x-llama-")
+            if name not in OF_CONNECTION and not name.startswith(("x-llama-", "access-control-"))
         ]
         if self.chunked or self.length is None:
             passed = [(name, value) for name, value in passed if name != "content-length"]
             passed.append(("Transfer-Encoding", "chunked"))
         lines = ["HTTP/1.1 %d %s" % (self.status, self.reason)]
-        lines += ["%s: %s" % header for header in (*passed, *also)]
+        lines += ["%s: %s" % header for header in (*passed, *CORS, *also)]
         lines.append("Connection: close\r\n\r\n")
         return "\r\n".join(lines).encode("latin-1")
 
@@ -234,10 +240,11 @@ async def get(where: Address, path: str, key: Optional[str], seconds: float, mos
                 data = await upstream.piece()
                 if not data:
                     break
-                body += data[: framing.feed(data)]
+                framing.feed(data)
+                body += framing.content
             if not framing.done and head.length is not None:
                 raise Broken("half an answer")
-            return head.status, unchunked(body) if head.chunked else body
+            return head.status, body
         finally:
             upstream.abort()
 
@@ -245,17 +252,3 @@ async def get(where: Address, path: str, key: Optional[str], seconds: float, mos
         return await asyncio.wait_for(ask(), seconds)
     except asyncio.TimeoutError:
         raise Broken("no answer in %g s" % seconds) from None
-
-
-def unchunked(body: bytes) -> bytes:
-    """The content of whole chunks."""
-    found: List[bytes] = []
-    at = 0
-    while True:
-        end = body.find(b"\n", at) + 1
-        size = SIZE.match(body[at:end])
-        length = int(size.group(1), 16) if size else 0
-        if not length:
-            return b"".join(found)
-        found.append(body[end : end + length])
-        at = end + length + 2

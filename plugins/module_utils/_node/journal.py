@@ -194,10 +194,20 @@ def _told(request: Entry) -> str:
     """Of a request what an operator has to see, and nothing of what else the line may hold."""
     words = {name: printable(request.get(name) or "-", 80) for name in ("service", "model", "key", "status")}
     seconds = {name: _seconds(request.get(name)) for name in ("ttfb", "seconds")}
-    return "%s: %s, model %s, key %s, first byte %s, %s" % (
-        *(words["service"], words["status"], words["model"], words["key"]),
-        *(seconds["ttfb"], seconds["seconds"]),
-    )
+    told = ["%s: %s" % (words["service"], words["status"])]
+    told += ["model %s" % words["model"], "key %s" % words["key"]]
+    told += ["first byte %s" % seconds["ttfb"], seconds["seconds"]]
+    # Where the time went, as far as the server has said it.
+    if _seconds(request.get("queued")) not in ("-", "0.00 s"):
+        told.append("queue %s" % _seconds(request["queued"]))
+    for words_of, count, took in (
+        ("prompt of %s tokens %s", "prompt_tokens", "prompt_seconds"),
+        ("answer of %s tokens %s", "tokens", "generation_seconds"),
+    ):
+        number = request.get(count)
+        if isinstance(number, int) and not isinstance(number, bool):
+            told.append(words_of % (number, _seconds(request.get(took))))
+    return ", ".join(told)
 
 
 def _seconds(value: Any) -> str:

@@ -12,6 +12,7 @@ from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway
     body,
     config,
     doors,
+    events,
     paths,
     request,
     routing,
@@ -607,14 +608,38 @@ def test_a_file_that_is_told(tmp_path, capfd):
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_where_chunks_end(size):
     body = b"5\r\nhello\r\n1A;x=y\r\n" + b"z" * 26 + b"\r\n0\r\nTrailer: 1\r\n\r\n"
-    data, framing, count = body + b"more", upstream.Chunks(), 0
+    data, framing, count, content = body + b"more", upstream.Chunks(), 0, b""
     for at in range(0, len(data), size):
         assert not framing.done
         count += framing.feed(data[at : at + size])
+        content += framing.content
         if framing.done:
             break
     assert count == len(body)
-    assert upstream.unchunked(body) == b"hello" + b"z" * 26
+    assert content == b"hello" + b"z" * 26
+
+
+@pytest.mark.parametrize(
+    "stream, alive",
+    [
+        (b": ping\n\n", False),
+        (b":\r\n\r\n\n\n", False),
+        (b":data: x\n\n", False),
+        (b"event: ping\n\nid: 5\nretry: 1000\n\n", False),
+        (b'event: ping\ndata: {"type": "ping"}\n\n', False),
+        (b"event: ping\r\ndata: {}\r\n\r\n", False),
+        (b": data\ndatum: x\n", False),
+        (b"data: x\n", True),
+        (b"data\n", True),
+        (b"event: ping\ndata: 1\n\ndata: 2\n\n", True),
+        (b"event: delta\rdata: 1\r\r", True),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+def test_only_data_is_a_sign_of_life(stream, alive, size):
+    seen = events.Events()
+    told = [seen.feed(stream[at : at + size]) for at in range(0, len(stream), size)]
+    assert any(told) is alive
 
 
 @pytest.mark.parametrize("data", [b"\r\n", b"x\r\n", b"-1\r\n", b"5\n", b"1" * 5000])
@@ -624,9 +649,12 @@ def test_chunks_that_are_none(data):
 
 
 def test_a_servers_head_has_no_line_that_it_did_not_send():
-    head = upstream.Head(b"HTTP/1.1 200 OK\r\nX-Llama-Node: other\r\nContent-Length: 3\r\nKeep-Alive: 5\r\n\r\n", "GET")
-    sent = head.sent([("X-Llama-Node", "n1")]).decode()
-    assert sent == "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nX-Llama-Node: n1\r\nConnection: close\r\n\r\n"
+    told = "X-Llama-Node: other", "Content-Length: 3", "Keep-Alive: 5", "Access-Control-Allow-Origin: http://o"
+    head = upstream.Head(("\r\n".join(["HTTP/1.1 200 OK", *told]) + "\r\n\r\n").encode(), "GET")
+    assert head.sent([("X-Llama-Node", "n1")]).decode().split("\r\n") == [
+        *("HTTP/1.1 200 OK", "content-length: 3", "Access-Control-Allow-Origin: *", "Access-Control-Expose-Headers: *"),
+        *("X-Llama-Node: n1", "Connection: close", "", ""),
+    ]
     for wrong in (
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         b"HTTP/2 200\r\n\r\n",

@@ -93,6 +93,70 @@ def test_a_stream_that_breaks_never_looks_complete(made, broken):
     assert b"\r\n0\r\n" not in found and b"[DONE]" not in found
 
 
+PING = b"3\r\n:\n\n\r\n"
+
+
+def pings(seconds, before=b""):
+    """An act: a stream that goes on with nothing but comments."""
+
+    def act(_server, end):
+        end.sendall(CHUNKED + before)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            end.sendall(PING)
+            time.sleep(0.05)
+
+    return act
+
+
+def test_a_stream_that_only_pings_is_silent_and_its_slot_is_free_again(made):
+    server = Server(act=pings(10))
+    gateway = made(service("big", server, timeout=1.0))
+    began = time.monotonic()
+    status, _headers, body = gateway.ask(body=chat(stream=True))
+    assert (status, body["error"]["code"]) == (503, "timeout") and 1 <= time.monotonic() - began < 3
+    assert gateway.state("big")["endpoints"][0]["free"] == 1
+
+    server.act = pings(10, before=b"8\r\ndata: 1\n\r\n")
+    began = time.monotonic()
+    found = gateway.raw(request(body=chat(stream=True)))
+    assert b"data: 1" in found and PING in found and b"\r\n0\r\n" not in found and time.monotonic() - began < 3
+
+
+def test_until_the_first_event_another_server_answers_and_the_clock_of_the_first_byte_runs(made, capfd):
+    def act(_server, end):
+        pings(0.3)(_server, end)
+        end.sendall(DONE)
+
+    servers = [Server("a", pings(0.3)), Server("b", act)]
+    gateway = made(service("big", *servers))
+    found = [gateway.raw(request(body=chat(text=text, stream=True))) for text in "12"]
+    assert all(one.endswith(DONE) and one.count(b"200 OK") == 1 and PING in one for one in found)
+    assert servers[0].requests
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    assert all(line["ttfb"] >= 0.3 for line in lines if line["path"] == "/v1/chat/completions")
+
+
+def test_what_an_answer_cost_is_in_the_log(made, capfd):
+    timings = {"cache_n": 700, "prompt_n": 112, "prompt_ms": 300.5, "predicted_n": 64, "predicted_ms": 1700.25}
+    says = {
+        "choices": [{"text": '"predicted_n":7,"prompt_ms":9}'}],
+        "usage": {"prompt_tokens": 812},
+        "timings": timings,
+    }
+    whole = json.dumps(says).encode()
+    stream = CHUNKED + b"%x\r\ndata: %s\n\n\r\n" % (len(whole) + 8, whole) + DONE
+    server = Server()
+    gateway = made(service("big", server))
+    for sent in (plain(whole), stream, plain(b'{"usage": {"completion_tokens": 99999999999, "prompt_tokens": -1}}')):
+        server.act = lambda _server, end, sent=sent: end.sendall(sent)
+        gateway.ask(body=chat())
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if line.startswith("{")]
+    fields = ("prompt_tokens", "cached_tokens", "tokens", "prompt_seconds", "generation_seconds")
+    found = [tuple(line[field] for field in fields) for line in lines if line["service"]]
+    assert found == [(812, 700, 64, 0.3, 1.7)] * 2 + [(None,) * 5]
+
+
 def test_an_answer_without_a_length_ends_with_its_connection(made):
     gateway = made(service("big", Server(act=lambda _server, end: end.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it"))))
     assert gateway.raw(request(body=chat())).endswith(b"\r\n\r\n9\r\nall of it\r\n0\r\n\r\n")
@@ -300,7 +364,7 @@ def test_a_client_that_leaves_in_a_stream_ends_it_at_the_server(made):
     def act(server, end):
         end.sendall(CHUNKED)
         for _second in range(500):
-            end.sendall(b"2\r\nxx\r\n")
+            end.sendall(b"7\r\ndata:x\n\r\n")
             time.sleep(0.01)
 
     gateway = made(service("big", Server(act=act)))
@@ -507,7 +571,6 @@ def test_doors(made):
     assert gateway.ask("/v1/models/no")[0] == 404
     assert gateway.ask("/props")[0] == 404
     assert gateway.ask("/v1/models", method="DELETE")[0] == 403
-    assert gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://o")[1]["access-control-allow-origin"]
     assert gateway.raw(request("/health", method="HEAD")).endswith(b"\r\n\r\n")
 
 
@@ -581,6 +644,50 @@ def test_what_a_request_holds_is_its_bytes(made):
         gc.collect()
         held = [one for one in gc.get_objects() if isinstance(one, list) and len(one) > 100000]
         assert held == []
+
+
+@pytest.mark.parametrize("tier", [{}, {"X_Llama_Tier": "fast"}])
+def test_a_page_of_any_origin_may_read_every_answer(made, tier):
+    server = Server()
+    gateway = made(service("big", server, tier="fast", queue=0), auth="required")
+    key = dict(tier, Authorization="Bearer sk-me", Origin="http://ui")
+    asked = [
+        ((200, 404), gateway.ask("/v1/models", **key)),
+        ((200,), gateway.ask("/health", Origin="http://ui", **tier)),
+        ((204,), gateway.ask("/v1/chat/completions", method="OPTIONS", Origin="http://ui", **tier)),
+        ((401,), gateway.ask(body=chat(), Origin="http://ui", **tier)),
+        ((403,), gateway.ask("/slots", **key)),
+        ((400,), gateway.ask(body=b"{", **key)),
+        ((417,), gateway.ask(body=chat(), Expect="tea", **key)),
+        ((200,), gateway.ask(body=chat(), **key)),
+    ]
+    server.act = lambda _server, end: end.sendall(
+        plain(b"{}").replace(b"X\r\n", b"X\r\nAccess-Control-Allow-Origin: \r\n")
+    )
+    asked.append(((200,), gateway.ask(body=chat(), **key)))
+    server.waits()
+    with gateway.open(request(body=chat(text="1"), **key)):
+        wait_for(lambda: len(server.requests) > 2)
+        asked.append(((429,), gateway.ask(body=chat(), **key)))
+    server.die()
+    gateway.write("gateway.json", configuration(service("big", server, tier="fast", patience=0)))
+    gateway.loop.call_soon_threadsafe(gateway.engine.reload)
+    wait_for(lambda: gateway.state("big")["state"] == "down")
+    asked.append(((503,), gateway.ask(body=chat(), **key)))
+    for wanted, (status, headers, body) in asked:
+        assert status in wanted and headers["access-control-allow-origin"] == "*", (status, body)
+    sent = gateway.raw(request("/health", **key)).lower()
+    assert sent.count(b"access-control-allow-origin") == 1
+
+
+def test_a_browser_at_the_root_finds_the_page_and_a_program_what_it_did(made):
+    server = Server()
+    gateway = made(service("big", server, tier="fast"), auth="required")
+    status, headers, _body = gateway.ask("/", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+    assert (status, headers["location"]) == (302, "/status")
+    assert gateway.ask("/", Accept="*/*")[2]["error"]["code"] == "not_found"
+    # At the port of a tier it is the server's, for who has a key.
+    assert gateway.ask("/", Accept="text/html", X_Llama_Tier="fast")[0] == 401
 
 
 @pytest.mark.parametrize("tier", ["", "fast"])

@@ -105,6 +105,11 @@ def test_lines_are_counted_up_to_the_next_that_is_shown(recent):
 def test_of_a_request_nothing_else_is_told(recent):
     told = recent(said(json.dumps(REQUEST), unit=GATEWAY))[0][0][2]
     assert told == "chat: 200, model m, key team, first byte 0.12 s, 2.50 s"
+    slow = dict(REQUEST, queued=1.2, prompt_tokens=812, prompt_seconds=0.3, tokens=64, generation_seconds=None)
+    told = recent(said(json.dumps(slow), unit=GATEWAY))[0][0][2]
+    assert told.endswith("0.12 s, 2.50 s, queue 1.20 s, prompt of 812 tokens 0.30 s, answer of 64 tokens -")
+    slow = dict(REQUEST, queued=0.001, prompt_tokens="1", tokens=True)
+    assert recent(said(json.dumps(slow), unit=GATEWAY))[0][0][2].endswith("0.12 s, 2.50 s")
     bare = {"key_seen": "none", "service": "chat", "status": None, "ttfb": True, "seconds": [1]}
     told = recent(said(json.dumps(bare), unit=GATEWAY))[0][0][2]
     assert told == "chat: -, model -, key -, first byte -, -"

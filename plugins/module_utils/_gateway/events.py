@@ -1,0 +1,87 @@
+# Copyright: The Fermi Sea
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an answer says while it passes: whether an event has come, and at its end what it cost. Private to the
+collection."""
+
+import re
+from typing import Any, Dict, List, Optional
+
+# Bytes of a line that say what it is.
+LINE = 64
+# Bytes of the beginning and of the end of an answer, where it says what it cost.
+BEGINNING, END = 4 << 10, 8 << 10
+# A number as it stands in JSON, of a length that is believed; within a string the quotes would be escaped.
+NUMBER = rb'"%s"[ ]?:[ ]?([0-9]{1,9})(?:\.([0-9]{1,20}))?[ \r\n]*[,}]'
+
+
+class Events:
+    """Of an event stream. Comments, pings and events without data say only that the server is there."""
+
+    def __init__(self) -> None:
+        self._line = b""  # the beginning of the line that is on its way
+        self._return = False  # whether the last line ended with a carriage return, whose line feed may follow
+        self._ping = False  # whether the event that is on its way is one
+
+    def feed(self, content: bytes) -> bool:
+        """Whether some of it is data."""
+        found = False
+        for piece in content.splitlines(True):
+            if self._return and piece == b"\n":
+                self._return = False
+                continue
+            self._line = (self._line + piece[:LINE])[:LINE]
+            ends = piece.endswith((b"\n", b"\r"))
+            self._return = piece.endswith(b"\r")
+            field, colon, value = self._line.rstrip(b"\r\n").partition(b":")
+            if field == b"data" and (colon or ends):
+                found = found or not self._ping
+            elif field == b"event" and ends:
+                self._ping = value.strip() == b"ping"
+            if ends:
+                if not self._line.strip():
+                    self._ping = False
+                self._line = b""
+        return found
+
+
+class Cost:
+    """What a server says that an answer cost, by `usage` of OpenAI or Anthropic and by its own `timings`."""
+
+    def __init__(self) -> None:
+        self._beginning, self._end = b"", b""
+
+    def feed(self, content: bytes) -> None:
+        if len(self._beginning) < BEGINNING:
+            self._beginning += content[:BEGINNING]
+        self._end = (self._end + content[-END:])[-END:]
+
+    def found(self) -> Dict[str, Any]:
+        """Fields of the log; None for what was not told."""
+        text = self._beginning + b"\n" + self._end
+
+        def last(*names: str) -> Optional[float]:
+            for name in names:
+                seen: List[Any] = re.findall(NUMBER % name.encode("ascii"), text)
+                if seen:
+                    whole, part = seen[-1]
+                    return float(whole + b"." + (part or b"0"))
+            return None
+
+        def count(*names: str) -> Optional[int]:
+            value = last(*names)
+            return None if value is None else int(value)
+
+        def seconds(name: str) -> Optional[float]:
+            value = last(name)
+            return None if value is None else round(value / 1000, 3)
+
+        read, cached = count("prompt_n"), count("cache_n", "cached_tokens", "cache_read_input_tokens")
+        told = count("prompt_tokens", "input_tokens")
+        return {
+            "prompt_tokens": read + (cached or 0) if told is None and read is not None else told,
+            "cached_tokens": cached,
+            "tokens": count("completion_tokens", "output_tokens", "predicted_n"),
+            "prompt_seconds": seconds("prompt_ms"),
+            "generation_seconds": seconds("predicted_ms"),
+        }
