@@ -11,6 +11,7 @@ import ast
 import contextlib
 import json
 import os
+import runpy
 import signal
 import subprocess
 import time
@@ -22,6 +23,7 @@ import jinja2
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATES = ROOT / "roles/gateway/templates"
+PATHS = runpy.run_path(str(ROOT / "plugins/module_utils/_gateway/paths.py"))
 FIRST_PORT = 23000
 # ChatML with tools: what the small model brings along has none.
 TOOLS = ROOT / "molecule/acceptance/tests/test_conversation.py"
@@ -167,6 +169,7 @@ class Own:
             "ansible_managed": "", "engine": True, "tiers": tiers, "addresses": ["127.0.0.1"], "port": FIRST_PORT,
             "tls": {}, "max_body": "32m", "monitors": ["127.0.0.1"],
             "timeout": 7210, "keys": services, "required": True,
+            "reads": PATHS["READ"], "posts": [*PATHS["WORK"], *PATHS["COUNT"]],
             "clients": {"tests": KEY},
         }  # fmt: skip
         environment = jinja2.Environment(

@@ -40,6 +40,7 @@ class Server:
     def __init__(self, name="s", act=None, port=0):
         self.name, self.health, self.requests = name, HEALTHY, []
         self.act = act or (lambda server, end: end.sendall(plain(json.dumps({"model": server.name}).encode())))
+        self.slots = None  # its answer about them
         self.stuck = None  # called instead of an answer about its health
         self.left = 0  # clients that have left before their answer
         self._ends = []
@@ -75,6 +76,8 @@ class Server:
                 self.stuck()
             elif path == "/health":
                 end.sendall(plain(*self.health))
+            elif path == "/slots" and self.slots:
+                end.sendall(plain(self.slots))
             elif path in ("/slots", "/props"):
                 end.sendall(plain(b"{}", 501))
             else:

@@ -507,7 +507,7 @@ REFUSALS = [
         gateway(gateway_unknown_model="default"),
     ),
     ("gateway_patience:", "'1m' seen", "0 to 3600 is needed", gateway(gateway_patience="1m")),
-    ("gateway_max_body:", "'32MB' seen", "a size up to 512m is needed", gateway(gateway_max_body="32MB")),
+    ("gateway_max_body:", "'32MB' seen", "a size up to 256m is needed", gateway(gateway_max_body="32MB")),
     ("gateway_tls:", "'/c.pem' seen", "a map is needed", gateway(gateway_tls="/c.pem")),
     (
         "gateway_tls.certifcate:",

@@ -1,13 +1,16 @@
 # Copyright: The Fermi Sea
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may see the gateway's metrics, as nginx is told; nginx itself reads the site in scenario gateway."""
+"""Who may see and ask what, as nginx is told; nginx itself reads the site in scenario gateway."""
 
 import re
 from pathlib import Path
 
 import jinja2
+import pytest
 import yaml
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import paths, request
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway.paths import COUNT, READ, WORK
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/gateway"
 
@@ -20,7 +23,7 @@ def site(monitors):
     tiers = {"fast": {"port": 8080, "service": "chat", "endpoints": [{"address": "10.0.0.2", "port": 8000}]}}
     told = {"ansible_managed": "x", "engine": True, "addresses": ["10.0.0.5"], "port": 8000, "tls": {}, "timeout": 7210}
     return environment.get_template("llama-cluster.conf.j2").render(
-        **told, tiers=tiers, max_body="32m", monitors=monitors
+        **told, tiers=tiers, max_body="32m", monitors=monitors, reads=READ, posts=[*WORK, *COUNT]
     )
 
 
@@ -34,7 +37,8 @@ def test_the_metrics_are_for_the_hosts_of_monitoring_alone():
 
 
 def test_without_such_a_host_the_path_is_unknown():
-    assert "metrics" not in site([])
+    own, _tier = site([]).split("# Tier fast.")
+    assert not [one for one in re.findall(r"location ([^{]*) {", own) if "metrics" in one]
 
 
 def test_every_answer_of_nginx_may_be_read_by_a_page_of_any_origin():
@@ -76,3 +80,63 @@ def test_behind_tailscale_this_machine_is_everybody():
         for tailscale in (False, True)
     ]
     assert found == ["['127.0.0.1', '10.0.0.7']", "['10.0.0.7']"]
+
+
+def blocks(text):
+    """Of each location that passes requests on, its lines."""
+    found = re.findall(r"    location ([^{]*) {\n(.*?)\n    }", text, re.DOTALL)
+    return {name: [line.strip() for line in block.split("\n")] for name, block in found if "proxy_pass http" in block}
+
+
+def test_a_body_without_a_key_is_refused_before_it_is_read():
+    found = blocks(site(["10.0.0.7"]))
+    assert len(found) == 4
+    for name, lines in found.items():
+        known = lines.index("include /etc/llama-cluster/gateway/nginx-clients.conf;")
+        decides = "if ($llama_gateway_known = 0) {" if name.startswith("@") else "if ($llama_gateway_stranger) {"
+        assert known < lines.index(decides), name
+        assert lines[lines.index(decides) + 1].startswith("return 401 '{"), name
+    (pattern,) = re.findall(r'stranger {\n    default 0;\n    "~(.*)" 1;', site([]))
+    strangers = {words for words in ("0  ", "0 0 ", "0 7 ", "0  chunked", "0 0 chunked", "1 7 ", "1  chunked")
+                 if re.search(pattern, words)}  # fmt: skip
+    assert strangers == {"0 7 ", "0  chunked", "0 0 chunked"}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_keys_are_known_as_the_engine_knows_them(required):
+    template = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+    template.filters.update(
+        comment=lambda text: "# " + text, flatten=lambda lists: [key for one in lists for key in one]
+    )
+    source = (ROLE / "templates/nginx-clients.conf.j2").read_text()
+    shown = template.from_string(source).render(ansible_managed="x", required=required, clients={"a": ["k1", "k2"]})
+    assert ("set $llama_gateway_known %d;" % (not required)) in shown
+    assert re.findall(r"if \((.*)\)", shown) == ['$llama_gateway_key = "k1"', '$llama_gateway_key = "k2"'] * required
+
+
+def test_without_the_engine_only_listed_paths_are_open():
+    patterns = re.findall(r'    "~(\^\((?:GET|POST).*)" 0;', site([]))
+
+    def is_open(method, path):
+        return any(re.search(pattern, "%s %s" % (method, path)) for pattern in patterns)
+
+    assert len(patterns) == 2
+    for path in (*READ, *WORK, *COUNT):
+        for before in ("", "/v1", "/reasoning", "/reasoning/v1"):
+            for method in ("GET", "HEAD", "POST", "DELETE"):
+                assert is_open(method, before + path) == paths.is_open(method, path), (method, before + path)
+            assert is_open("OPTIONS", before + path)
+    for path in (
+        "/v1/stream",
+        "/v1/streams/lookup",
+        "/v1/chat/completions/control",
+        "/slots",
+        "/models/load",
+        "/tools",
+    ):
+        assert not any(is_open(method, path) for method in ("GET", "POST", "DELETE", "OPTIONS", "PUT")), path
+    direct = next(lines for name, lines in blocks(site([])).items() if name.startswith("@"))
+    assert "proxy_pass_request_headers off;" in direct
+    passed = {line.split()[1].lower() for line in direct if line.startswith("proxy_set_header")}
+    allowed = {*request.PASSED, "host", "connection", "authorization"}
+    assert {one for one in passed if not one.startswith("access-control-")} <= allowed

@@ -23,7 +23,7 @@ from .probes import Prober
 from .replicas import Endpoint, Fleet, Pool, Waiter
 from .request import Head
 from .routing import Route
-from .upstream import Broken, Unreachable
+from .upstream import Broken, Exhausted, Unreachable
 
 # An answer whose length is told is read whole before any of it is passed on, up to so many bytes.
 WHOLE = 64 << 20
@@ -134,6 +134,9 @@ class Forward:
                     duration(route.service.timeout),
                 )
                 return answers.error(503, "timeout", words, retry_after=SOON)
+            except Exhausted:
+                words = "the gateway has no descriptor left: ask again later"
+                return answers.error(503, "busy", words, retry_after=FULL)
             except Unreachable:
                 self._failed(granted, replicas.DOWN)
             except Loading:
@@ -229,7 +232,7 @@ class Forward:
         return told
 
     async def _ask(self, endpoint: Endpoint, route: Route) -> None:
-        """Errors: Unreachable, Loading, Silent, Broken before the client has seen anything, Cut after."""
+        """Errors: Unreachable, Exhausted, Loading, Silent, Broken before the client has seen anything, Cut after."""
         self._entry.tried(endpoint.where.node)
         endpoint.in_flight += 1
         server: Optional[upstream.Upstream] = None

@@ -10,9 +10,10 @@ import json
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from .._node.notify import say
 from . import replicas, upstream
 from .replicas import Endpoint, Fleet, Place
-from .upstream import Broken, Unreachable
+from .upstream import Broken, Exhausted, Unreachable
 
 # Seconds between two connections, for one, and between two looks at one that is ready.
 ROUND, CONNECT, LOOK = 1.0, 1.0, 30.0
@@ -58,7 +59,11 @@ class Prober:
         # A cancellation that comes together with what is waited for is lost before Python 3.12.
         while self._tasks.get(endpoint.place, (None, None))[1] is event:
             event.clear()
-            await self.look(endpoint)
+            try:
+                await self.look(endpoint)
+            except Exception as error:
+                # Nobody else looks at this endpoint.
+                say("gateway: a mistake of its own in a look at %s: %r" % (endpoint.service, error))
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(event.wait(), ROUND)
 
@@ -78,13 +83,15 @@ class Prober:
                 (await upstream.connect(endpoint.where, CONNECT)).abort()
                 return
             seen = await self._health(endpoint)
+        except Exhausted:
+            return
         except (Unreachable, Broken):
             seen = replicas.DOWN
         fresh = seen == replicas.READY and endpoint.seen != replicas.READY
         self.saw(endpoint, seen)
         if seen == replicas.READY and closely:
             self._looked[endpoint.place] = asked
-            with contextlib.suppress(Unreachable, Broken):
+            with contextlib.suppress(Unreachable, Broken, Exhausted):
                 await self._details(endpoint, fresh)
 
     def saw(self, endpoint: Endpoint, seen: str) -> None:
@@ -106,7 +113,8 @@ class Prober:
             return
         slots = _json(await self._get(endpoint, "/slots"))
         if isinstance(slots, list) and slots and all(isinstance(slot, dict) for slot in slots):
-            endpoint.slots = len(slots)
+            # Who claims many would get every conversation.
+            endpoint.slots = min(len(slots), endpoint.where.slots)
             context = slots[0].get("n_ctx")
             endpoint.slot_ctx_size = context if isinstance(context, int) else None
             pool.pump()

@@ -8,13 +8,14 @@ import json
 import os
 from typing import Any, Dict, List, Optional, Tuple
 
+from .._files import text_of
 from .._node.notify import say
 from .._text import printable
 from .config import PATIENCE, QUEUE, SILENCE, Address, Config, Model, Service
 from .replicas import CHANGE, MAINTENANCE, Drained
 
-# Bytes of a file: many times what thousands of endpoints need; and slots that a file may claim.
-LARGEST, MOST_SLOTS = 8 << 20, 64
+# Slots that a file may claim.
+MOST_SLOTS = 64
 
 
 def table(value: Any) -> Dict[str, Any]:
@@ -46,11 +47,13 @@ class Watched:
             return False
         self._seen = seen
         try:
-            with open(self.path, "rb") as stream:
-                value = json.loads(stream.read(LARGEST).decode("utf-8"))
+            text = text_of(self.path)
+            if text is None:
+                raise ValueError("no regular file")
+            value = json.loads(text)
             if not isinstance(value, dict) or not isinstance(value.get("endpoints"), list):
                 raise ValueError("no list of endpoints")
-        except (OSError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             say("%s: cannot be read (%s): what it said before still holds" % (self.path, printable(error)))
             return False
         if value == self.value:

@@ -6,6 +6,7 @@ collection."""
 
 import asyncio
 import contextlib
+import errno
 import re
 import socket
 from typing import Iterable, Optional, Tuple
@@ -34,6 +35,10 @@ KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
 
 class Unreachable(Unanswered):
     """No connection: nothing of the request was sent."""
+
+
+class Exhausted(Unanswered):
+    """No descriptor is left here: it says nothing of the server."""
 
 
 class Broken(Unanswered):
@@ -197,7 +202,7 @@ class Upstream:
 
 
 async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
-    """Errors: Unreachable."""
+    """Errors: Unreachable, Exhausted."""
     try:
         reader, writer = await asyncio.wait_for(
             asyncio.open_connection(where.address, where.port, limit=max(HEAD, PIECE)), seconds
@@ -205,6 +210,8 @@ async def connect(where: Address, seconds: float = CONNECT) -> Upstream:
     except asyncio.TimeoutError:
         raise Unreachable("no connection in %g s" % seconds) from None
     except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise Exhausted() from None
         raise Unreachable(error.strerror or str(error)) from None
     sock = writer.get_extra_info("socket")
     if sock is not None:
@@ -228,7 +235,7 @@ def head_of(method: str, target: str, where: Address, headers: Headers, key: Opt
 
 
 async def get(where: Address, path: str, key: Optional[str], seconds: float, most: int = 4 << 20) -> Tuple[int, bytes]:
-    """A small answer of a server -> (status, body). Errors: Unreachable, Broken."""
+    """A small answer of a server -> (status, body). Errors: Unreachable, Exhausted, Broken."""
 
     async def ask() -> Tuple[int, bytes]:
         upstream = await connect(where)

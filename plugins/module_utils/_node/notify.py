@@ -4,15 +4,17 @@
 """What a node program says: a line of the journal, and to systemd how it is doing (sd_notify), without a library.
 Private to the collection."""
 
+import contextlib
 import os
 import socket
 import sys
 
 
 def say(text: str) -> None:
-    """A line of output, at once: the journal's, where the program is a unit's."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    """A line of output, at once: the journal's, where the program is a unit's. One that cannot be written is lost."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
 
 
 def notify(message: str) -> None:

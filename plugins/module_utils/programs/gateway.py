@@ -42,12 +42,15 @@ def options(arguments: List[str]) -> Any:
 
 
 def listener(path: str) -> socket.socket:
-    """systemd's socket, or one of our own. Errors: OSError."""
+    """systemd's socket, or one of our own. Errors: OSError, Refusal."""
     if os.environ.get("LISTEN_PID") == str(os.getpid()) and os.environ.get("LISTEN_FDS") == "1":
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=FIRST)
+    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other, contextlib.suppress(OSError):
+        other.connect(path)
+        raise Refusal("%s: another engine listens there, and would be cut off unseen: stop it first" % path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
-    found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     found.bind(path)
     found.listen(BACKLOG)
     return found
@@ -103,7 +106,11 @@ def watch(worker: int) -> int:
 def main(arguments: Optional[List[str]] = None) -> int:
     chosen = options(sys.argv[1:] if arguments is None else arguments)
     files = Files(chosen.config, chosen.draining, chosen.registry, chosen.state)
-    found = listener(chosen.socket)
+    try:
+        found = listener(chosen.socket)
+    except Refusal as refusal:
+        say("gateway: %s" % refusal)
+        return UNUSABLE
     parent = os.getpid()
     # Until the handlers are there.
     signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)

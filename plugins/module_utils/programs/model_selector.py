@@ -10,6 +10,7 @@ is needed, so its file holds none and every user may run it.
 
 import argparse
 import json
+import signal
 import sys
 import urllib.error
 import urllib.parse
@@ -19,11 +20,19 @@ from typing import Any, Dict, List, Optional
 from .._node import paths
 from .._text import Refusal, printable
 
-PATIENCE = 5
+# Seconds without a byte, and of the whole program; bytes of an answer.
+PATIENCE, LONGEST, LARGEST = 5, 60, 8 << 20
 
 
 class NoGateway(Refusal):
     """It does not answer."""
+
+
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A gateway sends nobody elsewhere: that is an error as any other status."""
+
+    def redirect_request(self, *_words: Any) -> None:
+        return None
 
 
 def base_url_of(path: str) -> str:
@@ -45,12 +54,12 @@ def base_url_of(path: str) -> str:
 def ask(url: str, what: str) -> str:
     """What the gateway says at that path."""
     # The gateway is on this host or beside it: no proxy of the user's lies between.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), NoRedirect)
     try:
         with opener.open(url + what, timeout=PATIENCE) as answer:
-            return answer.read().decode("utf-8", "replace")
+            return answer.read(LARGEST).decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
-        reason = sentence_of(error.read())
+        reason = sentence_of(error.read(LARGEST))
         if error.code == 404:
             raise Refusal("%s%s: %s" % (url, what, reason or "404 seen, a path of the gateway is needed")) from None
         told = " (%s)" % reason if reason else ""
@@ -124,14 +133,14 @@ def list_lines(status: Dict[str, Any]) -> List[str]:
     lines = []
     for task, wanted in rows:
         entry = find(status, wanted) or {"model": wanted, "state": "served by no service"}
-        lines.append("%-20s %s (%s)" % (task, entry["model"], entry["state"]))
+        lines.append(printable("%-20s %s (%s)" % (task, entry["model"], entry["state"]), None))
     return lines
 
 
 def run(options: argparse.Namespace) -> int:
     url = base_url_of(options.config)
     if options.client:
-        sys.stdout.write(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")))
+        show(ask(url, "/clients/" + urllib.parse.quote(options.client, safe="")).rstrip("\n"))
         return 0
     status = status_of(url)
     if options.list:
@@ -144,16 +153,20 @@ def run(options: argparse.Namespace) -> int:
     chosen["base_url"] = url + "/v1"
     if not chosen["known"]:
         say("%s: unknown task, the default answers" % printable(options.task))
-    show(json.dumps(chosen, indent=2, sort_keys=True) if options.json else "%(model)s %(base_url)s" % chosen)
+    # One word each: a script reads them by `read -r MODEL URL`.
+    words = (printable(chosen[key], None).replace(" ", "?") for key in ("model", "base_url"))
+    show(json.dumps(chosen, indent=2, sort_keys=True) if options.json else " ".join(words))
     return 0
 
 
 def say(text: str) -> None:
-    sys.stderr.write("llama-model-selector: " + text + "\n")
+    sys.stderr.write("llama-model-selector: " + printable(text, None) + "\n")
 
 
 def show(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    """Lines of what the gateway says: a terminal acts on none of it."""
+    for line in text.split("\n"):
+        sys.stdout.write(printable(line, None) + "\n")
 
 
 def main(arguments: List[str]) -> int:
@@ -171,10 +184,15 @@ def main(arguments: List[str]) -> int:
     except NoGateway as error:
         say(str(error))
         return 3
+    except (AttributeError, KeyError, TypeError):
+        say("the gateway's status has not the shape of one: correct base_url in %s" % options.config)
+        return 3
     except Refusal as error:
         say(str(error))
         return 1
 
 
 if __name__ == "__main__":
+    # A gateway that sends a byte now and then.
+    signal.alarm(LONGEST)
     raise SystemExit(main(sys.argv[1:]))

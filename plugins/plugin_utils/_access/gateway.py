@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...module_utils._gateway.paths import COUNT, READ, WORK
 from ...module_utils._node import paths
 from ...module_utils._text import printable
 from .._intent.networks import networks_of
@@ -31,7 +32,8 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
 
     -> engine: whether it runs here; tiers: {tier: {service, port, endpoints}} of those that services name; ports: that
     nginx listens on; urls: what clients are told; local: the address and scheme by which the host asks itself;
-    questions: [{url, model}] that show that all of it answers; rules: {rich rule of firewalld: interface}.
+    questions: [{url, model}] that show that all of it answers; rules: {rich rule of firewalld: interface}; reads,
+    posts: paths of servers that clients may ask for by GET, and by POST.
     """
     engine = not (host["os_family"] == "RedHat" and int(host["major"]) < ENGINE_FROM)
     services = config["services"]
@@ -65,6 +67,8 @@ def gateway_host(config: Mapping[str, Any], host: Mapping[str, Any]) -> dict[str
         "engine": engine,
         "tiers": tiers,
         "ports": ports,
+        "reads": list(READ),
+        "posts": [*WORK, *COUNT],
         "rules": _rules(ports, host["clients"], host["interface"]),
         "urls": urls
         + ["http://%s:%d/v1 (tier %s)" % (host["address"], tier["port"], name) for name, tier in tiers.items()],

@@ -1,11 +1,14 @@
 """Writes the site of role gateway as it is deployed, for one tier and the benchmark's ports: render.py FOLDER."""
 
 import pathlib
+import runpy
 import sys
 
 import jinja2
 
-TEMPLATES = pathlib.Path(__file__).resolve().parents[3] / "roles/gateway/templates"
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TEMPLATES = ROOT / "roles/gateway/templates"
+PATHS = runpy.run_path(str(ROOT / "plugins/module_utils/_gateway/paths.py"))
 PORT, TIER_PORT = "@PORT@", "@TIER_PORT@"
 # Each service of candidates.SERVICES that is a tier: its endpoints, for when the engine is gone.
 TIERS = {"fast": {"port": TIER_PORT, "service": "chat", "endpoints": [{"address": "127.0.0.1", "port": 24001}]}}
@@ -28,6 +31,8 @@ def main():
         "max_body": "32m",
         "monitors": ["127.0.0.1"],
         "timeout": 7230,
+        "reads": PATHS["READ"],
+        "posts": [*PATHS["WORK"], *PATHS["COUNT"]],
         "clients": {},
         "keys": {},
     }

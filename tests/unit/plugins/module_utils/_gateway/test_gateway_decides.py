@@ -4,6 +4,7 @@
 """What the engine decides, without any connection: paths, routes, replicas, queues, what files tell."""
 
 import json
+import os
 import time
 
 import pytest
@@ -600,6 +601,10 @@ def test_a_file_that_is_told(tmp_path, capfd):
     kept = told.Watched(str(path), None)
     path.write_text('{"endpoints": [1]}')
     assert kept.look()
+    path.unlink()
+    os.mkfifo(path)
+    assert not kept.look()
+    assert "no regular file" in capfd.readouterr().out
     path.unlink()
     assert not kept.look()
     assert kept.value == {"endpoints": [1]}

@@ -3,12 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engine over real sockets: what reaches a server, what comes back, and what happens when one of them ends."""
 
+import asyncio
+import errno
 import gc
 import json
 import threading
 import time
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._gateway import probes
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
     CHUNKED,
     DONE,
@@ -330,6 +333,49 @@ def test_a_server_that_hangs_and_comes_back_is_not_missed_for_long(made):
     assert hangs.wait(5)
     server.stuck = None
     wait_for(lambda: gateway.state("big")["state"] == "ready", 5)
+
+
+def test_a_server_has_no_more_slots_than_the_inventory_says(made):
+    server, other = Server(), Server()
+    server.slots = b"[%s]" % b",".join([b'{"n_ctx": 1}'] * 5000)
+    other.slots = b'[{"n_ctx": 1}]'
+    gateway = made({**service("big", server), **service("small", other)})
+    gateway.write("gateway.json", configuration({**service("big", server), **service("small", other)}))
+    wait_for(lambda: gateway.state("big")["endpoints"][0]["slot_ctx_size"] == 1)
+    assert gateway.state("big")["endpoints"][0]["slots"] == 1
+
+
+def test_a_look_that_fails_is_not_the_last_one(made, monkeypatch, capfd):
+    server = Server()
+    gateway = made(service("big", server))
+    failed = []
+
+    def saw(self, endpoint, seen):
+        failed.append(seen)
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(probes.Prober, "saw", saw)
+    server.die()
+    wait_for(lambda: len(failed) > 1)
+    monkeypatch.undo()
+    wait_for(lambda: gateway.state("big")["state"] == "down")
+    assert "a mistake of its own in a look at big: RuntimeError('a mistake')" in capfd.readouterr().out
+
+
+def test_without_descriptors_a_server_is_not_taken_for_down(made, monkeypatch):
+    server = Server()
+    gateway = made(service("big", server))
+    tried = []
+
+    async def none_left(*_words, **_keys):
+        tried.append(1)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(asyncio, "open_connection", none_left)
+    status, headers, body = gateway.ask(body=chat())
+    assert (status, body["error"]["code"], headers["retry-after"]) == (503, "busy", "5")
+    wait_for(lambda: len(tried) > 2)
+    assert gateway.state("big")["state"] == "ready"
 
 
 def test_one_slot_one_request_and_the_queue_is_bounded(made):

@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
+import contextlib
 import os
 import socket
+import sys
 
 import pytest
-from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.notify import notify
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._node.notify import notify, say
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -19,6 +21,16 @@ def test_systemd_is_told(tmp_path, monkeypatch, abstract):
         notify("STATUS=waits")
         assert systemd.recv(100) == b"STATUS=waits"
     notify("nobody listens any more")
+
+
+def test_a_line_that_cannot_be_written_is_lost(monkeypatch):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        say("x")
+        say("x" * 100000)
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.close()
 
 
 def test_without_systemd_nothing_is_told(monkeypatch):

@@ -34,8 +34,11 @@ def gateway(tmp_path):
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-            status, body = server.answers.get(self.path, (404, b'{"error": {"message": "no such path"}}'))
+            answer = server.answers.get(self.path, (404, b'{"error": {"message": "no such path"}}'))
+            status, body = answer[:2]
             self.send_response(status)
+            for header in dict(*answer[2:]).items():
+                self.send_header(*header)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -114,6 +117,41 @@ def test_a_clients_configuration_is_the_gateways(run, gateway):
     code, out, err = run("--client", "../emacs")
     assert (code, out) == (1, "")
     assert err == "llama-model-selector: %s/clients/..%%2Femacs: no such path\n" % gateway.url
+
+
+EVIL = "m\x1b]0;t\x07\nother http://evil/v1\u2028"
+
+
+def test_what_a_gateway_says_is_never_acted_on_by_a_terminal(run, gateway):
+    services = {"a\x1b": {"state": "ready\n\x1b", "models": [{"name": EVIL, "aliases": ["evil"]}]}}
+    changed(gateway, services=services, routes={"default": None, "tasks": {"fix": EVIL, "x\x1b\n": EVIL}})
+    gateway.answers["/clients/x"] = (200, b"a\x1b[2J\nb\r\n")
+    gateway.answers["/clients/y"] = (404, json.dumps({"error": {"message": EVIL}}).encode())
+    code, out, _err = run("fix")
+    # One line of two words, which `read -r MODEL URL` takes apart.
+    assert (code, out.split("\n")[1:], out.split()[1:]) == (0, [""], [gateway.url + "/v1"])
+    for words in (["fix"], ["fix", "--json"], ["--list"], ["other"], ["--client", "x"], ["--client", "y"]):
+        _code, out, err = run(*words)
+        assert all(letter.isprintable() or letter == "\n" for letter in out + err), words
+    assert run("--list")[1].count("\n") == 2
+    assert run("--client", "x")[1] == "a?[2J\nb?\n"
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"services": {"a": 1}}, {"services": {"a": {"models": [{}]}}}, {"services": {}, "routes": {"tasks": [1]}}],
+)
+def test_a_status_of_another_shape_is_one_sentence(run, gateway, status):
+    gateway.answers["/status.json"] = (200, json.dumps(dict({"routes": STATUS["routes"]}, **status)).encode())
+    code, out, err = run("fix")
+    assert code in (1, 3) and out == "" and err.count("\n") == 1
+
+
+def test_a_gateway_sends_nobody_elsewhere(run, gateway):
+    gateway.answers["/status.json"] = (302, b"", {"Location": gateway.url + "/other"})
+    gateway.answers["/other"] = (200, json.dumps(STATUS).encode())
+    code, out, err = run("fix")
+    assert (code, out) == (3, "") and "status 302 seen" in err
 
 
 @pytest.mark.parametrize("task", ["borrowing", "archive"])

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The processes of program gateway, with a socket that somebody else holds, as systemd does."""
 
+import io
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils._text import Refusal
+from ansible_collections.thefermisea.llama_cluster.plugins.module_utils.programs import gateway
 from ansible_collections.thefermisea.llama_cluster.tests.unit.fake_gateway import (
     Gateway,
     Server,
@@ -44,7 +47,7 @@ class Unit(Gateway):
         self._told.settimeout(10)
         self.main = None
 
-    def start(self, ready=True):
+    def start(self, ready=True, log=None):
         program = [sys.executable, "-B", "-m", "llama_cluster.programs.gateway", "--config", self.files]
         for name in ("draining", "registry", "state"):
             program += ["--" + name, str(self.folder / (name + ".json"))]
@@ -55,12 +58,12 @@ class Unit(Gateway):
             NOTIFY_SOCKET=str(self.folder / "notify"),
             WATCHDOG_USEC="300000",
         )
-        with open(self.folder / "log", "a") as log:
+        with open(log or self.folder / "log", "a") as output:
             self.main = subprocess.Popen(
                 ["sh", "-c", 'exec 3<&0 </dev/null; export LISTEN_PID=$$; exec "$@"', "sh", *program],
                 stdin=self._listener,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 env=environment,
             )
         if ready:
@@ -166,6 +169,28 @@ def test_what_has_begun_is_answered_by_the_old_worker_while_the_new_one_serves(u
     thread.join(10)
     assert found == [(200, "old")]
     wait_for(lambda: not lives(worker))
+
+
+def test_a_second_engine_does_not_take_the_socket_of_the_first(tmp_path, monkeypatch):
+    path = str(tmp_path / "s")
+    with gateway.listener(path):
+        with pytest.raises(Refusal, match="another engine listens there"):
+            gateway.listener(path)
+        monkeypatch.setattr(sys, "stdout", io.StringIO())
+        assert gateway.main(["--socket", path]) == 78
+        assert "another engine listens there" in sys.stdout.getvalue()
+    # What a dead one has left is no obstacle.
+    gateway.listener(path).close()
+
+
+def test_an_engine_whose_output_cannot_be_written_serves_on(unit):
+    made = unit(service("big", Server()))
+    made.start(log="/dev/full")
+    assert [made.ask(body=chat())[0] for _one in range(3)] == [200] * 3
+    made.write("gateway.json", configuration(service("big", Server("other"))))
+    made.main.send_signal(signal.SIGHUP)
+    made.hear("READY=1")
+    wait_for(lambda: made.ask(body=chat())[2] == {"model": "other"})
 
 
 def test_a_worker_that_is_killed_ends_the_unit(unit):

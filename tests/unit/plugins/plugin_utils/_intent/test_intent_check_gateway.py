@@ -168,11 +168,11 @@ def test_a_name_of_a_service_that_is_stopped_is_free():
         *(
             (
                 {"gateway_max_body": wrong},
-                "gateway_max_body: %s seen, a size up to 512m is needed: write 32m" % seen,
+                "gateway_max_body: %s seen, a size up to 256m is needed: write 32m" % seen,
             )
-            for wrong, seen in (("32MB", "'32MB'"), (0, "0"), ("513m", "'513m'"), ("1g", "'1g'"))
+            for wrong, seen in (("32MB", "'32MB'"), (0, "0"), ("257m", "'257m'"), ("1g", "'1g'"))
         ),
-        *(({"gateway_max_body": size}, None) for size in ("32m", "512M", "1048576", 65536, "800k")),
+        *(({"gateway_max_body": size}, None) for size in ("32m", "256M", "1048576", 65536, "800k")),
         *(
             ({name: wrong}, "%s: %s seen, 0 to %d is needed: choose another number" % (name, seen, most))
             for name, most in (("gateway_queue", 100000), ("gateway_patience", 3600))
