@@ -312,7 +312,6 @@ def test_workers_of_the_only_server_of_a_service_are_killed_and_no_request_is_lo
             getattr(lab, node).check_output("systemctl kill --signal=KILL llama-rpc-chat.service")
             time.sleep(13)
     assert clients.failed == [] and clients.answered > 20
-    print("answered:", clients.answered)
 
 
 def test_another_service_answers_for_one_that_died(lab, door):

@@ -50,6 +50,10 @@ class Silent(Unanswered):
     """Nothing came, or of a stream no event, for as long as the service may be silent."""
 
 
+class Stranger(Unanswered):
+    """The server does not know the gateway's key; the client's own is a good one."""
+
+
 class Loading(Unanswered):
     """The server is there again, but not yet its model."""
 
@@ -129,7 +133,7 @@ class Forward:
                 await self._ask(granted, route)
                 return None
             except Silent:
-                words = "%s: no byte in %s: ask for less at once" % (
+                words = "%s: nothing came in %s: ask for less at once" % (
                     route.service.name,
                     duration(route.service.timeout),
                 )
@@ -137,6 +141,9 @@ class Forward:
             except Exhausted:
                 words = "the gateway has no descriptor left: ask again later"
                 return answers.error(503, "busy", words, retry_after=FULL)
+            except Stranger:
+                words = "%s: its server does not know the gateway's key: run site.yml, which exchanges both" % name
+                return answers.error(503, "service_key", words, retry_after=SOON)
             except Unreachable:
                 self._failed(granted, replicas.DOWN)
             except Loading:
@@ -249,6 +256,8 @@ class Forward:
                 await server.send(*self._sent(endpoint, route))
             head = await server.head(self._head.method)
             silence.heard()
+            if head.status == 401:
+                raise Stranger()
             told = head.sent(self._headers(endpoint, route))
             if head.length is not None and head.length <= WHOLE and "event-stream" not in head.type:
                 await self._whole(server, silence, head, told)

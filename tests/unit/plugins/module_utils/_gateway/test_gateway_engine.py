@@ -565,6 +565,14 @@ def test_a_name_may_have_two_keys_while_one_is_exchanged_without_a_restart(made,
     assert "keys.json: clients.me: no text seen, a key is needed" in said and "sk-" not in said
 
 
+def test_a_key_that_the_server_does_not_know_is_not_the_clients_fault(made):
+    server = Server(act=lambda _server, end: end.sendall(plain(b'{"error": {"code": 401}}', 401)))
+    gateway = made(service("big", server), {"clients": {"me": "sk-me"}, "services": {"big": "sk-old"}}, auth="required")
+    status, headers, body = gateway.ask(body=chat(), Authorization="Bearer sk-me")
+    assert (status, body["error"]["code"], headers["retry-after"]) == (503, "service_key", "10")
+    assert "sk-" not in str(body)
+
+
 def test_what_is_counted(made):
     # Longer than a slot: the server's own words.
     long = {"error": {"code": 400, "type": "exceed_context_size_error", "message": "the request exceeds"}}
